@@ -33,6 +33,22 @@ def split_url(url: str) -> SplitResult:
     return urlsplit(url)
 
 
+def local_path(text: str) -> str | None:
+    """Return the absolute path that a path or ``file:`` URL of this host names; None if there is none.
+
+    >>> [local_path(text) for text in ("file:///bin/sh", "/bin/sh", "bin/sh", "http://host/sh", "file:sh")]
+    ['/bin/sh', '/bin/sh', None, None, None]
+    """
+    path = text
+    if is_url(text):
+        try:
+            parts = split_url(text)
+        except ValueError:
+            return None
+        path = unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else ""
+    return path if path.startswith("/") else None
+
+
 def redirects(word: str) -> bool:
     """Return whether a word inserted into a path or URL can lead to another folder, host or scheme."""
     return any(

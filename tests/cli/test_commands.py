@@ -289,14 +289,15 @@ def test_check_counts_one_machine_as_one(folder: Path) -> None:
     assert "a platform of 1 machine, 1 node; no problems" in weft("check", "one.yaml", folder=folder).out
 
 
-def test_check_notes_tasks_without_a_program_if_the_machines_have_a_backend(folder: Path) -> None:
+def test_check_refuses_tasks_without_a_program_if_the_machines_have_a_backend(folder: Path) -> None:
     (folder / "half.yaml").write_text(
         "weft: 1\ntasks:\n  a: {work: 5}\n  b: {command: 'true'}\n  c: {kind: virtual, after: b}\n  d: {work: 1}\n"
     )
-    note = "note: half.yaml:3:3: tasks.a: 2 tasks without a program (a, d); a run ends such a task at once"
-    assert note in weft("check", "half.yaml", "--on", "local", folder=folder).out
+    refused = weft("check", "half.yaml", "--on", "local", folder=folder)
+    assert refused.code == 2
+    assert "half.yaml:3:3: tasks.a: 2 tasks without a program (a, d); a run executes" in refused.err
     for planned in ((), ("--on", "identical:2")):
-        assert "note" not in weft("check", "half.yaml", *planned, folder=folder).out
+        assert weft("check", "half.yaml", *planned, folder=folder).code == 0
 
 
 def test_help_names_only_arguments_that_the_command_accepts(folder: Path) -> None:

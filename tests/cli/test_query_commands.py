@@ -48,7 +48,8 @@ def test_commands_search_parent_directories_for_the_project(
 
 def test_a_run_has_the_same_number_everywhere(done: Project) -> None:
     done.write("bad.yaml", "weft: 1\nname: bad\ntasks: {a: {command: 'exit 3'}}\n")
-    shown = done.json("run", "bad.yaml", "tiny.yaml", "--on", "machines.yaml", "-k")
+    both = ("run", "bad.yaml", "tiny.yaml", "--on", "machines.yaml", "-k", "--policy", "plan")
+    shown = done.json(*both)
     assert shown["numbers"] == [2, 3]
     assert [(each["run"], each["index"]) for each in shown["runs"]] == [(2, 0), (3, 1)]
     report = done.json("report", "3")
@@ -61,16 +62,18 @@ def test_a_run_has_the_same_number_everywhere(done: Project) -> None:
     assert done.json("logs", "a", "--run", "3")["attempt"]["run"] == 3
     text = (done.folder / "tiny.yaml").read_text()
     done.write("tiny.yaml", text.replace("cat {inputs} > z", "sort {inputs} > z"))
-    again = done.json("run", "bad.yaml", "tiny.yaml", "--on", "machines.yaml", "-k")
+    again = done.json(*both)
     assert [(each["run"], each["kind"]) for each in again["stale"]] == [(5, "c")]
 
 
 def test_ls_lists_runs_with_their_promise(done: Project) -> None:
     lines = done.weft("ls").out.splitlines()
-    heading = ["run", "workflow", "owner", "state", "started", "tasks", "promised", "P90", "took"]
+    heading = ["run", "workflow", "owner", "state", "started", "tasks", "promised", "P90", "took", "slowdown"]
     assert lines[0].split() == heading
-    assert re.fullmatch(r"1 +tiny +\S+ +completed +\S+ \S+ +5 +unknown +unknown +\S+ m?s", lines[1])
+    assert re.fullmatch(r"1 +tiny +\S+ +completed +\S+ \S+ +5 +unknown +unknown +\S+ m?s +[0-9.]+", lines[1])
     (record,) = done.json("ls")
+    took_s = record["ended_at_s"] - record["started_at_s"]
+    assert record["slowdown"] == pytest.approx(took_s / record["alone_s"])
     assert (record["predicted_p50_s"], record["tasks"], record["state"]) == (None, 5, "completed")
     assert (record["promise"]["untimed"], record["promise"]["untimed_kinds"]) == (5, ["a", "b", "c"])
 

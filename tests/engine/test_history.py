@@ -158,7 +158,7 @@ def test_work_in_a_checkpoint_survives_a_migration():
 def test_tasks_on_a_shared_machine_slow_each_other_down():
     history = simulate_history({"x": one_task(), "y": one_task()}, {"m": {}})
     assert [run.slowdown for run in history.runs] == [1, 2]
-    assert list_slowdowns(history) == {"x": [1.0], "y": [2.0]}
+    assert list_slowdowns(history.runs) == {"x": [1.0], "y": [2.0]}
     assert (history.active.times_s, history.active.values) == ([0, 10, 20], [2, 1, 0])
     assert (history.ready.times_s, history.ready.values) == ([0, 10], [1, 0])
 

@@ -15,7 +15,7 @@ from weft.engine.state.indexes import IndexSet, to_seconds, to_units
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import RunPlan, store_schedule
 from weft.engine.state.ready import EarlyTasks, PlanCursor, PlannedTasks
-from weft.engine.state.run import PromisedWork, RunState, UnfinishedTasks
+from weft.engine.state.run import PromisedWork, RunState, RunTerms, UnfinishedTasks
 from weft.engine.states import TaskState
 from weft.policies.orders import ByRank
 from weft.workflow.settings import SettingsLayers, WorkflowSettings
@@ -182,7 +182,7 @@ def test_binding_updates_the_kind_of_early_tasks():
     known = chain_and_sweep()
     stored = store_schedule(planned(known.instance), known, planner="heft", steps=0)
     plan = RunPlan(stored, known, stored.key)
-    run = RunState(0, known, ByRank(), owner="", now=0.0, planned=True, settings=settings_of(known))
+    run = RunState(0, known, ByRank(), terms=RunTerms(), now=0.0, planned=True, settings=settings_of(known))
     move, b = known.graph.index("move"), known.graph.index("b")
     run.early.add(b)
     kinds = run.early.by_plan(plan, known).kind
@@ -220,7 +220,14 @@ def test_task_is_promised_when_it_is_ready_or_its_transfer_has_started():
         reported[machine] += units
 
     run = RunState(
-        0, known, ByRank(), owner="", now=0.0, planned=False, settings=settings_of(known), promise=handle
+        0,
+        known,
+        ByRank(),
+        terms=RunTerms(),
+        now=0.0,
+        planned=False,
+        settings=settings_of(known),
+        promise=handle,
     )
     first, move, last = (known.graph.index(name) for name in ("a[1]", "move", "b"))
     run.bind(first, 0)

@@ -73,10 +73,27 @@ def test_dax_version_3_is_read_with_arguments_profiles_and_prefixes():
     first, second = read(NEW).tasks
     assert first.work == 60
     assert first.job == JobSpec(command=("preprocess", "-a", "top level", "-i", "f.a", "-o", "f{{b}}"))
-    assert [given.file for given in first.inputs] == ["f.a"]
+    assert first.inputs == (Input(file="f.a", source="file:///data/f.a"),)
     assert second.work is None
-    assert second.job is None
+    assert second.job == JobSpec(command=("analyze",))
     assert unfold(read(NEW)).edge_count == 1
+
+
+def test_programs_streams_and_environment_are_read():
+    data = adag(
+        b"""<executable name="say"><pfn url="file:///bin/echo" site="local"/></executable>
+        <executable name="far"><pfn url="gsiftp://host/bin/far" site="grid"/></executable>
+        <job id="a" name="say"><argument>hello</argument><profile namespace="env" key="LANG"> C </profile>
+          <stdin name="f.in" link="input"/><stdout name="f.out" link="output"/><stderr name="f.err"/>
+          <uses name="f.out" link="output"/></job>
+        <job id="b" name="far"/><job id="c"/>"""
+    )
+    first, second, third = read(data).tasks
+    assert first.job == JobSpec(
+        command=("/bin/echo", "hello"), env={"LANG": "C"}, stdin="f.in", stdout="f.out", stderr="f.err"
+    )
+    assert second.job == JobSpec(command=("far",))
+    assert third.job is None
 
 
 def test_apostrophe_in_arguments_is_not_a_quote():

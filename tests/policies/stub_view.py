@@ -19,6 +19,7 @@ class StubView:
     speed_factors: tuple
     now: float = 0.0
     live: list = field(default_factory=list)
+    runs: list = field(default_factory=list)
 
     def attempts_of(self, run, most):
         return [attempt for attempt in self.live if attempt.run == run.index][:most]
@@ -29,13 +30,16 @@ class StubView:
         return cls(tuple(factors or [1.0] * len(instance.machines)), now, list(live))
 
 
-def run_of(instance, *, index=0, arrival_s=0.0, done=(), where=None, alone_s=1.0, bound=None, plan=None):
+def run_of(
+    instance, *, index=0, arrival_s=0.0, done=(), where=None, alone_s=1.0, bound=None, plan=None, priority=1.0
+):
     """Return a run with some finished tasks on the machines ``where``."""
     means, ranks = mean_seconds(instance).tolist(), upward_ranks(instance).tolist()
     left = [task for task in range(len(instance)) if task not in set(done)]
     return SimpleNamespace(
         index=index,
         arrival_s=arrival_s,
+        priority=priority,
         instance=instance,
         alone_s=alone_s,
         ranks=ranks,

@@ -33,6 +33,18 @@ def test_priorities_follow_the_formulas_of_the_paper(made):
     assert worth("foft", view, run) == (25.0 + 10.0 - 5.0) / 10.0
 
 
+def test_every_value_is_multiplied_by_the_priority_of_the_run(made):
+    runs = [
+        run_of(made, arrival_s=5.0, alone_s=10.0),
+        run_of(made, arrival_s=5.0, alone_s=10.0, priority=3.0),
+    ]
+    view = StubView.of(made, now=25.0)
+    view.runs = runs
+    for name in ("g-heft", "aging", "fcfs", "srpt", "foft"):
+        assert worth(name, view, runs[1]) == pytest.approx(3 * worth(name, view, runs[0])), name
+    assert worth("aging-e", view, runs[1]) == pytest.approx(worth("aging-e", view, runs[0]) + math.log(3))
+
+
 def test_foft_keeps_a_running_task_on_its_machine(made):
     run = run_of(made, alone_s=10.0)
     late = StubView.of(made, now=10.0, live=[attempt(0, 0, 13.0)])

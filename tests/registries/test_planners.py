@@ -14,6 +14,7 @@ import pytest
 from planning_examples import MAKESPAN, instance, lines, platform
 from weft.errors import Infeasible
 from weft.instance import BusyInterval
+from weft.instance.compilation import extract_part
 from weft.planners import PLANNERS
 from weft.planners.planner import Budget, Plan, PlanRequest, Unsupported
 from weft.platform.platform import Link, Share
@@ -22,6 +23,7 @@ from weft.schedule.bounds import lower_bounds
 from weft.schedule.costs import cheapest_cost, schedule_cost
 from weft.schedule.objective import OBJECTIVES
 from weft.schedule.verification import verify
+from weft.workflow.task_graph import SubgraphEdge, SubgraphTask, build_subgraph
 
 GRID = platform(
     {"speed": 1.0, "arch": "x86_64", "site": "a"},
@@ -194,6 +196,46 @@ def test_pins_busy_intervals_and_earliest_starts_are_respected(planner):
     found = lines(schedule)
     assert [found[name][0] for name in ("a", "c", "b")] == ["m0", "m0", "m1"]
     assert found["a"][2] >= 6
+
+
+def rest_of_a_transfer():
+    """Return the rest of MOVING after its first task, whose abstract machine has no tasks left."""
+    whole = instance(MOVING, GRID)
+    names = ("move", "b", "on")
+    tasks = [whole.graph.index(name) for name in names]
+    graph, order = build_subgraph(
+        whole.graph,
+        [
+            SubgraphTask(task=tasks[0], name="move", variable=1, source_variable=0),
+            SubgraphTask(task=tasks[1], name="b", variable=1),
+            SubgraphTask(task=tasks[2], name="on", variable=2, source_variable=1),
+        ],
+        [SubgraphEdge(tail=0, head=1), SubgraphEdge(tail=1, head=2)],
+        ["A", "B", "C"],
+    )
+    machines = len(whole.machines)
+    return extract_part(
+        whole,
+        graph,
+        np.array([tasks[row] for row in order], dtype=np.uint32),
+        left=np.ones(len(names)),
+        speed=np.ones(machines),
+        usable=np.ones(machines, dtype=bool),
+        pinned={0: 2},
+        earliest_start_s=np.zeros(len(names)),
+        busy=(),
+    )
+
+
+def test_the_pin_of_a_variable_without_tasks_is_kept(planner):
+    """The source of a transfer keeps its machine after its last task has ended."""
+    made = rest_of_a_transfer()
+    found = lines(plan_with(planner, made).schedule)
+    took, machine = found["move"][3] - found["move"][2], found["move"][0]
+    there = [each.name for each in made.machines].index(machine)
+    assert took == pytest.approx(made.transfer_s(0, 2, there))
+    assert found["b"][0] == machine
+    assert found["b"][2] >= found["move"][3]
 
 
 def test_a_task_without_a_machine_is_infeasible():

@@ -57,6 +57,7 @@ def test_the_page_is_complete_and_self_contained(executed):
         "Kinds of tasks",
         "Migrations",
         "Over time",
+        "Slowdown",
         "Runs",
         "Machines",
     ]

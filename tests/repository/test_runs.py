@@ -52,6 +52,8 @@ def test_runs_are_numbered_across_executions(database):
         "predicted_p50_s": 5.0,
         "predicted_p90_s": 7.5,
         "promise": None,
+        "alone_s": None,
+        "slowdown": None,
     }
 
 

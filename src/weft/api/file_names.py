@@ -1,13 +1,15 @@
 """Check the file names of a workflow before it is run.
 
-Only tasks with a program are checked; workflows that are planned or simulated may use any names. Names that
-contain values unknown before the run are checked completely when a task starts.
+Only transfers and tasks with a program are checked; workflows that are planned or simulated may use any
+names. Names that contain values unknown before the run are checked completely when a task starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import numpy as np
 
 from weft.backends.attempt.external_files import file_url_path
 from weft.backends.attempt.inputs import ProducerIndex
@@ -19,7 +21,7 @@ from weft.redaction import has_secret, redact
 from weft.units import format_count
 from weft.urls import is_url
 from weft.workflow.task import Input, Task, TaskKind
-from weft.workflow.task_graph import TaskGraph
+from weft.workflow.task_graph import TRANSFER, TaskGraph
 from weft.workflow.templates import fill_template, list_fields, split_template
 from weft.workflow.workflow import Workflow
 
@@ -30,7 +32,8 @@ _INPUT_ADVICE = "use a name inside the task directory; `from:` sets the source"
 
 def check_file_names(workflow: Workflow) -> None:
     """Raise InvalidInput if an input or output name of a task is outside the task directory."""
-    found = [problem for task in workflow.tasks if task.job is not None for problem in _name_problems(task)]
+    checked = [task for task in workflow.tasks if task.job is not None or task.transfer is not None]
+    found = [problem for task in checked for problem in _name_problems(task)]
     if found:
         raise InvalidInput(list(locate_problems(found, workflow.document)))
 
@@ -40,6 +43,9 @@ def _name_problems(task: Task) -> Iterator[Problem]:
         yield from _path_problems(given.file, _input_keys(task, given, position), _INPUT_ADVICE)
     for output in task.outputs:
         yield from _path_problems(output.file, ("tasks", task.name, "outputs"), _OUTPUT_ADVICE)
+    if task.transfer is not None:
+        advice = "use the name of an output of another task"
+        yield from _path_problems(task.transfer.file, ("tasks", task.name, "file"), advice)
 
 
 def _path_problems(name: str, keys: Keys, advice: str) -> Iterator[Problem]:
@@ -67,7 +73,7 @@ def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
             if "{" not in text:
                 judged.add(keys)  # the same file for every point of a sweep
             name = fill_template(text, graph.context(task), last=False)
-            if (given.source is None and makers.of(name)) or _may_exist(name, folder):
+            if (given.source is None and makers.of_reader(name, task)) or _may_exist(name, folder):
                 continue
             judged.add(keys)
             what = f"{quote_name(fill_template(name, {}))} does not exist and no task produces it"
@@ -75,7 +81,32 @@ def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
     return list(locate_problems(found, graph.workflow.document))
 
 
-def find_tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
+def check_runnable(graphs: Iterable[TaskGraph]) -> None:
+    """Raise InvalidInput with everything that a workflow lacks to be run; it may be planned and simulated."""
+    if found := [problem for graph in graphs for problem in _find_gaps(graph)]:
+        raise InvalidInput(found)
+
+
+def _find_gaps(graph: TaskGraph) -> Iterator[Problem]:
+    found = [*_unwritten_transfers(graph), *_tasks_without_program(graph.workflow)]
+    yield from locate_problems(found, graph.workflow.document)
+
+
+def _unwritten_transfers(graph: TaskGraph) -> Iterator[Problem]:
+    makers, judged = ProducerIndex(graph), set[str]()
+    for task in np.flatnonzero(graph.kind == TRANSFER).tolist():
+        described = graph.description(task)
+        assert described.transfer is not None
+        name = fill_template(described.transfer.file, graph.context(task), last=False)
+        if described.name not in judged and not makers.of_transfer(name, task):
+            judged.add(described.name)
+            what = f"{described.name} moves {quote_name(fill_template(name, {}))}, which no task writes"
+            rule = "a run copies files between machines that its tasks have written there"
+            advice = "add it to the `outputs` of a task; readers get a file of the project by `inputs`"
+            yield Problem(what=what, rule=rule, advice=advice, path=("tasks", described.name, "file"))
+
+
+def _tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
     """Yield one problem if computing tasks have neither a command nor a function to call."""
     names = [
         task.name
@@ -83,14 +114,14 @@ def find_tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
         if task.kind is TaskKind.COMPUTE and not (task.job and (task.job.command or task.job.call))
     ]
     if names:
-        which = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
-        problem = Problem(
+        which = ", ".join(map(shorten, names[:_SHOWN_NAMES])) + (", …" if len(names) > _SHOWN_NAMES else "")
+        yield Problem(
             what=f"{format_count(len(names), 'task')} without a program ({which})",
-            rule="a run ends such a task at once, without its outputs",
-            advice="add `command` or `call`",
+            rule="a run executes the program of every task; a task without work has `kind: virtual`",
+            advice="add `command` or `call` (`weft convert FILE --to weft` writes a file to edit), or use "
+            "`weft simulate`",
             path=("tasks", names[0]),
         )
-        yield from locate_problems([problem], workflow.document)
 
 
 def find_open_secrets(workflow: Workflow) -> list[Problem]:

@@ -48,6 +48,8 @@ class RunningAttempt:
     machine: str
     nodes: int
     since_s: float
+    host: str | None = None
+    """Physical machine, if ``machine`` is a share of one."""
 
 
 class ExecutionProgress:
@@ -68,12 +70,12 @@ class ExecutionProgress:
         """By run: its instance and the names of the tasks without a stated time."""
         self._counted = 0
         """Number of attempts in ``History.succeeded`` that are already counted."""
-        self._count()
+        self.update()
 
     def take(self, entry: JournalEntry) -> None:
         """Add an entry to the history; it must be applied to the engine's state before."""
         self.history.take(entry, self.state)
-        self._count()
+        self.update()
 
     @property
     def taken_over(self) -> Counter[tuple[int, str]]:
@@ -85,8 +87,8 @@ class ExecutionProgress:
         """Return the last failures of the execution, at most 1,000."""
         return self.history.failures[-_KEPT:]
 
-    def _count(self) -> None:
-        """Count the attempts that have succeeded since the last call."""
+    def update(self) -> None:
+        """Count the attempts that have succeeded since the last call, after the history has taken entries."""
         succeeded = self.history.succeeded
         for attempt in succeeded[self._counted :]:
             self._add(attempt)
@@ -134,6 +136,7 @@ class ExecutionProgress:
                 machine=state.machines[attempt.machine].name,
                 nodes=attempt.count,
                 since_s=started.submitted_s or 0.0,
+                host=state.machines[attempt.machine].share_of,
             )
             for number, started in self.history.running.items()
             if (attempt := state.attempts.get(number)) is not None and run in (None, attempt.run)

@@ -193,13 +193,7 @@ class JournalFollower:
 
 def read_progress(execution: Execution) -> ExecutionProgress:
     """Return the progress of an execution that this process drives, including its past if resumed."""
-    state, history = execution.engine.state, History()
-    if state.runs:  # resumed
-        with OpenProject.at(str(execution.layout.project)) as opened:
-            followed = JournalFollower(opened, execution.number, compiled=state.library)
-            followed.catch_up()
-            history = followed.history
-    return ExecutionProgress(history, state)
+    return ExecutionProgress(execution.history, execution.engine.state)
 
 
 def follow_run(opened: OpenProject, run: int | None) -> tuple[RunRecord, JournalFollower]:

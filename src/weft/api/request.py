@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
-from weft.errors import Infeasible, InvalidInput, nearest, shorten
+from weft.errors import Infeasible, InvalidInput, nearest, shorten, suggest
 from weft.formats.files import STDIN, describes_machines, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
 from weft.instance.compilation import compile_instance
@@ -28,7 +29,7 @@ from weft.records import dataclass
 from weft.runtime.budget import PlanningBudget
 from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold, find_prediction_problems
-from weft.workflow.settings import SettingsLayers
+from weft.workflow.settings import RunSettings, SettingsLayers
 from weft.workflow.task import Isolation
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.workflow import Workflow, set_params
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+
+FAIR_POLICY, SHARED_POLICY = "foft", "shared-plans"
+"""Default policies of several runs: without and with plans."""
 
 DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "auto"
 """Default policy of ``run`` and ``simulate``, and default planner of these and of ``plan``."""
@@ -84,10 +88,20 @@ class Request:
         """Return the workflows in the form that an engine reads."""
         return WorkflowLibrary(self.instances)
 
-    def choose_planning(self, layers: SettingsLayers) -> PlanningChoice:
-        """Return the policy, planner and budget of the settings; raise InvalidInput if they do not fit."""
+    def choose_planning(
+        self, layers: SettingsLayers, *, runs: int = 1, planned: bool = False
+    ) -> PlanningChoice:
+        """Return the policy, planner and budget of the settings; raise InvalidInput if they do not fit.
+
+        The default policy of several runs is a fair one; if a planner, objective, limit, plan (``planned``)
+        or rule of re-planning is stated, it is the one that follows the plans of all of them.
+        """
         common = layers.of_execution(self.workflows.values())
         policy = common.policy or DEFAULT_POLICY
+        if common.policy is None and runs > 1:
+            each = [layers.of_workflow(flow) for flow in self.workflows.values()]
+            planned = planned or common.planner is not None or any(map(_wants_plan, each))
+            policy = SHARED_POLICY if planned else FAIR_POLICY
         planner = common.planner or DEFAULT_PLANNER
         plans = make_policy(policy).needs_plan
         if plans:
@@ -154,6 +168,11 @@ def refuse_functions(objective: object) -> None:
         what = f"the objective {getattr(objective, '__qualname__', shorten(objective))}"
         rule = "a run records its objective: it must be a name or a formula"
         raise InvalidInput(what, rule=rule, advice="functions can be planned, compared and tuned")
+
+
+def _wants_plan(settings: RunSettings) -> bool:
+    limited = (settings.deadline_s, settings.max_cost) != (None, None)
+    return limited or settings.replans or settings.objective != "makespan" or settings.planner is not None
 
 
 def load_request(
@@ -281,24 +300,53 @@ class _BuiltInProject(Protocol):
 WorkflowSource = Workflow | Buildable | _BuiltInProject | str | Path
 """A workflow, an object that builds one, or a file."""
 
-Arrivals = list[tuple[float, str, str]]
-"""(arrival time, workflow key, owner) of each arrival."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A workflow that is submitted to a run, by its key."""
+
+    key: str
+    at_s: float = 0.0
+    owner: str = ""
+    priority: float = 1.0
+    results: str = ""
+    """Folder of the project for its outputs; "": the folder of the workflow."""
+    origin: str = ""
+    """File of the workflow, relative to the project; several submissions may have one origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedWorkflows:
-    """Workflows and their folders, relative to the project, by key."""
+    """Workflows, their folders and files, relative to the project, by key."""
 
     flows: dict[str, Workflow]
     folders: dict[str, str]
+    origins: dict[str, str]
+
+
+def apply_params(flows: Mapping[str, Workflow], params: Mapping[str, Any]) -> dict[str, Workflow]:
+    """Return workflows with changed parameters: each gets those that it has.
+
+    Raises InvalidInput for a parameter that no workflow has.
+    """
+    known = dict.fromkeys(name for flow in flows.values() for name in flow.params)
+    for name in params:
+        if len(flows) > 1 and name not in known:
+            advice = suggest(name, known, f"their parameters: {', '.join(list(known)[:20]) or 'none'}")
+            raise InvalidInput(f"no workflow of this run has a parameter {name!r}", advice=advice)
+    return {
+        key: set_params(
+            flow,
+            {name: value for name, value in params.items() if len(flows) == 1 or name in flow.params},
+        )
+        for key, flow in flows.items()
+    }
 
 
 def load_workflows(
     workflows: WorkflowSource | Sequence[WorkflowSource],
     layout: ProjectLayout,
-    params: Mapping[str, Any],
     format_name: str | None,
-    until: Sequence[str],
     isolate: Isolation | None = None,
     predictions: PredictionFiles = (),
 ) -> LoadedWorkflows:
@@ -306,21 +354,35 @@ def load_workflows(
 
     ``isolate``: isolation of the run, for sources that build their workflow now.
     """
-    from weft.api.file_names import check_file_names  # planning alone loads no backend
-
     sources = (
         list(workflows) if isinstance(workflows, Sequence) and not isinstance(workflows, str) else [workflows]
     )
-    found = LoadedWorkflows({}, {})
+    found = LoadedWorkflows({}, {}, {})
     for source in sources:
-        loaded = add_predictions(_load_source(source, layout, format_name, isolate), predictions)
-        flow = select_until(replace_unwritable_names(set_params(loaded, params)), until)
-        check_file_names(flow)
+        flow = add_predictions(_load_source(source, layout, format_name, isolate), predictions)
         key = unique_key(flow.name, found.flows)
         found.flows[key] = flow
         is_file = isinstance(source, str | Path) and str(source) != STDIN
         found.folders[key] = _workflow_folder(layout, str(source)) if is_file else "."
+        # Values of function calls are published under names of their own.
+        name = key if isinstance(source, _BuiltInProject) else flow.name
+        found.origins[key] = f"{found.folders[key]}/{Path(str(source)).name if is_file else name}"
     return found
+
+
+def prepare_flows(
+    flows: Mapping[str, Workflow], params: Mapping[str, Any], until: Sequence[str]
+) -> dict[str, Workflow]:
+    """Return workflows as they are run: with parameters, checked names, and only the tasks of ``until``."""
+    from weft.api.file_names import check_file_names  # planning alone loads no backend
+
+    prepared = {
+        key: select_until(replace_unwritable_names(flow), until)
+        for key, flow in apply_params(flows, params).items()
+    }
+    for flow in prepared.values():
+        check_file_names(flow)
+    return prepared
 
 
 def _load_source(
@@ -358,24 +420,55 @@ def _workflow_folder(layout: ProjectLayout, source: str) -> str:
 
 def load_arrivals(
     file: str | Path | None, layout: ProjectLayout, seed: int
-) -> tuple[Arrivals, LoadedWorkflows]:
-    """Return the arrivals that a scenario file describes, and their workflows."""
+) -> tuple[list[Submission], LoadedWorkflows]:
+    """Return the submissions that the arrivals of a scenario file describe, and their workflows."""
     if file is None:
-        return [], LoadedWorkflows({}, {})
-    from weft.api.file_names import check_file_names
+        return [], LoadedWorkflows({}, {}, {})
     from weft.backends.simulation.scenario import draw_arrivals
     from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 
     scenario = load_scenario(file)
-    flows = {key: replace_unwritable_names(flow) for key, flow in load_arrival_workflows(scenario).items()}
-    for flow in flows.values():
-        check_file_names(flow)
-    drawn = draw_arrivals(scenario, generator(seed, "arrivals"))
-    folder = _workflow_folder(layout, str(file))
-    return (
-        [(each.at_s, each.workflow, each.owner or "") for each in drawn],
-        LoadedWorkflows(flows, dict.fromkeys(flows, folder)),
-    )
+    found = LoadedWorkflows(load_arrival_workflows(scenario), {}, {})
+    submitted = []
+    for each in draw_arrivals(scenario, generator(seed, "arrivals")):
+        path = Path(scenario.folder, each.workflow)
+        if each.key not in found.folders:
+            found.folders[each.key] = _workflow_folder(layout, str(path))
+            found.origins[each.key] = f"{found.folders[each.key]}/{path.name}"
+        submitted.append(
+            Submission(
+                key=each.key,
+                at_s=each.at_s,
+                owner=each.owner or found.flows[each.key].owner or "",
+                priority=each.priority,
+                results=each.results or "",
+                origin=found.origins[each.key],
+            )
+        )
+    return submitted, found
+
+
+RESULTS_FOLDER = "results"
+"""Folder of the project for the outputs of runs of a workflow that is submitted several times."""
+
+
+def separate_results(submissions: Sequence[Submission]) -> list[Submission]:
+    """Return submissions whose outputs do not overwrite each other.
+
+    If one file is submitted several times with the same folder for results, or without one, each run gets a
+    folder of its own below it: ``results/gee-1``, ``results/gee-2``, ... in the order of submission.
+    """
+    groups = Counter((each.origin, each.results) for each in submissions)
+    numbers = Counter[tuple[str, str]]()
+    found = []
+    for each in submissions:
+        group = each.origin, each.results
+        if groups[group] > 1:
+            numbers[group] += 1
+            base = each.results.rstrip("/") or RESULTS_FOLDER
+            each = replace(each, results=f"{base}/{Path(each.origin).stem}-{numbers[group]}")
+        found.append(each)
+    return found
 
 
 def load_machines(on: Platform | str | Path, most_nodes: int | None) -> Platform:
@@ -386,4 +479,9 @@ def load_machines(on: Platform | str | Path, most_nodes: int | None) -> Platform
     if most_nodes < 1:
         raise InvalidInput(f"a limit of {most_nodes} nodes per machine", rule="must be at least 1")
     machines = tuple(replace(each, nodes=min(each.nodes, most_nodes)) for each in platform.machines)
-    return replace(platform, machines=machines)
+    limited = replace(platform, machines=machines)
+    if problems := [problem for problem in limited.find_problems() if problem.path[:1] == ("virtual",)]:
+        advice = "allow more nodes, or make the shares smaller"
+        what = f"at most {most_nodes} nodes per machine: {problems[0].what}"
+        raise InvalidInput(what, rule=problems[0].rule, advice=advice)
+    return limited

@@ -16,15 +16,19 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
+from weft.api.file_names import check_runnable
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
 from weft.api.request import (
     PredictionFiles,
+    Submission,
     WorkflowSource,
     compile_request,
     load_arrivals,
     load_machines,
     load_workflows,
+    prepare_flows,
+    separate_results,
 )
 from weft.api.settings import ProfileSource, SettingsSource, find_profile, load_layers, stated_options
 from weft.backends.attempt.isolation import check_isolation
@@ -286,11 +290,12 @@ def run(
     layers = replace(layers, profile=merge_layers(layers.profile, defaults))
     layout = find_project(project)
     isolation = None if isolate is None else make_isolation(isolate)
-    loaded = load_workflows(
-        workflows, layout, params or {}, format_name, until, isolate=isolation, predictions=predictions
-    )
+    loaded = load_workflows(workflows, layout, format_name, isolate=isolation, predictions=predictions)
     coming, more = load_arrivals(arrivals, layout, seed)
-    flows = {**loaded.flows, **more.flows}
+    if clash := sorted(loaded.flows.keys() & more.flows.keys()):
+        what = f"workflow {clash[0]!r} is named on the command line and by the arrivals"
+        raise InvalidInput(what, advice="name it only once")
+    flows = prepare_flows({**loaded.flows, **more.flows}, params or {}, until)
     if isolation is not None:
         flows = {key: isolate_tasks(flow, isolation) for key, flow in flows.items()}
     if not flows:
@@ -299,8 +304,11 @@ def run(
     check_backend(platform)
     check_isolation(flows.values())
     request = compile_request(flows, platform, {**loaded.folders, **more.folders})
+    check_runnable(instance.graph for instance in request.instances.values())
     layers = set_poll_interval(_suit_real_runs(layers), request.instances.values())
-    chosen = request.choose_planning(layers)
+    chosen = request.choose_planning(
+        layers, runs=len(loaded.flows) + len(coming), planned=plan is not None or choose is not None
+    )
     plans, layers = request.prepare_plans(layers, chosen, plan_file=plan, choose=choose, seed=seed)
     header = JournalHeader(
         policy=chosen.policy,
@@ -315,10 +323,13 @@ def run(
         owner=user_name(),
         command=tuple(command),
     )
-    first = [(0.0, key, loaded.flows[key].owner or "") for key in loaded.flows]
+    first = [
+        Submission(key=key, owner=flow.owner or "", origin=loaded.origins[key])
+        for key, flow in loaded.flows.items()
+    ]
     expected = [
-        (at_s, Submitted(run=number, workflow=key, owner=owner or header.owner))
-        for number, (at_s, key, owner) in enumerate(sorted([*first, *coming], key=lambda each: each[0]))
+        (each.at_s, _submitted(number, each, header.owner))
+        for number, each in enumerate(separate_results(sorted([*first, *coming], key=lambda each: each.at_s)))
     ]
     lock, database = open_project(layout, command)
     try:
@@ -336,6 +347,16 @@ def run(
     finally:
         database.close()
         lock.release()
+
+
+def _submitted(number: int, submission: Submission, owner: str) -> Submitted:
+    return Submitted(
+        run=number,
+        workflow=submission.key,
+        owner=submission.owner or owner,
+        priority=submission.priority,
+        results=submission.results,
+    )
 
 
 def resume(
@@ -498,8 +519,8 @@ def plan_dry_run(
     layers = load_layers(preset=preset, profile=found, settings=settings, options=stated_options(**options))
     platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
     check_backend(platform)
-    loaded = load_workflows(
-        workflows, find_project(project), params or {}, format_name, until, predictions=predictions
-    )
-    requests = [compile_request({key: flow}, platform) for key, flow in loaded.flows.items()]
+    loaded = load_workflows(workflows, find_project(project), format_name, predictions=predictions)
+    flows = prepare_flows(loaded.flows, params or {}, until)
+    requests = [compile_request({key: flow}, platform) for key, flow in flows.items()]
+    check_runnable(request.instance.graph for request in requests)
     return [plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in requests]

@@ -15,13 +15,14 @@ from weft.api.request import (
     PredictionFiles,
     Request,
     add_predictions,
+    apply_params,
     compile_request,
     load_machines,
     unique_key,
 )
 from weft.api.settings import ProfileSource, SettingsSource, find_profile, load_layers, stated_options
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
-from weft.backends.simulation.scenario_checks import check_scenario
+from weft.backends.simulation.scenario_checks import check_scenario, list_submissions
 from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 from weft.engine.engine import Engine
 from weft.engine.explanation import describe_standstill
@@ -42,18 +43,18 @@ from weft.formats.native import replace_unwritable_names
 from weft.formats.profiles import DEFAULT_PRESET
 from weft.instance.instance import Instance
 from weft.papers.statistics import Summary, summarise
-from weft.planners.evaluation import compute_bounds
-from weft.platform.platform import Platform, planned_machines
+from weft.platform.platform import Platform, list_shares, planned_machines
 from weft.policies.policy import make_policy
 from weft.randomness import generator
-from weft.reports.simulation import SimulationView, simulation_html
+from weft.reports.simulation import SimulationView, fairness_facts, simulation_html, transfers_text
 from weft.repository.journal import JournalHeader
 from weft.repository.journal_store import JournalFileWriter, open_journal_file
 from weft.runtime.budget import PlanningBudget
 from weft.runtime.simulation import Simulation
+from weft.schedule.bounds import bound_arrivals
 from weft.units import format_count, format_seconds
 from weft.workflow.settings import RunSettings, SettingsLayers
-from weft.workflow.workflow import Workflow, set_params
+from weft.workflow.workflow import Workflow
 
 __all__ = [
     "DEFAULT_PLANNER",
@@ -87,6 +88,8 @@ class SimulatedRun:
     machines: tuple[tuple[str, int], ...]
     """(name, nodes) of each machine."""
     instances: Mapping[str, Instance]
+    shares: Mapping[str, str]
+    """Physical machine of every virtual share, by name."""
     stuck: tuple[str, ...] = ()
     """Reasons why the simulation could not continue; empty if every run ended."""
     pending: int = 0
@@ -111,16 +114,19 @@ class SimulatedRun:
 
     @cached_property
     def lower_bound_s(self) -> float:
-        """Return a lower bound of ``end_s`` if estimates are exact and every loop has one iteration."""
-        bounds = (
-            run.arrival_s + compute_bounds(self.instances[run.workflow]).best_s for run in self.history.runs
+        """Return a lower bound of ``end_s``, if estimates are exact, for all workflows together.
+
+        Of a run that has completed, the work counts that it has really done.
+        """
+        done, known = self.history.references, self.instances
+        return bound_arrivals(
+            [(done.get(run.index, known[run.workflow]), run.arrival_s) for run in self.history.runs]
         )
-        return max(bounds, default=0.0)
 
     @cached_property
     def uses(self) -> list[MachineUse]:
         """Return the use of each machine: busy and replicated node-seconds, attempts, time down."""
-        return measure_machines(self.history, self.machines)
+        return measure_machines(self.history, self.machines, self.shares)
 
     @property
     def utilisation(self) -> float:
@@ -141,13 +147,13 @@ class SimulatedRun:
     @cached_property
     def slowdown(self) -> Summary | None:
         """Return statistics of the slowdowns of completed runs; None if no run completed."""
-        found = [value for values in list_slowdowns(self.history).values() for value in values]
+        found = [value for values in list_slowdowns(self.history.runs).values() for value in values]
         return summarise(found) if found else None
 
     @cached_property
     def slowdown_of(self) -> dict[str, Summary]:
         """Return statistics of the slowdowns of completed runs by workflow."""
-        return {name: summarise(values) for name, values in list_slowdowns(self.history).items()}
+        return {name: summarise(values) for name, values in list_slowdowns(self.history.runs).items()}
 
     def as_record(self) -> dict[str, Any]:
         """Return the result as plain data for JSON."""
@@ -340,16 +346,20 @@ def simulate(
     )  # fmt: skip
     layers = load_layers(preset=preset, profile=found, settings=settings, options=options)
     platform = load_machines(on or (found.on if found else None) or "local", None)
-    first = _load_first(workflows, params or {}, format_name, predictions)
-    arriving = {key: replace_unwritable_names(flow) for key, flow in load_arrival_workflows(truth).items()}
+    first = _load_first(workflows, format_name, predictions)
+    arriving = load_arrival_workflows(truth)
     _check_clash(first, arriving)
-    flows = {**first, **arriving}
+    flows = {
+        key: replace_unwritable_names(flow)
+        for key, flow in apply_params({**first, **arriving}, params or {}).items()
+    }
     if not flows:
         advice = "name a workflow, or a scenario with arrivals"
         raise InvalidInput("no workflow to simulate", advice=advice)
     check_scenario(truth, platform, flows)
     request = compile_request(flows, platform)
-    chosen = request.choose_planning(layers)
+    count = len(first) + sum(1 for entry in truth.arrivals for _ in list_submissions(entry))
+    chosen = request.choose_planning(layers, runs=count, planned=plan is not None or choose is not None)
     plans, layers = request.prepare_plans(layers, chosen, plan_file=plan, choose=choose, seed=seed)
     prepared = _PreparedSimulation(
         request=request,
@@ -379,10 +389,7 @@ def _load_scenario(given: Scenario | str | Path | None) -> Scenario:
 
 
 def _load_first(
-    workflows: _Source | Sequence[_Source],
-    params: Mapping[str, Any],
-    format_name: str | None,
-    predictions: PredictionFiles,
+    workflows: _Source | Sequence[_Source], format_name: str | None, predictions: PredictionFiles
 ) -> dict[str, Workflow]:
     """Return the workflows that arrive at 0, by name; a number is added to a name that occurs again."""
     sources = [workflows] if isinstance(workflows, Workflow | str | Path) else list(workflows)
@@ -391,8 +398,7 @@ def _load_first(
         loaded = (
             source if isinstance(source, Workflow) else read_workflow_file(source, format_name=format_name)
         )
-        flow = replace_unwritable_names(set_params(add_predictions(loaded, predictions), params))
-        found[unique_key(flow.name, found)] = flow
+        found[unique_key(loaded.name, found)] = add_predictions(loaded, predictions)
     return found
 
 
@@ -443,6 +449,7 @@ class _PreparedSimulation:
             history=recorder.history.finish(),
             machines=tuple((machine.name, machine.nodes) for machine in engine.state.machines),
             instances=self.request.instances,
+            shares=list_shares(planned_machines(self.request.platform)),
             stuck=tuple(stuck),
             pending=len(simulation.arrivals) - len(engine.state.runs),
         )
@@ -484,9 +491,10 @@ def simulation_facts(run: SimulatedRun) -> list[tuple[str, str]]:
     facts = [
         ("end", format_seconds(run.end_s)),
         ("lower bound", _bound_text(run)),
-        ("slowdown", _slowdown_text(run.slowdown)),
+        *fairness_facts(run.slowdown),
         ("migrations", _counts(run.migrations, count_migration_reasons(history))),
         ("failures", _counts(len(history.failures), count_causes(history))),
+        *([("transfers", moves)] if (moves := transfers_text(history.attempts.values())) else []),
         ("replicated work", f"{run.replicated:.1%} of the node-seconds taken"),
         ("nodes busy", f"{run.utilisation:.1%}"),
     ]
@@ -499,14 +507,6 @@ def _bound_text(run: SimulatedRun) -> str:
     comparable = run.outcome == "completed" and run.lower_bound_s > 0
     above = f" ({run.end_s / run.lower_bound_s - 1:+.1%})" if comparable else ""
     return format_seconds(run.lower_bound_s) + above
-
-
-def _slowdown_text(found: Summary | None) -> str:
-    if found is None:
-        return "-"
-    if found.number == 1:
-        return f"{found.mean:.3g}"
-    return f"{found.mean:.3g} on average, {found.least:.3g} to {found.most:.3g}"
 
 
 def _counts(total: int, by_reason: dict[str, int]) -> str:
@@ -548,8 +548,6 @@ def simulation_notes(run: SimulatedRun) -> list[str]:
     notes += [f"standstill: {line}" for line in run.stuck]
     if run.pending:
         notes.append(f"{format_count(run.pending, 'workflow')} had not arrived when the simulation stopped")
-    if any(story.iterations for story in run.history.runs):
-        notes.append("lower bound and time alone refer to one iteration of every loop")
     return notes
 
 

@@ -64,7 +64,7 @@ class BackendContext:
     """The context passed to the constructor of every backend."""
 
     machines: tuple[Machine, ...]
-    """All machines of the platform, in the order of their numbers in commands."""
+    """All machines of the platform in the order of their numbers in commands; shares are machines too."""
     instance: Instance
     """Any instance compiled for the platform; only its hosts and its network are read."""
     compiled_workflow: Callable[[int], CompiledWorkflow]
@@ -89,7 +89,9 @@ class ProjectContext(BackendContext):
     check_claim: Callable[[], None] = lambda: None
     """Raises Locked if another engine has taken over the project."""
     workflow_folder: Callable[[int], str]
-    """Returns the folder of a run's workflow file, the base of relative paths in it."""
+    """Returns the folder of a run's workflow file, the base of relative paths of inputs."""
+    results_folder: Callable[[int], str] = lambda _: ""
+    """Returns the folder of the project below which the outputs of a run are placed; "": that of its file."""
     products: ProductStore
     token: str
     """Secret of the execution, by which its processes authenticate the engine."""

@@ -76,12 +76,13 @@ class ProjectLayout:
     def sandbox(self, machine: Machine) -> Path:
         """Return the sandbox of a machine: as stated in its ``backend``, or a directory in ``.weft``.
 
-        Other projects may use it too; ``own_sandbox`` is the part of this project.
+        Virtual shares use the sandbox of their physical machine, because they have its disk in common. Other
+        projects may use it too; ``own_sandbox`` is the part of this project.
         """
         stated = machine.backend.get("sandbox")
         if isinstance(stated, str) and stated:
             return _resolve_sandbox(self.project / stated)
-        return self.home / "sandbox" / path_component(machine.name)
+        return self.home / "sandbox" / path_component(machine.host_name)
 
     def own_sandbox(self, machine: Machine, project: str) -> Path:
         """Return the directory of a project, given by its identity, in the sandbox of a machine."""

@@ -34,9 +34,10 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
 
     This includes what `weft run` would reject: file names outside the task directory, and settings of local
     machines. Input files that do not exist and that no task produces are noted, and URLs with a password, a
-    token or a signature; with --on and machines that have a backend also tasks without a program. Tasks that
-    cannot be isolated there are problems. Exit code 0: no problems; 2: problems, each with position, value,
-    rule and advice; 3: with --on, some task can run on no machine.
+    token or a signature. With --on and machines that have a backend, tasks without a program, transfers of
+    files that no task writes, and tasks that cannot be isolated there are problems too. Exit code 0: no
+    problems; 2: problems, each with position, value, rule and advice; 3: with --on, some task can run on no
+    machine.
     """
     from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
     from weft.formats.files import load_platform
@@ -79,7 +80,7 @@ def _check_machines(platform: Platform) -> Platform:
 
 
 def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
-    from weft.api.file_names import find_open_secrets, find_tasks_without_program
+    from weft.api.file_names import check_runnable, find_open_secrets
     from weft.formats.files import detect_format, open_source
     from weft.formats.native import WeftYaml, describes_platform, read_platform_file
     from weft.workflow.checks import check_and_unfold
@@ -101,8 +102,6 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     graph = check_and_unfold(reader.read(source))
     notes = _check_names(graph, name) if reader.name == WeftYaml.name else []
     notes += map(str, find_open_secrets(graph.workflow))
-    if machines is not None and all("kind" in machine.backend for machine in machines.machines):
-        notes += map(str, find_tasks_without_program(graph.workflow))
     summary = (
         f"{format_count(len(graph), 'task')}, {format_count(graph.edge_count, 'edge')} "
         f"({reader.name}); no problems"
@@ -113,6 +112,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
 
         compile_graph(graph, machines)
         if all("kind" in machine.backend for machine in machines.machines):
+            check_runnable([graph])
             check_isolation([graph.workflow])
         summary += f"; every task can run on {machines.name}"
     return {

@@ -90,9 +90,9 @@ class RunDriver:
             self.live.say("interrupted: stopping programs; interrupt again to exit immediately")
         return self.signals()
 
-    def _record_entry(self, entry: JournalEntry, _: Engine) -> None:
+    def _record_entry(self, _: JournalEntry, __: Engine) -> None:
         assert self.view is not None
-        self.view.progress.take(entry)
+        self.view.progress.update()
         failures = self.view.progress.history.failures
         if self.live.drawn:
             return

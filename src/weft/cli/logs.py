@@ -135,6 +135,8 @@ def _explain_missing_output(
         click.echo(text, err=True)
     elif any(other.more()):
         click.echo(f"no output; its {name} is not empty: {option}", err=True)
+    elif tried.is_transfer:
+        click.echo("no output: a transfer copies a file and runs no program", err=True)
     elif tried.cause == "staging":
         click.echo("no output: staging failed, so the task did not run", err=True)
     elif tried.ended_s is not None and not other.path.parent.exists():

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 @options.project
 @options.as_json
 def command(project: str | None, as_json: bool) -> None:
-    """List the runs of the project, oldest first, with state, start, predicted and measured time.
+    """List the runs of the project, oldest first, with state, start, times and slowdown.
 
     `promised` is the predicted time (P50) and P90 the time that nine of ten such runs do not exceed, by the
-    first plan. An interrupted run can be resumed.
+    first plan. `slowdown` is the time from arrival to end over the estimated time, alone on the empty
+    platform, of what the run had to do. An interrupted run can be resumed.
     """
     from weft.api.project import OpenProject
 
@@ -48,9 +49,12 @@ def command(project: str | None, as_json: bool) -> None:
                 str(run.tasks),
                 *_promised(run),
                 "-" if ended_s is None else format_seconds(max(0.0, ended_s - run.started_at_s)),
+                "-" if run.slowdown is None else f"{run.slowdown:.2f}",
             )
         )
-    heading = ("run", "workflow", "owner", "state", "started", "tasks", "promised", "P90", "took")
+    heading = (
+        "run", "workflow", "owner", "state", "started", "tasks", "promised", "P90", "took", "slowdown",
+    )  # fmt: skip
     options.print_lines(TextTable(heading=heading, rows=tuple(rows), texts=5).lines())
 
 

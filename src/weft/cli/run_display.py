@@ -92,8 +92,34 @@ class RunDisplay:
                 parts.append(f"{number} {name}")
         if moves := len(self._moves()):
             parts.append(f"{moves} migrated")
+        parts += self._workflows_part()
         so_far = format_seconds(round(now_s - self.began_s))
         return f"{so_far}: {', '.join(parts)}; {self.left_text(now_s)}"
+
+    def _workflows_part(self) -> list[str]:
+        """Return how many of several runs have ended, and their mean slowdown; empty for a single run."""
+        runs = self.progress.history.runs
+        if self.run is not None or len(runs) < 2:
+            return []
+        ended = sum(bool(run.outcome) for run in runs)
+        found = [run.slowdown for run in runs if run.slowdown is not None]
+        mean = f" (mean slowdown {sum(found) / len(found):.2f})" if found else ""
+        return [f"{ended} of {len(runs)} workflows ended{mean}"]
+
+    def slowdown_lines(self) -> list[str]:
+        """Return the slowdown of the displayed run, and the dispersion over all runs of the execution."""
+        from weft.engine.history import list_slowdowns
+        from weft.papers.statistics import summarise
+        from weft.reports.simulation import fairness_facts
+
+        runs = self.progress.history.runs
+        own = runs[self.run].slowdown if self.run is not None else None
+        lines = [] if own is None else [f"slowdown: {own:.3g}"]
+        every = [value for values in list_slowdowns(runs).values() for value in values]
+        if len(runs) > 1 and len(every) > 1:
+            facts = ", ".join(text for _, text in fairness_facts(summarise(every)))
+            lines.append(f"slowdown of {len(every)} of {len(runs)} runs: {facts}")
+        return lines
 
     def _moves(self) -> list[MigrationRecord]:
         moves = self.progress.history.moves

@@ -83,11 +83,14 @@ def _show(
     for each in running[:most]:
         since = format_seconds(max(0.0, round(now_s - each.since_s, 1)))
         nodes = f", {format_count(each.nodes, 'node')}" if each.nodes > 1 else ""
-        click.echo(printable(f"  {each.task} on {each.machine}{nodes} for {since}"))
+        part = "" if each.host is None else f" (part of {each.host})"
+        click.echo(printable(f"  {each.task} on {each.machine}{part}{nodes} for {since}"))
     if len(running) > most:
         click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
     if state == "running":
         click.echo(view.left_text(now_s))
+    for line in view.slowdown_lines():
+        click.echo(line)
     if strays := view.stray_line():
         click.echo(printable(f"note: {strays}"))
     for line in view.failure_lines(*([len(view.progress.failures)] if verbose else [])):
@@ -110,6 +113,9 @@ def _running_attempts(view: RunDisplay) -> list[RunningAttempt]:
 def _record(
     opened: OpenProject, found: RunRecord, followed: JournalFollower, view: RunDisplay
 ) -> dict[str, Any]:
+    from weft.engine.history import list_slowdowns
+    from weft.papers.statistics import summarise
+
     now_s = _now_s(opened, found, followed)
     left = view.left(now_s)
     engine = opened.engine
@@ -129,6 +135,9 @@ def _record(
         "left_p50_s": left.p50_s,
         "left_p90_s": left.p90_s,
         "left_unknown": left.why,
+        "slowdowns": {
+            name: asdict(summarise(values)) for name, values in list_slowdowns(followed.history.runs).items()
+        },
         "failures": [
             _failure_record(each) | {"run": found.number}
             for each in view.progress.failures

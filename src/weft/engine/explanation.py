@@ -30,7 +30,7 @@ from weft.engine.view import EngineView
 from weft.errors import InvalidInput, nearest
 from weft.instance.candidates import list_conditions
 from weft.records import dataclass
-from weft.units import format_count, format_seconds
+from weft.units import format_bytes, format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE
 
 
@@ -144,7 +144,7 @@ def _list_current_conditions(
     variable = run.compiled.variable[task]
     if (bound := run.binding.get(variable)) is not None:
         name = run.compiled.graph.variables[variable]
-        text = f"{name!r} is bound to {state.machines[bound].name}"
+        text = f"{name!r} is bound to {state.machines[bound].label}"
         yield Condition(name="bound", holds=bound == machine.index, text=text)
     changed = run.facts_of(task).requirements
     if changed is not None and changed[0]:
@@ -199,8 +199,8 @@ class _MessageText:
                 why = cause or ("no exit code" if code is None else f"exit code {code}")
                 left = f"; weft {describe_strays(strays)}" if strays else ""
                 return f"its program ended: {why}{left}"
-            case messages.StagedIn(problem=problem):
-                return f"staging in failed: {problem}" if problem else "its input data arrived"
+            case messages.StagedIn():
+                return self._describe_arrival(message)
             case messages.Checkpointed(work_done=done):
                 return f"it wrote restart files at {done:.0%} of the work"
             case messages.Suspended():
@@ -216,22 +216,35 @@ class _MessageText:
             case _:
                 return self._describe_command(message)
 
+    def _describe_arrival(self, event: messages.StagedIn) -> str:
+        attempt = self.history.attempts[event.attempt]
+        if event.problem:
+            return f"staging in failed: {event.problem}"
+        if event.taken_over is not None:
+            return f"its copy was reused from {self.name_source(attempt)}"
+        copied = f" ({format_bytes(event.moved_bytes)} copied)" if event.moved_bytes else ""
+        return f"its {'file' if attempt.is_transfer else 'input data'} arrived{copied}"
+
     def _describe_command(self, command: messages.Event | messages.Command) -> str:
         match command:
             case messages.Assign():
-                machine = self.state.machines[command.machine].name
+                machine = self.state.machines[command.machine].label
                 how = "bound to" if command.reserve else "sent to the queue of"
                 if command.replaces is not None:
                     how = f"migrates from {self._machine_of(command.replaces)} to"
                 why = f" ({command.reason})" if command.reason else ""
                 saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
                 return f"{self._attempt(command.attempt)}: {how} {machine}{why}{saved}"
+            case messages.StageIn(parcels=parcels) if self.history.attempts[command.attempt].is_transfer:
+                return (
+                    f"copying of its file from {self.state.machines[parcels[0].source].label} was requested"
+                )
             case messages.StageIn(parcels=parcels):
                 return f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
             case messages.Start(attempt=number):
                 if self.history.attempts[number].reused_from is not None:
                     return ""  # no program was submitted
-                return f"{self._attempt(number)}: submitted to {self.state.machines[command.machine].name}"
+                return f"{self._attempt(number)}: submitted to {self.state.machines[command.machine].label}"
             case messages.Cancel(reason=reason):
                 return f"{self._attempt(command.attempt)} was cancelled: {reason}"
             case messages.Settle():
@@ -318,7 +331,7 @@ def _describe_machines(state: EngineState, run: RunState, task: int) -> list[str
 
 def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> list[str]:
     if attempt.stage in (Stage.SUBMITTED, Stage.STAGING_OUT):
-        where = state.machines[attempt.machine].name
+        where = state.machines[attempt.machine].label
         what = "start it" if attempt.stage == Stage.SUBMITTED else "copy its outputs to their targets"
         return [f"{where} to {what}"]
     if attempt.stage != Stage.ASSIGNED:
@@ -326,15 +339,15 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
     machine = state.machines[attempt.machine]
     found = []
     if (old := state.find_attempt(attempt.replaces)) is not None:
-        found.append(f"its earlier attempt on {state.machines[old.machine].name} to end")
+        found.append(f"its earlier attempt on {state.machines[old.machine].label} to end")
     if run.missing[attempt.task]:
         found += _describe_predecessors(run, attempt.task)
     if attempt.staging:
-        found.append(f"input data that are being copied to {machine.name}")
+        found.append(f"input data that are being copied to {machine.label}")
     if not found and attempt.queued:
         before = sum(1 for turn in machine.queue if turn < attempt.turn)
         room = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {attempt.nodes}"
-        found.append(f"its turn on {machine.name}: {before} attempts are before it in the queue, {room}")
+        found.append(f"its turn on {machine.label}: {before} attempts are before it in the queue, {room}")
     return found
 
 

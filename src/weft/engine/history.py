@@ -13,17 +13,20 @@ lost with a task that never completed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field
 from itertools import takewhile
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from weft.engine import messages
 from weft.engine.journal import JournalEntry
 from weft.engine.reactions.failures import requests_rerun
+from weft.engine.replan.executed import TaskExecution, count_epoch, find_reference
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.state import EngineState
-from weft.engine.states import TaskState, format_counters
+from weft.engine.states import RunOutcome, TaskState, format_counters
+from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
 
@@ -65,6 +68,8 @@ class AttemptRecord:
     """Share of the task's work done at the end; None: unknown."""
     checkpoint: float | None = None
     """Share of the task's work in its last restart files; None: it wrote none."""
+    moved_bytes: float | None = None
+    """Bytes that were copied to its machine before it started; None: no data were requested, or unknown."""
     ending: str = ""
     """``completed``, ``failed``, ``migrated``, ``cancelled`` or ``withdrawn`` (never ran); "": not ended."""
     cause: str = ""
@@ -98,6 +103,13 @@ class AttemptRecord:
     """Number among the attempts of its task, from 1; the attempts of all iterations of a loop count."""
     reused_from: int | None = None
     """The earlier execution whose outputs it uses; None: no outputs are reused."""
+    moved_from: int | None = None
+    """Of a transfer: the machine from which the file is copied; None: not known yet, or not a transfer."""
+
+    @property
+    def is_transfer(self) -> bool:
+        """Return whether this is an attempt of an explicit transfer: it takes no nodes."""
+        return self.nodes == 0
 
     def ran(self, seconds: float, until_s: float) -> None:
         """Set start and end so that they agree with the seconds measured on the machine.
@@ -222,7 +234,10 @@ class RunSummary:
     owner: str
     arrival_s: float
     alone_s: float = 0.0
-    """Estimated makespan on the empty platform: mk in docs/papers/many-workflows.md, section 3."""
+    """Estimated makespan on the empty platform: mk in docs/papers/many-workflows.md, section 3.
+
+    When the run has ended, of what it has really done (``replan.executed``); 0: all outputs were reused.
+    """
     tasks: int = 0
     """Number of tasks; every iteration of a loop that has begun counts."""
     ended_s: float | None = None
@@ -233,6 +248,10 @@ class RunSummary:
     """Number of iterations of each loop; for a loop with several bodies, the maximum."""
     plans: int = 0
     """Number of adopted plans."""
+    priority: float = 1.0
+    """Weight of the run against other runs."""
+    results: str = ""
+    """Folder of the project with the outputs; "": the folder of the workflow."""
 
     @property
     def response_s(self) -> float | None:
@@ -287,6 +306,13 @@ class StepFunction:
             for start, after, value in zip(self.times_s, borders, self.values, strict=False)
         )
         return area / end_s
+
+    def shifted(self, origin_s: float) -> StepFunction:
+        """Return the same function with times relative to ``origin_s``; the value there is at time 0."""
+        moved = StepFunction()
+        for at_s, value in zip(self.times_s, self.values, strict=True):
+            moved.at(max(0.0, at_s - origin_s), value)
+        return moved
 
     def thinned(self, most: int) -> list[tuple[float, int]]:
         """Return (time, value) of about ``most`` steps; neighbours are joined to their largest value."""
@@ -367,6 +393,8 @@ class History:
         """Number of active workflows over time."""
         self.ready = StepFunction()
         """Number of ready tasks over time."""
+        self.references: dict[int, Instance] = {}
+        """By run that did other work than its workflow describes (loops, reuse, branches): what it did."""
         self.down: list[tuple[int, float, float | None]] = []
         """(machine, start, end) of every outage; end None: still down."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
@@ -377,6 +405,10 @@ class History:
         """By run and task, for tasks in loops: the last state that was set in the current iteration."""
         self._problems: dict[int, str] = {}
         """By attempt: the message of the backend about a failure that was not recorded yet."""
+        self._executions: defaultdict[int, dict[tuple[int, int], TaskExecution]] = defaultdict(dict)
+        """By run with loops: its completed tasks, by index and epoch (``count_epoch``)."""
+        self._repeated: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        """By run: how often each loop body was repeated."""
         self._suspended: dict[int, float] = {}
         self._ready_of: dict[int, int] = {}
         self._ready_total = 0
@@ -454,6 +486,8 @@ class History:
                 index=event.run,
                 workflow=event.workflow,
                 owner=event.owner,
+                priority=event.priority,
+                results=event.results,
                 arrival_s=self.now,
                 alone_s=compiled.alone_s,
                 tasks=len(compiled),
@@ -498,6 +532,11 @@ class History:
     def _staged_in(self, event: messages.StagedIn) -> None:
         if (attempt := self.attempts.get(event.attempt)) is not None:
             attempt.staged_s = self.now
+            if event.moved_bytes is not None:
+                attempt.moved_bytes = (attempt.moved_bytes or 0.0) + event.moved_bytes
+            if event.taken_over is not None:
+                attempt.reused_from = event.taken_over
+                self.taken_over[attempt.run, attempt.kind] += 1
         self._note_problem(event)
 
     def _staged_out(self, event: messages.StagedOut) -> None:
@@ -609,6 +648,8 @@ class History:
         attempt = self.attempts[command.attempt]
         if attempt.staging_s is None:
             attempt.staging_s = self.now
+        if attempt.is_transfer:
+            attempt.moved_from = command.parcels[0].source
 
     def _start(self, command: messages.Start) -> None:
         attempt = self.attempts[command.attempt]
@@ -655,6 +696,34 @@ class History:
             self._add_failure(command, attempt)
         if attempt is not None:
             self._settle_attempt(attempt, command)
+        if command.state == TaskState.COMPLETED and run.loops.bodies:
+            epoch = count_epoch(run, command.task, self._repeated[command.run])
+            done = self._execution(command.task, epoch, attempt)
+            self._executions[command.run][command.task, epoch] = done
+
+    def _execution(self, task: int, epoch: int, attempt: AttemptRecord | None) -> TaskExecution:
+        now_n = self._entry.sequence
+        if attempt is None:
+            return TaskExecution(task, epoch, now_n, now_n)
+        begun_n = now_n if attempt.begun_n is None else attempt.begun_n
+        reused = attempt.reused_from is not None
+        return TaskExecution(task, epoch, begun_n, now_n, reused, attempt.seconds, attempt.ran_s)
+
+    def _list_executions(self, run: int) -> Iterable[TaskExecution]:
+        """Return the completed tasks of a run."""
+        state = self._state.runs[run]
+        if state.loops.bodies:
+            return self._executions.pop(run, {}).values()
+        last, names = self._last[run], state.compiled.names
+        completed = (task for task, place in enumerate(state.state) if place == TaskState.COMPLETED)
+        # Without loops every task is executed once, so the order of the tasks is that of the graph.
+        return [self._execution_of(task, last.get(names[task])) for task in completed]
+
+    def _execution_of(self, task: int, attempt: AttemptRecord | None) -> TaskExecution:
+        if attempt is None:
+            return TaskExecution(task, 0, task, task)
+        reused = attempt.reused_from is not None
+        return TaskExecution(task, 0, task, task, reused, attempt.seconds, attempt.ran_s)
 
     def _add_failure(self, command: messages.Settle, attempt: AttemptRecord | None) -> None:
         run = self._state.runs[command.run]
@@ -676,7 +745,7 @@ class History:
         )
 
     def _settle_attempt(self, attempt: AttemptRecord, command: messages.Settle) -> None:
-        if attempt.submitted_s is None and command.state == TaskState.COMPLETED:
+        if attempt.reused_from is None and attempt.is_transfer and command.state == TaskState.COMPLETED:
             # The program of a transfer is the movement of its data.
             attempt.started_s = attempt.staging_s if attempt.staging_s is not None else self.now
         if attempt.started_s is not None and attempt.ended_s is None:
@@ -701,6 +770,7 @@ class History:
     def _repeat(self, command: messages.RepeatLoop) -> None:
         run, summary = self._state.runs[command.run], self.runs[command.run]
         body = run.loops.bodies[command.body]
+        self._repeated[command.run][command.body] += 1
         name, past = body.loop.name, self.past_iterations[command.run]
         summary.iterations[name] = max(summary.iterations.get(name, 1), command.iteration)
         summary.tasks += len(body.tasks)
@@ -714,6 +784,11 @@ class History:
         story = self.runs[command.run]
         story.ended_s, story.outcome, story.reason = self.now, command.outcome, command.reason
         story.tasks = len(self._state.runs[command.run]) + self.past_iterations[command.run].total()
+        if command.outcome == RunOutcome.COMPLETED:
+            run = self._state.runs[command.run]
+            story.alone_s, reference = find_reference(run, self._list_executions(command.run))
+            if reference is not None:
+                self.references[command.run] = reference
         self.active.add(self.now, -1)
 
     def _report_violation(self, _: messages.ReportViolation) -> None:
@@ -780,10 +855,17 @@ class MachineUse:
     down_s: float
     share: float
     """``busy_node_s`` divided by all node-seconds of the machine."""
+    part_of: str | None = None
+    """Physical machine, if this is a share of one."""
 
 
-def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> list[MachineUse]:
-    """Return the use of every machine; ``machines`` holds (name, number of nodes)."""
+def measure_machines(
+    history: History, machines: Sequence[tuple[str, int]], shares: Mapping[str, str] = MappingProxyType({})
+) -> list[MachineUse]:
+    """Return the use of every machine; ``machines`` holds (name, number of nodes).
+
+    ``shares`` holds the physical machine of every share, by name.
+    """
     end_s = history.end_s
     busy, waste, number = ([0.0] * len(machines) for _ in range(3))
     for attempt in history.attempts.values():
@@ -804,6 +886,7 @@ def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> l
             replicated_node_s=waste[index],
             down_s=down[index],
             share=busy[index] / (nodes * end_s) if nodes * end_s > 0 else 0.0,
+            part_of=shares.get(name),
         )
         for index, (name, nodes) in enumerate(machines)
     ]
@@ -825,10 +908,10 @@ def count_causes(history: History) -> dict[str, int]:
     return dict(Counter(failure.cause for failure in history.failures).most_common())
 
 
-def list_slowdowns(history: History) -> dict[str, list[float]]:
+def list_slowdowns(runs: Iterable[RunSummary]) -> dict[str, list[float]]:
     """Return the slowdowns of the completed runs by workflow, in order of arrival."""
     found: dict[str, list[float]] = {}
-    for run in history.runs:
+    for run in runs:
         if run.slowdown is not None:
             found.setdefault(run.workflow, []).append(run.slowdown)
     return found

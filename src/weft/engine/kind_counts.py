@@ -14,6 +14,7 @@ from weft.engine.history import History
 from weft.engine.state.run import RunState
 from weft.engine.states import TaskState
 from weft.records import dataclass
+from weft.workflow.task import TaskKind
 
 _S = TaskState
 _WAITING = (_S.WAITING, _S.READY, _S.SCHEDULED, _S.PROLOG)
@@ -54,6 +55,9 @@ def count_kinds(run: RunState, history: History) -> Iterator[KindCount]:
     table = np.bincount(templates * _STATES + states, minlength=len(kinds) * _STATES)
     rows: dict[str, list[int]] = {}
     for kind, row in zip(kinds, table.reshape(-1, _STATES).tolist(), strict=True):
+        if kind.kind is TaskKind.TRANSFER:  # its data are its program
+            row[_S.RUNNING] += row[_S.PROLOG]
+            row[_S.PROLOG] = 0
         if any(row):
             before = rows.get(kind.program)
             rows[kind.program] = row if before is None else [a + b for a, b in zip(before, row, strict=True)]

@@ -62,6 +62,10 @@ class Submitted:
     workflow: str
     """Key of the workflow in the engine's library."""
     owner: str = ""
+    priority: float = 1.0
+    """Weight of the run against other runs, for policies that order workflows."""
+    results: str = ""
+    """Folder of the project for the outputs of the run; "": the folder of the workflow."""
 
 
 @stored_as("Started")
@@ -113,6 +117,8 @@ class StagedIn:
     """Machines that hold requested data but do not answer."""
     lasting: bool = False
     """Whether a retry is pointless: a file does not exist."""
+    taken_over: int | None = None
+    """Of a transfer: the earlier execution whose copy is reused; None: the file was copied."""
 
 
 @stored_as("StagedOut")

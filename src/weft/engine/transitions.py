@@ -17,7 +17,7 @@ from weft.engine import messages
 from weft.engine.selection import check_requirement
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.plan import RunPlan
-from weft.engine.state.run import RestartFiles, RunState, TaskOutcome
+from weft.engine.state.run import RestartFiles, RunState, RunTerms, TaskOutcome
 from weft.engine.state.state import EngineState
 from weft.engine.states import (
     ACTIVE,
@@ -44,7 +44,7 @@ def _grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]
         return
     workflow = set_growth_lines(old.compiled.graph.workflow, lines)
     compiled = state.library.grown(old.compiled, unfold(workflow))
-    new = state.create_run(index, compiled, owner=old.owner, now=old.arrival_s, planned=old.planned)
+    new = state.create_run(index, compiled, terms=old.terms, now=old.arrival_s, planned=old.planned)
     if old.promises is not None:
         old.promises.withdraw()
     place = {name: task for task, name in enumerate(compiled.names)}
@@ -136,7 +136,8 @@ def absorb(state: EngineState, event: messages.Event, now: float) -> None:
 
 def _on_submitted(state: EngineState, event: messages.Submitted) -> None:
     compiled = state.library[event.workflow]
-    run = state.create_run(event.run, compiled, owner=event.owner, now=state.now, planned=state.planned)
+    terms = RunTerms(event.owner, event.priority, event.results)
+    run = state.create_run(event.run, compiled, terms=terms, now=state.now, planned=state.planned)
     state.runs.append(run)
     state.active[run.index] = run
     state.roster += 1

@@ -108,7 +108,7 @@ class _QueuedMode(Mode):
 class EngineRunView:
     """A policy's view of one run."""
 
-    __slots__ = ("_run", "_selector", "_state", "arrival_s", "index", "instance", "owner")
+    __slots__ = ("_run", "_selector", "_state", "arrival_s", "index", "instance", "owner", "priority")
 
     def __init__(self, run: RunState, state: EngineState, selector: str = "") -> None:
         self._run = run
@@ -116,7 +116,8 @@ class EngineRunView:
         self._state = state
         self.index = run.index
         self.arrival_s = run.arrival_s
-        self.owner = run.owner
+        self.owner = run.terms.owner
+        self.priority = run.terms.priority
         self.instance: Instance = run.instance
 
     def shows(self, run: RunState) -> bool:

@@ -6,6 +6,8 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
@@ -13,6 +15,7 @@ from weft.errors import shorten
 from weft.formats.format import ProblemCollector, ReadOnlyFormat, SourceFile
 from weft.formats.graph import RecordedWorkflow, escape_braces
 from weft.formats.xml_document import parse_xml
+from weft.urls import local_path
 from weft.workflow.task import JobSpec
 from weft.workflow.workflow import Workflow
 
@@ -25,7 +28,10 @@ class Dax(ReadOnlyFormat):
 
     A job's id becomes its name and ``runtime`` its work on a machine of speed 1. ``child``/``parent``
     elements and used files become edges by the rules of ``graph``. ``cores`` makes a rigid parallel task: a
-    processor of the file is a node. Sub-workflows (``dag`` and ``dax`` elements) are refused.
+    processor of the file is a node. The command of a job is the program that its name states, or the path of
+    the ``executable`` of that name, with its arguments, streams and environment (profiles of namespace
+    ``env``). A ``file`` with a ``pfn`` states where an input is. Sub-workflows (``dag`` and ``dax`` elements)
+    are refused.
     """
 
     name = "dax"
@@ -62,6 +68,13 @@ class _DaxHandler(ContentHandler):
         self._writes: list[str] = []
         self._child: str | None = None
         self._text: list[str] | None = None
+        self._variable = ""
+        """Name of the environment variable whose value is being read."""
+        self._named: tuple[str, str] | None = None
+        """(element, name) of the ``file`` or ``executable`` whose location is being read."""
+        self._jobs: dict[str, JobSpec] = {}
+        self._paths: dict[str, str] = {}
+        """By name of an executable: its path."""
 
     def _line(self) -> int | None:
         return None if self._locator is None else self._locator.getLineNumber()
@@ -88,6 +101,10 @@ class _DaxHandler(ContentHandler):
             self._add_problem(
                 f"a sub-workflow (element {element})", rule="sub-workflows are not supported", advice=advice
             )
+        elif element in ("file", "executable") and not self._inside_job:
+            self._named = element, attrs.get("name", "")
+        elif element == "pfn" and self._named is not None:
+            self._locate(*self._named, attrs.get("url", ""))
         elif element == "child":
             self._child = self._required("child", attrs, "ref")
         elif element == "parent" and self._child is not None:
@@ -102,6 +119,8 @@ class _DaxHandler(ContentHandler):
         self._depth -= 1
         if element == "job":
             self._inside_job = False
+        elif element in ("file", "executable") and not self._inside_job:
+            self._named = None
         elif element == "child":
             self._child = None
         elif element in ("argument", "profile") and self._text is not None:
@@ -117,6 +136,7 @@ class _DaxHandler(ContentHandler):
         """Add the edges between the jobs; raise InvalidInput if problems were found."""
         if not self.trace.names and not self.problems.found:
             self.problems.add("no jobs", rule="a workflow must have at least one job")
+        self._replace_programs()
         known = self._index_of
         for parent, child, line in self._edges:
             if parent in known and child in known:
@@ -147,8 +167,9 @@ class _DaxHandler(ContentHandler):
         trace.reads.append(self._reads)
         trace.writes.append(self._writes)
         trace.work.append(self._number("runtime", attrs.get("runtime")))
-        trace.jobs.append(None)
-        kept = {"program": attrs.get("name"), "namespace": attrs.get("namespace")}
+        program = attrs.get("name")
+        trace.jobs.append(self._job(program) if program else None)
+        kept = {"program": program, "namespace": attrs.get("namespace")}
         trace.attributes.append({key: value for key, value in kept.items() if value})
         if (cores := attrs.get("cores")) is not None:
             if _COUNT.fullmatch(cores) and int(cores) >= 1:
@@ -160,6 +181,11 @@ class _DaxHandler(ContentHandler):
         """Process a part of a job: a used file, its arguments, a profile."""
         if element == "uses":
             self._use(attrs)
+        elif element in ("stdin", "stdout", "stderr"):
+            if file := attrs.get("name") or attrs.get("file"):
+                self._change_job(**{element: escape_braces(file)})
+        elif element == "profile" and attrs.get("namespace") == "env":
+            self._text, self._variable = [], attrs.get("key", "")
         elif element == "argument" or (element == "profile" and attrs.get("key") == "runtime"):
             self._text = []
         elif element in ("file", "filename") and self._text is not None:
@@ -185,16 +211,41 @@ class _DaxHandler(ContentHandler):
             self.trace.sizes[file] = size
 
     def _end_text(self, element: str, text: str) -> None:
-        trace = self.trace
-        if element == "profile":
-            if trace.work[-1] is None:
-                trace.work[-1] = self._number("runtime", text.strip())
-            return
-        program = trace.attributes[-1].get("program")
-        if isinstance(program, str):
-            trace.jobs[-1] = JobSpec(
-                command=tuple([escape_braces(word) for word in [program, *_split_arguments(text)]])
-            )
+        trace, job = self.trace, self.trace.jobs[-1]
+        if element == "argument" and job is not None:
+            words = [escape_braces(word) for word in _split_arguments(text)]
+            self._change_job(command=(*(job.command or ())[:1], *words))
+        elif self._variable:
+            self._change_job(env={**(job.env if job is not None else {}), self._variable: text.strip()})
+            self._variable = ""
+        elif trace.work[-1] is None:
+            trace.work[-1] = self._number("runtime", text.strip())
+
+    def _job(self, program: str) -> JobSpec:
+        """Return the job of a program without arguments; large files have many jobs of few programs."""
+        if (job := self._jobs.get(program)) is None:
+            job = self._jobs[program] = JobSpec(command=(escape_braces(program),))
+        return job
+
+    def _change_job(self, **keys: Any) -> None:
+        """Change the job of the current element; one without a program stays without a job."""
+        if (job := self.trace.jobs[-1]) is not None:
+            self.trace.jobs[-1] = replace(job, **keys)
+
+    def _locate(self, element: str, name: str, url: str) -> None:
+        """Store the location of a file or program; of several the first is used."""
+        if element == "file" and url:
+            self.trace.sources.setdefault(name, url)
+        elif (path := local_path(url)) is not None:
+            self._paths.setdefault(name, path)
+
+    def _replace_programs(self) -> None:
+        """Replace the names of programs by the paths of the executables that have these names."""
+        for index, job in enumerate(self.trace.jobs):
+            path = self._paths.get(str(self.trace.attributes[index].get("program", "")))
+            if job is not None and path is not None:
+                command = (escape_braces(path), *(job.command or ())[1:])
+                self.trace.jobs[index] = replace(job, command=command)
 
     def _required(self, element: str, attrs: Mapping[str, str], key: str) -> str:
         if not (value := attrs.get(key)):

@@ -100,6 +100,8 @@ class RecordedWorkflow:
     writes: list[Sequence[str]] = field(default_factory=list)
     sizes: dict[str, float] = field(default_factory=dict)
     """Bytes per file, where known."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """By file that no task writes: its path or URL, where stated."""
     work: list[float | None] = field(default_factory=list)
     nodes: dict[int, int] = field(default_factory=dict)
     """Node counts of the tasks that use more than one node."""
@@ -177,7 +179,12 @@ class RecordedWorkflow:
                 if find(file) == index:
                     continue
                 if (known := inputs.get(file)) is None:
-                    known = inputs[file] = Input(file=escape_braces(file), size=sizes.get(file))
+                    source = self.sources.get(file) if file not in writers else None
+                    known = inputs[file] = Input(
+                        file=escape_braces(file),
+                        source=None if source is None else escape_braces(source),
+                        size=sizes.get(file),
+                    )
                 taken.append(known)
             given = [
                 Output(file=escape_braces(file), size=sizes.get(file))

@@ -239,6 +239,19 @@ class Instance:
         """Return the machines to which a binding variable can be bound."""
         return self.candidate_sets[int(self.candidates[variable])]
 
+    def bind_variables(self, machine: Indices) -> Indices:
+        """Return the machine of each binding variable, given the machine of each task.
+
+        A variable without tasks (the source of a transfer whose producer has ended) has the machine it is
+        pinned to, or else its first candidate.
+        """
+        first = np.array([found[0] for found in self.candidate_sets], dtype=np.uint32)
+        bound: Indices = first[self.candidates]
+        for variable, pin in self.pinned.items():
+            bound[variable] = pin
+        bound[self.graph.variable] = machine
+        return bound
+
     def modes(self, task: int) -> TaskModes:
         """Return the modes of a compute task on its candidates, ordered by machine, then count."""
         group = self.groups[int(self.group[task])]

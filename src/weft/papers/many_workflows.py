@@ -217,7 +217,7 @@ def sample_measure(curve: str, time_s: float) -> str:
 
 def _measures(ran: SimulationHistory) -> Iterator[tuple[str, float]]:
     history = ran.history
-    by_application = list_slowdowns(history)
+    by_application = list_slowdowns(history.runs)
     all_slowdowns = [value for values in by_application.values() for value in values]
     ends_s = [run.ended_s for run in history.runs if run.ended_s is not None]
     yield "end_s", history.end_s

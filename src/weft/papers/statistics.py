@@ -15,12 +15,16 @@ from weft.records import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Mean, standard error and quartiles of a sample."""
+    """Mean, dispersion and quartiles of a sample."""
 
     number: int
     mean: float
     standard_error: float
     """Standard error of the mean; NaN for a single value."""
+    standard_deviation: float
+    """Of these values, not of a population from which they were drawn."""
+    mean_absolute_deviation: float
+    """Mean distance from the mean."""
     least: float
     lower_quartile: float
     median: float
@@ -41,6 +45,8 @@ def summarise(values: Sequence[float]) -> Summary:
         number=number,
         mean=mean,
         standard_error=error,
+        standard_deviation=math.sqrt(squares / number),
+        mean_absolute_deviation=math.fsum(abs(value - mean) for value in ordered) / number,
         least=ordered[0],
         lower_quartile=_quantile(ordered, 0.25),
         median=_quantile(ordered, 0.5),

@@ -102,7 +102,7 @@ class SharingStudy:
 
     def _measures(self, ran: LocalRun) -> Iterator[tuple[str, float]]:
         history = ran.history
-        by_application = list_slowdowns(history)
+        by_application = list_slowdowns(history.runs)
         all_slowdowns = [value for values in by_application.values() for value in values]
         yield "completed", float(len(all_slowdowns))
         yield "end_s", history.end_s

@@ -103,8 +103,7 @@ def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
         raise InvalidInput(what, rule="must be a schedule of this instance")
     # A predecessor that starts together with its successor takes 0 s: it ends first or has the lower index.
     order = np.lexsort((np.arange(len(graph)), schedule.finish_s, schedule.start_s)).astype(np.uint32)
-    bound = np.zeros(len(graph.variables), dtype=np.uint32)
-    bound[graph.variable] = schedule.machine
+    bound = instance.bind_variables(schedule.machine)
     modes = np.zeros(len(graph), dtype=np.uint32)
     for group in instance.groups:
         machine, nodes = schedule.machine[group.tasks], schedule.nodes[group.tasks]

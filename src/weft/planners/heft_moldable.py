@@ -286,8 +286,7 @@ def _edge_seconds(schedule: Schedule, instance: Instance, target: NDArray[np.int
     graph, network = instance.graph, instance.network
     if len(network.host) == 1:
         return np.zeros(graph.edge_count)
-    bound = np.zeros(len(graph.variables) + 1, dtype=np.int64)
-    bound[graph.variable] = schedule.machine
+    bound = np.append(instance.bind_variables(schedule.machine), 0)  # the last: tasks without a source
     # A transfer reads its data at its source.
     here = np.where(graph.kind == TRANSFER, bound[graph.source_variable], schedule.machine)[target]
     there = schedule.machine[graph.predecessor]

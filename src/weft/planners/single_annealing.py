@@ -200,8 +200,7 @@ class _SingleSearch:
         return min(found, key=lambda one: self.objective.loss(self.instance, one))
 
     def _decoded(self, rule: int) -> Schedule:
-        bound = np.zeros(len(self.instance.graph.variables), dtype=np.uint32)
-        bound[self.problem.variable] = self.state.best_machine
+        bound = self.instance.bind_variables(self.state.best_machine)
         return decode(self.instance, self.state.best_order, bound, rule=rule)
 
 

@@ -94,6 +94,12 @@ class Machine:
         return self.host if self.host is not None else self.name
 
     @property
+    def label(self) -> str:
+        """Return the name for people: of a share whose name does not say so, with its physical machine."""
+        own = self.host is None or self.name.startswith(f"{self.host}/")
+        return self.name if own else f"{self.name} (part of {self.host})"
+
+    @property
     def node_is_core(self) -> bool:
         """Return whether a node of this machine is one core, as on the local computer and on Dask workers."""
         return self.backend.get("kind") in _NODE_IS_CORE

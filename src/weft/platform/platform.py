@@ -312,6 +312,11 @@ def planned_machines(platform: Platform) -> tuple[Machine, ...]:
     )
 
 
+def list_shares(machines: Iterable[Machine]) -> dict[str, str]:
+    """Return the physical machine of every virtual share, by the name of the share."""
+    return {machine.name: machine.host for machine in machines if machine.host is not None}
+
+
 def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:
     """Return the link between two machines; None if they are on the same host.
 

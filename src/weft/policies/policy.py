@@ -189,6 +189,8 @@ class RunView(Protocol):
     index: int
     arrival_s: float
     owner: str
+    priority: float
+    """Weight of the run against other runs; 1 by default."""
     instance: Instance
 
     @property

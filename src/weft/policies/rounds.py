@@ -36,29 +36,33 @@ Urgency = Callable[[RunView, int], float]
 
 
 def _g_heft(view: View) -> Urgency:  # noqa: ARG001
-    return lambda run, task: run.ranks[task]
+    return lambda run, task: run.priority * run.ranks[task]
 
 
 def _aging(view: View) -> Urgency:
-    return lambda run, task: run.ranks[task] * (1.0 + _age(view, run))
+    return lambda run, task: run.priority * run.ranks[task] * (1.0 + _age(view, run))
 
 
 def _aging_e(view: View) -> Urgency:
     def priority(run: RunView, task: int) -> float:
         rank = run.ranks[task]
-        return log(rank) + 1.0 + _age(view, run) if rank > 0.0 else -inf
+        return log(run.priority * rank) + 1.0 + _age(view, run) if rank > 0.0 else -inf
 
     return priority
 
 
-def _fcfs(view: View) -> Urgency:  # noqa: ARG001
-    return lambda run, task: -run.arrival_s  # noqa: ARG005
+def _fcfs(view: View) -> Urgency:
+    """Compare waiting times: with equal priorities this is the order of arrival."""
+    runs = view.runs
+    if all(run.priority == runs[0].priority for run in runs):
+        return lambda run, task: -run.arrival_s  # noqa: ARG005
+    return lambda run, task: run.priority * (view.now - run.arrival_s)  # noqa: ARG005
 
 
 def _srpt(view: View) -> Urgency:  # noqa: ARG001
     def priority(run: RunView, task: int) -> float:  # noqa: ARG001
         left = run.remaining_s
-        return 1.0 / left if left > 0.0 else inf
+        return run.priority / left if left > 0.0 else inf
 
     return priority
 
@@ -69,7 +73,7 @@ def _foft(view: View) -> Urgency:
     def priority(run: RunView, task: int) -> float:  # noqa: ARG001
         alone = run.alone_s
         flow = view.now + ahead.left_s(run) - run.arrival_s
-        return flow / alone if alone > 0.0 else inf
+        return run.priority * flow / alone if alone > 0.0 else inf
 
     return priority
 
@@ -96,9 +100,12 @@ workflow, and mk its makespan alone on the empty platform:
 - ``g-heft``: rank
 - ``aging``: rank (1 + age / mk)
 - ``aging-e``: rank e^(1 + age / mk)
-- ``fcfs``, first come, first served: minus the arrival
+- ``fcfs``, first come, first served: the age
 - ``srpt``, shortest remaining processing time: 1 / mean seconds of all unfinished tasks
 - ``foft``, fairness on finish times: the expected slowdown (C - arrival) / mk
+
+Each value is multiplied by the priority of the run, which the paper does not have: a run of priority 2 that
+has waited for a minute counts as one of priority 1 that has waited for two.
 """
 
 WORKFLOW_PRIORITIES = frozenset({"fcfs", "srpt", "foft"})

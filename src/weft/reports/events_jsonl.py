@@ -21,7 +21,7 @@ from weft.redaction import redact
 from weft.reports.execution_records import to_datetime
 
 EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
-    ev.Submitted: ("run-submitted", ("owner",)),
+    ev.Submitted: ("run-submitted", ("owner", "priority", "results")),
     cm.FinishRun: ("run-ended", ("outcome", "reason")),
     ev.TasksAdded: ("run-grown", ("lines",)),
     ev.RequestReceived: ("run-asked", ("asked",)),
@@ -34,7 +34,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
         ("nodes", "count", "reserve", "replaces", "restart_from", "reason"),
     ),
     cm.StageIn: ("attempt-staging", ("part", "parcels", "bytes")),
-    ev.StagedIn: ("attempt-staged", ("part", "moved_bytes", "problem")),
+    ev.StagedIn: ("attempt-staged", ("part", "moved_bytes", "taken_over", "problem")),
     cm.Start: (
         "attempt-submitted",
         ("nodes", "count", "tries", "restart_from", "time_limit_s", "memory_bytes"),

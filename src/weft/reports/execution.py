@@ -19,6 +19,7 @@ from weft.engine.history import (
     MigrationRecord,
     RunSummary,
     StepFunction,
+    list_slowdowns,
     measure_machines,
 )
 from weft.engine.kind_counts import KindCount, count_kinds, sum_by_workflow
@@ -26,13 +27,16 @@ from weft.engine.replan.promise import Promise, derive_promise, list_untimed_kin
 from weft.engine.state.plan import PlanLine, StoredPlan
 from weft.engine.state.state import EngineState
 from weft.errors import InvalidInput
+from weft.papers.statistics import Summary, summarise
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform, planned_machines
+from weft.platform.platform import Platform, list_shares, planned_machines
 from weft.records import dataclass
 from weft.reports.critical_path import CriticalPath, find_critical_path
 from weft.reports.execution_records import NO_RECORDS, ExecutionRecords, LogTail, ProcessUsage
 
 _NOT_MEASURED = ProcessUsage()
+_CURVE_POINTS = 1_000
+"""Maximal number of points of a step function in ``ExecutedRun.as_record``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -477,9 +481,29 @@ class ExecutedRun:
     @cached_property
     def uses(self) -> tuple[MachineUse, ...]:
         """Return the use of each machine over the whole execution."""
-        return tuple(
-            measure_machines(self.history, [(machine.name, machine.nodes) for machine in self.machines])
-        )
+        sizes = [(machine.name, machine.nodes) for machine in self.machines]
+        return tuple(measure_machines(self.history, sizes, list_shares(self.machines)))
+
+    @cached_property
+    def slowdowns(self) -> dict[str, Summary]:
+        """Return statistics of the slowdowns of completed runs by workflow."""
+        return {name: summarise(values) for name, values in list_slowdowns(self.run_summaries).items()}
+
+    @cached_property
+    def slowdown(self) -> Summary | None:
+        """Return statistics of the slowdowns of all completed runs; None if no run has one."""
+        found = [value for values in list_slowdowns(self.run_summaries).values() for value in values]
+        return summarise(found) if found else None
+
+    @property
+    def active(self) -> StepFunction:
+        """Return the number of active workflows of the execution over time, from the first arrival."""
+        return self.history.active.shifted(self.origin_s)
+
+    @property
+    def ready(self) -> StepFunction:
+        """Return the number of ready tasks of the execution over time, from the first arrival."""
+        return self.history.ready.shifted(self.origin_s)
 
     @property
     def taken_over(self) -> int:
@@ -520,6 +544,10 @@ class ExecutedRun:
             "origin_s": self.origin_s,
             "took_s": self.took_s,
             "runs": [{"run": self.number(each.index), **each.as_record()} for each in self.run_summaries],
+            "slowdown": None if self.slowdown is None else asdict(self.slowdown),
+            "slowdowns": {name: asdict(found) for name, found in self.slowdowns.items()},
+            "active": [list(step) for step in self.active.thinned(_CURVE_POINTS)],
+            "ready": [list(step) for step in self.ready.thinned(_CURVE_POINTS)],
             "promises": [numbered(each.as_record()) for each in self.verdicts],
             "critical_path": _path_record(self.path, names),
             "kinds": [asdict(kind) | {"ratio": kind.ratio} for kind in self.kinds],

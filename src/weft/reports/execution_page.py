@@ -1,8 +1,8 @@
 """Reports of an executed run: tables, the summary for the terminal, and the HTML page.
 
 The page shows the Gantt chart of the attempts, failures with their logs, prediction and outcome, the critical
-path, kinds of tasks, migrations, utilisation, runs and machines. Text written by tasks is escaped in the
-page; in the terminal control characters become question marks.
+path, kinds of tasks, migrations, transfers, utilisation, runs and machines. Text written by tasks is escaped
+in the page; in the terminal control characters become question marks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from weft.engine.history import AttemptRecord
 from weft.papers.statistics import Summary, summarise
@@ -19,7 +20,16 @@ from weft.reports.critical_path import PathStep
 from weft.reports.execution import ExecutedRun, FailureReport, PromiseOutcome
 from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
-from weft.reports.simulation import attempts_chart, migration_table, run_table, use_table
+from weft.reports.simulation import (
+    attempts_chart,
+    fairness_facts,
+    migration_table,
+    run_table,
+    slowdown_table,
+    transfer_table,
+    transfers_text,
+    use_table,
+)
 from weft.reports.text import TextTable, fitted, printable, promise_text, strays_text, time_text
 from weft.units import format_bytes, format_count, format_seconds
 
@@ -172,11 +182,15 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
     elif executed.verdicts:
         facts.append(("promises", _promises(executed.verdicts)))
     facts.append(("tasks", _tasks(executed)))
+    if executed.several and executed.slowdown is not None:
+        facts += fairness_facts(executed.slowdown)
     failed, moved = executed.failures, [move for move in executed.moves if not move.off]
     if failed:
         facts.append(("failures", _counts(each.failed.cause for each in failed)))
     if moved:
         facts.append(("migrations", _counts(move.reason for move in moved)))
+    if moves := transfers_text(executed.attempts):
+        facts.append(("transfers", moves))
     facts.append(("critical path", _path(executed)))
     return facts
 
@@ -243,6 +257,7 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
         if not each.promise.has_estimate:
             where = f"run {executed.number(each.run)} ({each.workflow})"
             notes.append(f"{where}, promise: {promise_text(each.promise)}")
+    notes += _results_notes(executed)
     if strays := strays_text(executed.attempts):
         notes.append(strays)
     if executed.several:
@@ -252,10 +267,21 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
     return notes
 
 
+def _results_notes(executed: ExecutedRun) -> list[str]:
+    """Return where the outputs of runs with a folder of their own are."""
+    placed = [story for story in executed.run_summaries if story.results]
+    notes = [
+        f"outputs of run {executed.number(story.index)} ({story.workflow}) are in {story.results}"
+        for story in placed[:_MOST_RUNS]
+    ]
+    more = len(placed) - len(notes)
+    return [*notes, f"{format_count(more, 'more run')} with folders of their own"] if more > 0 else notes
+
+
 _MOST_FAILURES = 100
 """Maximal number of failures shown with their logs."""
 _MOST_RUNS = 20
-"""Maximal number of runs in the chart of predictions."""
+"""Maximal number of runs in the chart of predictions, and of those whose folders are listed."""
 _MOST_BOXES = 40
 """Maximal number of kinds in the box plots; those with the most seconds are shown."""
 
@@ -304,8 +330,15 @@ def execution_html(executed: ExecutedRun) -> str:
         seconds_chart=box_plots("Seconds of completed attempts", _seconds_by_kind(executed)),
         estimate_chart=estimate_chart(executed.timed),
         migrations=moved_table(executed),
+        transfers=transfer_table(
+            executed.attempts, executed.machine_names, partial(attempt_label, executed=executed)
+        ),
         running_chart=steps_chart("Programs running", executed.running, executed.took_s),
         nodes_chart=steps_chart("Nodes taken", executed.nodes_taken, executed.took_s),
+        active_chart=steps_chart("Active workflows", executed.active, executed.took_s),
+        ready_chart=steps_chart("Ready tasks", executed.ready, executed.took_s),
+        slowdown_chart=box_plots("By application", list(executed.slowdowns.items())),
+        slowdowns=slowdown_table(executed.slowdowns.items()),
         runs=execution_runs(executed),
         machines=use_table(executed.uses),
         notes=execution_notes(executed),
@@ -351,6 +384,8 @@ def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool
     lines += [f"  {label:<{room}}  {text}" for label, text in facts]
     if executed.several and executed.verdicts:
         lines += ["", *_table(promise_table(executed))]
+    if executed.several:
+        lines += ["", *_table(execution_runs(executed))]
     if executed.kinds:
         lines += ["", *_table(_without_empty(kind_table(executed)))]
     texts = [f"note: {note}" for note in execution_notes(executed)] + failure_lines(executed)

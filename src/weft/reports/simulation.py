@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
 from weft.reports.text import TextTable
 from weft.schedule.schedule import Schedule
-from weft.units import format_seconds
+from weft.units import format_bytes, format_seconds
 
 _MARKS = {"migrated": "→", "failed": "✗", "cancelled": "✗", "": "…"}
 """By ending: the suffix of the name of an attempt that did not complete."""
@@ -122,12 +122,15 @@ _NOTHING = "-"
 
 
 def run_table(runs: Iterable[RunSummary]) -> TextTable:
-    """Return a table with a row per run: arrival, end, outcome and slowdown."""
+    """Return a table with a row per run: arrival, end, outcome and slowdown; priorities if they differ."""
+    runs = list(runs)
+    weighed = len({run.priority for run in runs}) > 1
     rows = [
         (
             str(run.index),
             run.workflow,
             run.owner or _NOTHING,
+            *((f"{run.priority:g}",) if weighed else ()),
             run.outcome or "not ended",
             _loops(run.iterations),
             str(run.tasks),
@@ -138,14 +141,34 @@ def run_table(runs: Iterable[RunSummary]) -> TextTable:
         )
         for run in runs
     ]
+    priority = ("priority",) if weighed else ()
     heading = (
-        "run", "workflow", "owner", "outcome", "loops", "tasks", "arrival", "end", "alone", "slowdown",
+        "run", "workflow", "owner", *priority, "outcome", "loops", "tasks", "arrival", "end", "alone",
+        "slowdown",
     )  # fmt: skip
-    return TextTable(heading=heading, rows=tuple(rows), texts=5)
+    return TextTable(heading=heading, rows=tuple(rows), texts=5 + len(priority))
 
 
 def _loops(iterations: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}x" for name, count in iterations.items()) or _NOTHING
+
+
+def fairness_facts(found: Summary | None) -> list[tuple[str, str]]:
+    """Return (label, text) pairs about the slowdowns of runs: mean, dispersion and quartiles.
+
+    Dispersion is a measure of fairness (docs/papers/many-workflows.md, section 7).
+    """
+    if found is None:
+        return [("slowdown", _NOTHING)]
+    if found.number == 1:
+        return [("slowdown", f"{found.mean:.3g}")]
+    spread = (
+        f"standard deviation {found.standard_deviation:.3g}, mean absolute deviation "
+        f"{found.mean_absolute_deviation:.3g}, quartiles {found.lower_quartile:.3g}, {found.median:.3g}, "
+        f"{found.upper_quartile:.3g}"
+    )
+    mean = f"{found.mean:.3g} on average, {found.least:.3g} to {found.most:.3g}"
+    return [("slowdown", mean), ("fairness", spread)]
 
 
 def slowdown_table(slowdowns: Iterable[tuple[str, Summary]]) -> TextTable:
@@ -163,20 +186,31 @@ def slowdown_table(slowdowns: Iterable[tuple[str, Summary]]) -> TextTable:
                     found.upper_quartile,
                     found.most,
                     found.mean,
+                    found.standard_deviation,
+                    found.mean_absolute_deviation,
                 )
             ),
         )
         for name, found in slowdowns
     ]
-    heading = ("application", "runs", "least", "quarter", "median", "3 quarters", "most", "mean")
+    heading = (
+        "application", "runs", "least", "quarter", "median", "3 quarters", "most", "mean", "deviation",
+        "mean deviation",
+    )  # fmt: skip
     return TextTable(heading=heading, rows=tuple(rows), texts=1)
 
 
 def use_table(uses: Iterable[MachineUse]) -> TextTable:
-    """Return a table with a row per machine: use, attempts, replicated work and time down."""
+    """Return a table with a row per machine: use, attempts, replicated work and time down.
+
+    If there are shares, a column states their physical machines.
+    """
+    uses = list(uses)
+    shared = any(use.part_of is not None for use in uses)
     rows = [
         (
             use.machine,
+            *((use.part_of or _NOTHING,) if shared else ()),
             f"{use.share:.1%}",
             str(use.attempts),
             f"{use.busy_node_s:,.6g}",
@@ -185,8 +219,9 @@ def use_table(uses: Iterable[MachineUse]) -> TextTable:
         )
         for use in uses
     ]
-    heading = ("machine", "used", "attempts", "node-seconds", "replicated", "down")
-    return TextTable(heading=heading, rows=tuple(rows), texts=1)
+    parts = ("part of",) if shared else ()
+    heading = ("machine", *parts, "used", "attempts", "node-seconds", "replicated", "down")
+    return TextTable(heading=heading, rows=tuple(rows), texts=1 + len(parts))
 
 
 def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...]) -> TextTable:
@@ -208,6 +243,36 @@ def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...])
     )
 
 
+def transfer_table(
+    attempts: Iterable[AttemptRecord], machines: tuple[str, ...], label: Callable[[AttemptRecord], str]
+) -> TextTable:
+    """Return a table with a row per completed explicit transfer; ``label`` names its task."""
+    rows = [
+        (
+            label(each),
+            machines[each.machine if each.moved_from is None else each.moved_from],
+            machines[each.machine],
+            format_bytes(each.moved_bytes or 0.0),
+            "reused" if each.started_s is None else format_seconds(each.ran_s),
+        )
+        for each in attempts
+        if each.is_transfer and each.ending == "completed"
+    ]
+    return TextTable(heading=("transfer", "from", "to", "copied", "took"), rows=tuple(rows), texts=3)
+
+
+def transfers_text(attempts: Iterable[AttemptRecord]) -> str:
+    """Return the number, bytes and seconds of all completed explicit transfers; "" if there are none."""
+    done = [each for each in attempts if each.is_transfer and each.ending == "completed"]
+    if not done:
+        return ""
+    moved = sum(each.moved_bytes or 0.0 for each in done)
+    taken_s = sum(each.ran_s for each in done)
+    reused = sum(each.started_s is None for each in done)
+    again = f", {reused} of them reused" if reused else ""
+    return f"{len(done)}{again}; {format_bytes(moved)} copied in {format_seconds(taken_s)}"
+
+
 def failure_table(history: History) -> TextTable:
     """Return a table with a row per failure: task, cause, retry and reason."""
     rows = [
@@ -227,6 +292,11 @@ def failure_table(history: History) -> TextTable:
 def simulation_html(view: SimulationView) -> str:
     """Return the simulation as a self-contained HTML page."""
     history, end_s = view.history, view.history.end_s
+    names = tuple(name for name, _ in view.machines)
+
+    def label(attempt: AttemptRecord) -> str:
+        return f"{attempt.run}:{attempt.task}" if len(history.runs) > 1 else attempt.task
+
     return HtmlGantt().render(
         simulation_chart(view),
         "simulation.html",
@@ -236,7 +306,8 @@ def simulation_html(view: SimulationView) -> str:
         slowdowns=slowdown_table(view.slowdowns),
         runs=run_table(history.runs),
         machines=use_table(view.uses),
-        migrations=migration_table(history.moves, tuple(name for name, _ in view.machines)),
+        migrations=migration_table(history.moves, names),
+        transfers=transfer_table(history.attempts.values(), names, label),
         failures=failure_table(history),
         notes=view.notes,
     )

@@ -31,8 +31,12 @@ _PROMISE = """UPDATE run SET predicted_p50_s = ?, predicted_p90_s = ?
     WHERE execution = ? AND position = ?"""
 _PROMISED = "promise of run "
 """Prefix of the key of a run's promise in table ``kept``; the position of the run follows."""
-_KEPT = f"SELECT value FROM kept WHERE kept.execution = run.execution AND key = '{_PROMISED}' || position"  # noqa: S608
-_RUNS = f"SELECT {', '.join(_RUN)}, ({_KEPT}) FROM run"  # noqa: S608
+_ALONE = "time alone of run "
+"""Prefix of the key of a run's time alone in table ``kept``; the position of the run follows."""
+_OF_RUN = "FROM kept WHERE kept.execution = run.execution AND key ="
+_KEPT = f"SELECT value {_OF_RUN} '{_PROMISED}' || position"
+_KEPT_ALONE = f"SELECT CAST(value AS REAL) {_OF_RUN} '{_ALONE}' || position"
+_RUNS = f"SELECT {', '.join(_RUN)}, ({_KEPT}), ({_KEPT_ALONE}) FROM run"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +81,20 @@ class RunRecord:
     predicted_p90_s: float | None
     promise: Promise | None = None
     """The promise made before the run; None: there is no plan yet, or the policy needs no plan."""
+    alone_s: float | None = None
+    """Estimated time, alone on the empty platform, of what the run has done; None: it has not completed."""
+
+    @property
+    def slowdown(self) -> float | None:
+        """Return the time from arrival to end divided by ``alone_s``; None: unknown, or nothing was left."""
+        if not self.alone_s or self.ended_at_s is None or self.state != "completed":
+            return None
+        return (self.ended_at_s - self.started_at_s) / self.alone_s
 
     def as_record(self) -> dict[str, Any]:
         """Return the record as plain data."""
-        return asdict(self) | {"promise": None if self.promise is None else self.promise.as_record()}
+        promise = None if self.promise is None else self.promise.as_record()
+        return asdict(self) | {"promise": promise, "slowdown": self.slowdown}
 
 
 class RunTable:
@@ -119,6 +133,10 @@ class RunTable:
         """Store the promise that was made before a run started."""
         self._database.queue_change(_PROMISE, (promise.p50_s, promise.p90_s, execution, position))
         self.store_value(execution, f"{_PROMISED}{position}", json.dumps(promise.as_record()))
+
+    def set_alone(self, execution: int, position: int, alone_s: float) -> None:
+        """Store the time alone of a run that has completed."""
+        self.store_value(execution, f"{_ALONE}{position}", repr(alone_s))
 
     def grow(self, execution: int, position: int, tasks: int) -> None:
         """Update the number of tasks of a run."""
@@ -192,7 +210,7 @@ class RunTable:
         return [decode(f"execution {row[0]}", ExecutionRecord, columns, row, "command") for row in found]
 
     def _runs(self, which: str, *values: int) -> list[RunRecord]:
-        columns, decode = (*_RUN, "promise"), self._database.decode
+        columns, decode = (*_RUN, "promise", "alone_s"), self._database.decode
         found = self._database.rows(f"{_RUNS} {which}", values)
         return [decode(f"run {row[0]}", RunRecord, columns, row, "promise") for row in found]
 

@@ -25,9 +25,11 @@ from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.explanation import describe_standstill
+from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Refuse, RequestReceived
 from weft.engine.replan.promise import Promise
+from weft.engine.replay import apply_entry
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
@@ -262,11 +264,14 @@ class Execution:
         budget: PlanningBudget,
         secrets: Mapping[str, SecretValues],
         plans: Mapping[int, StoredPlan] | None = None,
+        history: History | None = None,
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
         """Initialise an execution; use ``begin`` or ``resume`` to create one."""
         self.layout = layout
+        self.history = history or History()
+        """All that has happened so far; it takes every entry before the listeners are called."""
         self.header = header
         self.engine = engine
         self.number = store.execution
@@ -372,12 +377,13 @@ class Execution:
             sequence=rebuilt.entries, token=token, secrets=secrets, listeners=listeners,
             budget=_read_budget(runs.stored_value(number, _TIME), runs.stored_value(number, _STEPS)),
             plans=_read_plans(runs.stored_value(number, _PLANS)),
+            history=_read_history(store, number, rebuilt.engine.state.library),
             fresh=runs.stored_value(number, _FRESH) == "1",
         )  # fmt: skip
         begun = len(rebuilt.engine.state.runs)
         arrivals = [
-            (at_s, ev.Submitted(run=run, workflow=workflow, owner=owner))
-            for at_s, run, workflow, owner in json.loads(runs.stored_value(number, _ARRIVALS) or "[]")
+            (at_s, ev.Submitted(run=run, workflow=workflow, owner=owner, **dict(*more)))
+            for at_s, run, workflow, owner, *more in json.loads(runs.stored_value(number, _ARRIVALS) or "[]")
         ]
         made.loop.expect([each for each in arrivals if each[1].run >= begun])
         pending = PendingCommands()
@@ -465,7 +471,8 @@ class Execution:
         self.runs.grow(self.number, run, len(self.engine.state.runs[run]) + self._repeated[run])
 
     def _record_runs(self, entry: JournalEntry, engine: Engine) -> None:
-        """Update the table of runs after a journal entry, in the same transaction."""
+        """Update the history and the table of runs after a journal entry, in the same transaction."""
+        self.history.take(entry, engine.state)
         event = entry.event
         if type(event) is ev.Submitted:
             run = engine.state.runs[event.run]
@@ -494,6 +501,8 @@ class Execution:
                     at_s=self.clock.wall(entry.now),
                     reason=command.reason,
                 )
+                if (story := self.history.runs[command.run]).outcome == "completed":
+                    self.runs.set_alone(self.number, command.run, story.alone_s)
 
     def _record_promise(self, event: ev.PlanReady) -> None:
         """Store the promise of the first plan of a run."""
@@ -526,10 +535,11 @@ class Execution:
                 attempt_nonce=self.attempt_nonce,
                 is_known=self._store.is_known,
                 check_claim=self._database.check_claim,
-                machines=tuple(platform.machines),
+                machines=self.engine.instance.machines,
                 instance=self.engine.instance,
                 compiled_workflow=lambda run: self.engine.state.runs[run].compiled,
                 workflow_folder=functools.cache(self._folder_of),
+                results_folder=lambda run: self.engine.state.runs[run].terms.results,
                 products=self.products,
                 token=token,
                 fresh=fresh,
@@ -553,6 +563,16 @@ def _infrequent_collection() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def _read_history(store: JournalStore, number: int, compiled: WorkflowLibrary) -> History:
+    """Return the history of an execution from its journal."""
+    engine = Journal(header=store.header(number), plans={}, entries=(), compiled=compiled).engine()
+    engine.state.plans.update(store.plans(number))
+    history = History()
+    for entry in store.all_after(number):
+        apply_entry(engine, entry, history.take)
+    return history
+
+
 def _read_budget(time_s: str | None, steps: str | None) -> PlanningBudget:
     return PlanningBudget(time_s=float(time_s) if time_s else None, steps=int(steps) if steps else None)
 
@@ -562,7 +582,19 @@ def _read_plans(text: str | None) -> dict[int, StoredPlan]:
 
 
 def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
-    return json.dumps([[at_s, event.run, event.workflow, event.owner] for at_s, event in arrivals])
+    """Return arrivals as JSON; an older version of weft wrote no priority and no folder for results."""
+    return json.dumps(
+        [
+            [
+                at_s,
+                event.run,
+                event.workflow,
+                event.owner,
+                {"priority": event.priority, "results": event.results},
+            ]
+            for at_s, event in arrivals
+        ]
+    )
 
 
 def _refuse_shared_sandboxes(

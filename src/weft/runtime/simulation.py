@@ -71,11 +71,11 @@ class Simulation:
 
         ``record`` is called with every journal entry, ``check`` with the engine after every entry.
         """
-        first = self.library[self.arrivals[0].workflow].instance
+        first = self.library[self.arrivals[0].key].instance
         engine = Engine(self.library, first, self.policy, self.settings, policy_named=make_policy)
         backend = SimulationBackend(
             BackendContext(
-                machines=tuple(first.platform.machines),
+                machines=first.machines,
                 instance=first,
                 compiled_workflow=lambda run: engine.state.runs[run].compiled,
             ),
@@ -91,7 +91,16 @@ class Simulation:
         plans = _SimulatedPlanner(self, engine, backend.clock)
         driver = DriverLoop(engine, backend, backend.clock, plans, listeners=listeners)
         driver.expect(
-            (each.at_s, Submitted(run=number, workflow=each.workflow, owner=each.owner or ""))
+            (
+                each.at_s,
+                Submitted(
+                    run=number,
+                    workflow=each.key,
+                    owner=each.owner or "",
+                    priority=each.priority,
+                    results=each.results or "",
+                ),
+            )
             for number, each in enumerate(self.arrivals)
         )
         driver.run(None if stop is None else lambda: stop(engine))

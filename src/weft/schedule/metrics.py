@@ -11,7 +11,7 @@ from weft.records import dataclass
 from weft.schedule.bounds import heads
 from weft.schedule.costs import schedule_cost, sequential_execution
 from weft.schedule.schedule import Schedule
-from weft.workflow.task_graph import TRANSFER, Indices, TaskGraph
+from weft.workflow.task_graph import TRANSFER, Indices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class _CriticalTrace:
     def __init__(self, schedule: Schedule, instance: Instance) -> None:
         self.schedule = schedule
         self.instance = instance
-        self.reads_on = _reading_machines(schedule, instance.graph)
+        self.reads_on = _reading_machines(schedule, instance)
 
     def path(self, *, through_machines: bool) -> list[int]:
         """Return the tasks on the critical path, first task first."""
@@ -124,13 +124,11 @@ class _CriticalTrace:
         return int(found[np.argmax(schedule.finish_s[found])]) if len(found) else None
 
 
-def _reading_machines(schedule: Schedule, graph: TaskGraph) -> Indices:
+def _reading_machines(schedule: Schedule, instance: Instance) -> Indices:
     """Return the machine on which each task reads its inputs; a transfer reads at its source."""
-    member = np.zeros(len(graph.variables), dtype=np.int64)
-    member[graph.variable] = np.arange(len(graph))
-    machines = schedule.machine.copy()
+    graph, machines = instance.graph, schedule.machine.copy()
     moving = graph.kind == TRANSFER
-    machines[moving] = schedule.machine[member[graph.source_variable[moving]]]
+    machines[moving] = instance.bind_variables(schedule.machine)[graph.source_variable[moving]]
     return machines
 
 

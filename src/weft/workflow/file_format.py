@@ -1071,7 +1071,9 @@ def _read_tasks(reader: Reader, node: DocumentNode, defaults: Mapping[str, Docum
 _TASK_REFERENCE: Shape = {"$ref": "#/$defs/task"}
 
 
-_PARAMS = ValueType("mapping", mapping_shape(ANY_SHAPE), _read_params, _write_params)
+PARAMS = ValueType("mapping", mapping_shape(ANY_SHAPE), _read_params, _write_params)
+"""The type of a mapping of parameters."""
+
 _DEFAULTS = ValueType("task", _TASK_REFERENCE, TASK.read_entries)
 _BUDGETS = ValueType(
     "mapping of amounts",
@@ -1104,7 +1106,7 @@ WORKFLOW = Record("a workflow", (
     Field("name", TEXT, "name of the workflow", default_text="the file's name"),
     Field("description", TEXT, "free text"),
     Field("owner", TEXT, "user to whom the workflow belongs"),
-    Field("params", _PARAMS,
+    Field("params", PARAMS,
           "values, lists, mappings; text with a leading `=` is a formula; `-p name=value` changes one",
           default={}),
     Field("defaults", _DEFAULTS, "task keys for every task that does not set them",

@@ -363,7 +363,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(key="replan.planner", attribute="replan_planner", type=TEXT, optional=True, scope=RUN,
             default_text="that of the first plan", help="planner of later plans"),
     Setting(key="policy", attribute="policy", type=TEXT, optional=True, scope=EXECUTION,
-            default_text="`plan`", help="policy that makes the decisions"),
+            default_text="`plan`; of several runs `foft`, or `shared-plans` if a planner, objective, "
+                         "limit or re-planning is stated",
+            help="policy that makes the decisions"),
     Setting(key="planner", attribute="planner", type=TEXT, optional=True, scope=RUN,
             default_text="`auto`", help="planner of the first plan"),
     Setting(key="objective", attribute="objective", type=TEXT, scope=RUN,

@@ -428,6 +428,15 @@ class Task:
             what = f"task of kind {self.kind.value} {given} from/to/file"
             rule = "from, to and file are keys of transfer tasks"
             yield Problem(what=what, rule=rule, path=("kind",))
+        if self.job is not None and (self.job.command or self.job.call):
+            key = "command" if self.job.command else "call"
+            advice = "add a task of another kind that runs it"
+            what = f"a {self.kind.value} task with a program"
+            yield Problem(what=what, rule="it would never be run", advice=advice, path=(key,))
+        if self.kind is TaskKind.TRANSFER and (self.inputs or self.outputs):
+            key = "inputs" if self.inputs else "outputs"
+            rule = "a transfer copies the file that `file` names, and no other"
+            yield Problem(what=f"a transfer task with {key}", rule=rule, path=(key,))
         if self.kind is TaskKind.VIRTUAL and (self.work is not None or self.seconds is not None):
             yield Problem(
                 what="a virtual task with work", rule="a virtual task takes no time", path=("kind",)

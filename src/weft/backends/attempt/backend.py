@@ -29,12 +29,14 @@ from weft.backends.attempt.completion import (
 from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.inputs import RunProducts
 from weft.backends.attempt.preparation import AttemptPreparer, PreparedAttempt
+from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.backend import Capabilities, Product, ProjectContext, RecoveredAttempt
 from weft.backends.layout import attempt_folder
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.states import Cause
 from weft.records import dataclass
+from weft.workflow.task_graph import TRANSFER
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -207,7 +209,34 @@ class ProgramBackend:
             return
         attempt.staged_parts.add(command.part)
         attempt.iteration, attempt.counters = command.iteration, command.counters
-        self._threads.run(lambda: self._preparer.stage_in(attempt, command), self._report)
+        if self._context.compiled_workflow(attempt.run).kind[attempt.task] == TRANSFER:
+            self._threads.run(lambda: self._transfer(attempt, command), self._transferred)
+        else:
+            self._threads.run(lambda: self._preparer.stage_in(attempt, command), self._report)
+
+    def _transfer(self, attempt: ActiveAttempt, command: cm.StageIn) -> tuple[ev.StagedIn, Product | None]:
+        """Copy the file of a transfer in a thread; return the event that reports it, and the product."""
+        staged = partial(ev.StagedIn, attempt=attempt.number, part=command.part)
+        prepared = self._preparer.transfer(attempt, command)
+        if prepared.problem:
+            return staged(problem=prepared.problem, lasting=prepared.lasting), None
+        if prepared.reused is not None:
+            return staged(moved_bytes=0.0, taken_over=prepared.reused_from or None), prepared.reused
+        try:
+            product = self._finisher.finish_transfer(attempt)
+        except StagingProblem as problem:
+            return staged(problem=str(problem), lasting=problem.lasting), None
+        return staged(moved_bytes=float(sum(file.size_bytes for file in product.files))), product
+
+    def _transferred(self, found: tuple[ev.StagedIn, Product | None]) -> None:
+        event, product = found
+        attempt = self._attempts.get(event.attempt)
+        if attempt is None or attempt.abandoned:
+            return  # cancelled, or the engine stops: the next one copies the file again
+        if product is not None:
+            self._products.add(product)
+            self._context.products.add(product)
+        self._events.append(event)
 
     def _start(self, command: cm.Start) -> None:
         attempt = self._attempts[command.attempt]
@@ -243,7 +272,14 @@ class ProgramBackend:
         elif prepared.reused is not None:
             self._report_reuse(attempt, prepared, prepared.reused)
         elif prepared.order is None:
-            self._program_ended(attempt, {"code": 0})
+            nothing = ev.Ended(
+                attempt=attempt.number,
+                exit_code=None,
+                cause=Cause.ERROR,
+                story="there is no program to run: the task has neither `command` nor `call`",
+                lasting=True,
+            )
+            self._report_end(attempt, nothing)
         else:
             if problem := self._transport.start(attempt.machine, prepared.order):
                 lost = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=problem)

@@ -553,8 +553,6 @@ def render_job(
     in_script = needs_script and not template.surroundings
     if not in_script:
         env.update(rendered.variables)
-    # Relative, because the project may be moved as a whole.
-    relative = f"{folder}/".removeprefix(f"{project}/").removesuffix("/")
     return RenderedJob(
         task=compiled.names[start.task],
         argv=("/bin/sh", f"{records}/command.sh") if needs_script else rendered.argv,
@@ -577,13 +575,20 @@ def render_job(
         isolation=template.isolation,
         outputs=tuple(renderer.outputs),
         version=template.job.version or "",
-        identity=f"{relative}:{compiled.names[start.task]}:{_iteration_text(start)}",
+        identity=task_identity(compiled, start.task, start.counters or (start.iteration,), folder, project),
     )
 
 
-def _iteration_text(start: Start) -> str:
-    """Return the iterations of all loops around a task, outermost first: ``2.1``."""
-    return format_counters(start.counters or (start.iteration,))
+def task_identity(
+    compiled: CompiledWorkflow, task: int, counters: tuple[int, ...], folder: Path, project: Path
+) -> str:
+    """Return ``folder:task:iteration``, by which a task is identified within the project.
+
+    The iteration has the counters of all loops around the task, outermost first: ``2.1``. The folder is
+    relative, because the project may be moved as a whole.
+    """
+    relative = f"{folder}/".removeprefix(f"{project}/").removesuffix("/")
+    return f"{relative}:{compiled.names[task]}:{format_counters(counters)}"
 
 
 def _is_long(rendered: RenderedCommand) -> bool:
@@ -846,7 +851,7 @@ class _CommandRenderer:
             "WEFT_NODES": str(start.count),
             "WEFT_CORES": str(self.cores),
             "WEFT_ITERATION": str(start.iteration),
-            "WEFT_ITERATIONS": _iteration_text(start),
+            "WEFT_ITERATIONS": format_counters(start.counters or (start.iteration,)),
             "WEFT_CHECKPOINT_DIR": work,
             "WEFT_PROGRESS_FILE": f"{work}/{progress}",
             "WEFT_RESULT_FILE": f"{work}/{RESULT_FILE}",

@@ -46,6 +46,7 @@ from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.states import Cause
 from weft.expressions import Value
 from weft.records import dataclass
+from weft.urls import is_url
 from weft.workflow.templates import fill_template
 
 _RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
@@ -285,9 +286,11 @@ class AttemptFinisher:
             story = str(problem)
             finished.ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.ERROR, story=story)
             return
-        if story := self._sync(attempt, files):
+        try:
+            self._sync(attempt, files)
+        except StagingProblem as problem:
             finished.ended = ev.Ended(
-                attempt=attempt.number, exit_code=None, cause=Cause.STAGING, story=story
+                attempt=attempt.number, exit_code=None, cause=Cause.STAGING, story=str(problem)
             )
             return
         if result or attempt.staleness:
@@ -307,18 +310,22 @@ class AttemptFinisher:
             return ()
         return collect_outputs(attempt.workdir, names, missing_ok=not all_required, read_only=True)
 
-    def _sync(self, attempt: ActiveAttempt, files: tuple[FileRecord, ...]) -> str:
-        """Sync outputs to the disk before their end is reported; return a problem, or ""."""
+    def finish_transfer(self, attempt: ActiveAttempt) -> Product:
+        """Return the product of a transfer whose files were copied; raises StagingProblem."""
+        with interruptible(lambda: attempt.abandoned):
+            files = collect_outputs(attempt.workdir, list(attempt.input_digests), read_only=True)
+            self._sync(attempt, files)
+        compiled = self._context.compiled_workflow(attempt.run)
+        return self._product(attempt, {}, compiled, files, {})
+
+    def _sync(self, attempt: ActiveAttempt, files: tuple[FileRecord, ...]) -> None:
+        """Sync outputs to the disk before their end is reported; raises StagingProblem."""
         if not files:
-            return ""
+            return
         parent, *higher = attempt.workdir.parents[:_SANDBOX_DEPTH]
         new = [each for each in higher if each not in self._synced]
-        try:
-            sync_files(attempt.workdir, [file.name for file in files], above=[parent, *new])
-        except StagingProblem as problem:
-            return str(problem)
+        sync_files(attempt.workdir, [file.name for file in files], above=[parent, *new])
         self._synced.update(new)
-        return ""
 
     def _product(
         self,
@@ -328,7 +335,6 @@ class AttemptFinisher:
         files: tuple[FileRecord, ...],
         result: dict[str, Value],
     ) -> Product:
-        assert attempt.start is not None
         return Product(
             execution=self._context.execution,
             run=attempt.run,
@@ -337,8 +343,8 @@ class AttemptFinisher:
             kind=compiled.description(attempt.task).name,
             workflow=compiled.key,
             attempt=attempt.number,
-            iteration=attempt.start.iteration,
-            counters=attempt.start.counters,
+            iteration=attempt.iteration,
+            counters=attempt.counters,
             machine=self._context.machines[attempt.machine].name,
             directory=attempt.workdir_path,
             files=files,
@@ -359,7 +365,8 @@ class AttemptFinisher:
         if product is None:
             return ev.StagedOut(attempt=attempt.number, problem="the record of its outputs is missing")
         compiled = self._context.compiled_workflow(attempt.run)
-        folder, directory = Path(self._context.workflow_folder(attempt.run)), Path(product.directory)
+        stated, directory = self._context.results_folder(attempt.run).rstrip("/"), Path(product.directory)
+        folder = self._context.layout.project if stated else Path(self._context.workflow_folder(attempt.run))
         machine = self._context.machines[attempt.machine]
         values = placed_values(compiled, attempt.task, machine, attempt.iteration)
         secrets = self._context.secrets_of(attempt.run).values
@@ -377,9 +384,12 @@ class AttemptFinisher:
                         refuse_redirection(description, target, values)
                         goal = fill_secrets(target, values, secrets) or fill_template(target, values)
                         below = stated_folder(description, target, {**values, **secrets})
+                        if stated and not is_url(goal) and not goal.startswith("/"):
+                            goal = f"{stated}/{goal}"
                         publish(directory, file, goal, folder=folder, below=below)
                     elif _is_result(file.name, results):
-                        publish_as(directory, file, file.name, folder=folder)
+                        name = f"{stated}/{file.name}" if stated else file.name
+                        publish_as(directory, file, name, folder=folder)
         except Interrupted:
             story = "the run was cancelled while its outputs were copied"
             cancelled = ev.StagedOut(attempt=attempt.number, problem=story, lasting=True)

@@ -2,10 +2,10 @@
 
 A task is reused from an earlier run if the same task of the same workflow has the same command after
 substitution, the same declared environment, inputs and scripts with the same content, the same outputs and
-the same ``version:``. The machine and the number of nodes do not matter. Iterations of a loop have different
-fingerprints, because they may read undeclared files. Values of environment variables are stored only as
-digests, those of declared secrets as keyed digests, and commands without the secrets that are recognised in
-them.
+the same ``version:``. The machine and the number of nodes do not matter, except for a transfer, whose output
+is a copy on a machine. Iterations of a loop have different fingerprints, because they may read undeclared
+files. Values of environment variables are stored only as digests, those of declared secrets as keyed digests,
+and commands without the secrets that are recognised in them.
 """
 
 from __future__ import annotations
@@ -75,6 +75,12 @@ def compute_fingerprint(
         if found:
             parts[part] = _encode_digests(found)
     return Fingerprint(_digest(repr(whole)), parts)
+
+
+def compute_transfer_fingerprint(identity: str, host: str, files: Mapping[str, str]) -> Fingerprint:
+    """Return the fingerprint of a transfer: its identity, its destination, and the content of its files."""
+    parts = {"task": identity, "command": f"copy to {host}", "inputs": _encode_digests(files)}
+    return Fingerprint(_digest(repr((identity, "transfer", host, sorted(files.items())))), parts)
 
 
 def explain_staleness(parts: Mapping[str, str], old: Product) -> str:

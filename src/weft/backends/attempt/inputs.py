@@ -162,22 +162,50 @@ def has_outputs(product: Product, names: Sequence[str]) -> bool:
 
 
 class ProducerIndex:
-    """Index of the tasks that produce each file of a workflow."""
+    """Index of the tasks that produce each file of a workflow, and of the transfers that copy them.
+
+    The rules are those of unfolding (``workflow.edges.FileDependencies``): a reader uses the copy that a
+    transfer made for its abstract machine, unless a task of that machine writes the file.
+    """
 
     def __init__(self, graph: TaskGraph) -> None:
+        self._graph = graph
         self._producers: dict[str, list[int]] = {}
         self._patterns: list[tuple[str, int]] = []
+        self._transfers: dict[tuple[str, int], int] = {}
+        """By file and binding variable: the transfer that copies the file to that machine."""
         tasks = graph.workflow.tasks
         for task, template in enumerate(graph.template.tolist()):
-            outputs = tasks[template].outputs
-            context = graph.context(task) if outputs else {}
+            outputs, transfer = tasks[template].outputs, tasks[template].transfer
+            context = graph.context(task) if outputs or transfer else {}
             for output in outputs:
                 name = fill_template(output.file, context, last=False)
                 self._producers.setdefault(name, []).append(task)
                 if _is_pattern(name):
                     self._patterns.append((name + "*" if name.endswith("/") else name, task))
+            if transfer is not None:
+                name = fill_template(transfer.file, context, last=False)
+                self._transfers[name, int(graph.variable[task])] = task
 
-    def of(self, name: str) -> list[int]:
+    def of_reader(self, name: str, task: int) -> list[int]:
+        """Return the tasks from whose products a task reads a file: its writers, or a transfer of it."""
+        writers = self._writers(name)
+        here = int(self._graph.variable[task])
+        transfer = self._transfers.get((name, here))
+        if transfer is None or any(int(self._graph.variable[each]) == here for each in writers):
+            return writers
+        return [transfer]
+
+    def of_transfer(self, name: str, task: int) -> list[int]:
+        """Return the tasks from whose products a transfer copies its file; empty: no task writes it."""
+        writers, source = self._writers(name), int(self._graph.source_variable[task])
+        here = [each for each in writers if int(self._graph.variable[each]) == source]
+        earlier = self._transfers.get((name, source))
+        if not here and earlier is not None and earlier != task:
+            return [earlier]
+        return here or writers
+
+    def _writers(self, name: str) -> list[int]:
         """Return the tasks that produce a file, or files matching a wildcard or inside a directory."""
         if (found := self._producers.get(name)) is not None:
             return found
@@ -199,6 +227,15 @@ class TaskInputs:
         self._secrets = secrets
         self._producers = ProducerIndex(compiled.graph)
 
+    def of_transfer(self, task: int, iteration: int = 1) -> DeclaredInput:
+        """Return the file of a transfer as an input of it."""
+        transfer = self._compiled.description(task).transfer
+        assert transfer is not None
+        values = self._compiled.graph.context(task)
+        key = fill_template(transfer.file, values, last=False)
+        name = fill_template(transfer.file, {**values, "iteration": iteration})
+        return DeclaredInput(name, tuple(self._producers.of_transfer(key, task)))
+
     def of(self, task: int, machine: Machine, iteration: int = 1) -> Iterator[DeclaredInput]:
         """Iterate over the inputs of a task in declared order; may raise StagingProblem."""
         described = self._compiled.description(task)
@@ -216,7 +253,9 @@ class TaskInputs:
                 source = fill_template(item.source, names)
                 location = fill_secrets(item.source, names, self._secrets)
             if not source:
-                producers = tuple(self._producers.of(fill_template(item.file, context, last=False)))
+                producers = tuple(
+                    self._producers.of_reader(fill_template(item.file, context, last=False), task)
+                )
             stated = is_url_of_user(described, text, {**names, **self._secrets})
             below = stated_folder(described, text, {**names, **self._secrets})
             yield DeclaredInput(

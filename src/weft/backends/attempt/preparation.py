@@ -15,11 +15,21 @@ from typing import Any
 
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords
 from weft.backends.attempt.checkpoints import find_maker, restore_checkpoint
-from weft.backends.attempt.command import RenderedJob, find_result_tasks, monitored_files, render_job
+from weft.backends.attempt.command import (
+    RenderedJob,
+    find_result_tasks,
+    monitored_files,
+    render_job,
+    task_identity,
+)
 from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.external_files import InputCache, InputSource, fetch
-from weft.backends.attempt.fingerprint import compute_fingerprint, explain_staleness
+from weft.backends.attempt.fingerprint import (
+    compute_fingerprint,
+    compute_transfer_fingerprint,
+    explain_staleness,
+)
 from weft.backends.attempt.inputs import (
     DeclaredInput,
     RunProducts,
@@ -52,9 +62,9 @@ class PreparedAttempt:
     lasting: bool = False
     """Whether a retry would have the same problem."""
     reused: Product | None = None
-    """Product of an earlier execution, in the directory where it was made."""
+    """Product of an earlier execution, or of a transfer within one machine, in the directory of its files."""
     reused_from: int = 0
-    """Number of that execution."""
+    """Number of the earlier execution; 0: the product is of this execution."""
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Lines of reused files that define sweeps, by file name."""
 
@@ -84,7 +94,7 @@ class AttemptPreparer:
         self._products = products
         self._on_record_problem = on_record_problem
         self._inputs: dict[int, tuple[CompiledWorkflow, TaskInputs]] = {}
-        self._caches: dict[int, InputCache] = {}
+        self._caches: dict[Path, InputCache] = {}
         self._folders: dict[int, Path] = {}
         self._boot = boot_id()
 
@@ -112,6 +122,45 @@ class AttemptPreparer:
         return StagedIn(
             attempt=attempt.number, part=command.part, problem=problem, moved_bytes=moved, lasting=lasting
         )
+
+    def transfer(self, attempt: ActiveAttempt, command: StageIn) -> PreparedAttempt:
+        """Copy the file of a transfer to its destination; return a product if there is nothing to copy.
+
+        There is nothing to copy if an earlier execution has made the same copy, or if source and destination
+        are parts of one machine.
+        """
+        machines = self._context.machines
+        here, there = machines[attempt.machine].host_name, machines[command.parcels[0].source].host_name
+        try:
+            with interruptible(lambda: attempt.abandoned):
+                return self._transfer(attempt, here, moves=here != there)
+        except StagingProblem as problem:
+            return PreparedAttempt(problem=str(problem), lasting=problem.lasting)
+
+    def _transfer(self, attempt: ActiveAttempt, host: str, *, moves: bool) -> PreparedAttempt:
+        compiled = self._context.compiled_workflow(attempt.run)
+        item = self._task_inputs(attempt.run).of_transfer(attempt.task, attempt.iteration)
+        counters = attempt.counters or (attempt.iteration,)
+        products = self._products.for_input(compiled, attempt.run, attempt.task, counters, item)
+        files = [file for product in products for file in select_files(product, item.name)]
+        if not files:
+            why = "the tasks that produce it have written no such file"
+            raise StagingProblem("cannot be copied", item.name, why, lasting=True)
+        identity = task_identity(
+            compiled, attempt.task, counters, self._folder(attempt.run), self._context.layout.project
+        )
+        digests = {file.name: file.digest for file in files}
+        found = compute_transfer_fingerprint(identity, host, digests)
+        attempt.fingerprint, attempt.fingerprint_parts = found.key, dict(found.parts)
+        if (reused := self._reuse(attempt, found.key)) is not None:
+            return reused
+        if not moves and len(products) == 1:
+            # The readers use the file where it is; its content is verified when they copy it.
+            own = replace(products[0], fingerprint=found.key, parts=found.parts, files=tuple(files))
+            return PreparedAttempt(reused=self._adopt(attempt, own))
+        self._make_workdir(attempt)
+        self._stage_products(attempt, item, products)
+        return PreparedAttempt()
 
     def prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
         """Stage the remaining files and render the command; return the program, or why it cannot start."""
@@ -284,7 +333,15 @@ class AttemptPreparer:
             is_intact(directory, file, boot=product.boot) for file in product.files
         ):
             return None
-        reused = replace(
+        lines = dict(read_sweep_lines(compiled, attempt.task, product.directory, names))
+        reused = self._adopt(attempt, product)
+        return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
+
+    def _adopt(self, attempt: ActiveAttempt, product: Product) -> Product:
+        """Return a product as that of an attempt, which uses its files where they are."""
+        context = self._context
+        compiled = context.compiled_workflow(attempt.run)
+        return replace(
             product,
             execution=context.execution,
             run=attempt.run,
@@ -295,11 +352,9 @@ class AttemptPreparer:
             attempt=attempt.number,
             iteration=attempt.iteration,
             counters=attempt.counters,
-            machine=machine.name,
+            machine=context.machines[attempt.machine].name,
             boot=self._boot,
         )
-        lines = dict(read_sweep_lines(compiled, attempt.task, product.directory, names))
-        return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
 
     def _staleness(self, attempt: ActiveAttempt, compiled: CompiledWorkflow) -> str:
         old = self._context.products.find_by_name(compiled.key, compiled.names[attempt.task])
@@ -362,11 +417,10 @@ class AttemptPreparer:
         return found
 
     def _cache(self, machine: int) -> InputCache:
-        if (found := self._caches.get(machine)) is None:
-            described = self._context.machines[machine]
-            found = self._caches[machine] = InputCache(
-                self._context.layout.cache(described, self._context.project), fresh=self._context.fresh
-            )
+        described = self._context.machines[machine]
+        place = self._context.layout.cache(described, self._context.project)
+        if (found := self._caches.get(place)) is None:
+            found = self._caches[place] = InputCache(place, fresh=self._context.fresh)
         return found
 
 

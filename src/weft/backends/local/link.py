@@ -50,6 +50,7 @@ from weft.backends.local.processes import (
 )
 from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record
 from weft.errors import WeftError, shorten
+from weft.platform.machine import Machine
 from weft.private_files import FOLDER_MODE, make_folder
 from weft.records import dataclass
 
@@ -619,6 +620,24 @@ def _check_boot(end: _Message, boot: str) -> _Message:
     return {**end, "code": None, "signal": None, "cause": "lost", "text": text}
 
 
+def find_cores(machines: Sequence[Machine], machine: Machine) -> list[int] | None:
+    """Return the cores on which the programs of a machine run; None: all.
+
+    If its physical machine states at least one core per node, the cores are divided among the shares and the
+    rest of it, in the order of the platform. With fewer cores all of them are used by all shares.
+    """
+    stated = machine.backend.get("cores")
+    if not isinstance(stated, list | tuple):
+        return None
+    parts = [each for each in machines if each.host_name == machine.host_name]
+    nodes = sum(each.nodes for each in parts)
+    if len(parts) == 1 or len(stated) < nodes:
+        return list(stated)
+    before = sum(each.nodes for each in parts[: parts.index(machine)])
+    first, end = (count * len(stated) // nodes for count in (before, before + machine.nodes))
+    return list(stated[first:end])
+
+
 _FORGET_BATCH = 100
 """Number of confirmed ends sent in one ``forget`` message; until then the runner keeps them in memory."""
 
@@ -810,12 +829,11 @@ class RunnerPool:
         if (link := self._links.get(machine)) is None:
             context = self._context
             described = context.machines[machine]
-            cores = described.backend.get("cores")
             self._make_folder()
             link = self._links[machine] = RunnerLink(
                 context.layout.runner(context.execution, described),
                 context.token,
-                cores=cores if isinstance(cores, list | tuple) else None,
+                cores=find_cores(context.machines, described),
                 environment=self._environment,
                 scope=str(self._scope),
             )

@@ -17,6 +17,8 @@ import numpy as np
 
 from weft.documents import Document
 from weft.expressions import Expression
+from weft.workflow.templates import format_value
+from weft.workflow.workflow import Parameter
 
 NETWORKS = ("unshared", "shared")
 """Whether each transfer has the full bandwidth of its link, or transfers on a link share it."""
@@ -45,17 +47,44 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class SubmissionTerms:
+    """What a submission states besides workflow and time."""
+
+    owner: str | None = None
+    priority: float = 1.0
+    """Weight of the run against other runs, in policies that order workflows; above 0."""
+    params: Mapping[str, Parameter] = field(default_factory=dict)
+    """Changed parameters of the workflow."""
+    results: str | None = None
+    """Folder of the project below which the outputs are placed; None: the folder of the workflow."""
+
+    def name_key(self, workflow: str) -> str:
+        """Return the name of a workflow with these parameters, the key under which it is compiled."""
+        if not self.params:
+            return workflow
+        texts = (
+            f"{name}={value if isinstance(value, Expression) else format_value(value)}"
+            for name, value in sorted(self.params.items())
+        )
+        return f"{workflow} ({', '.join(texts)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival(SubmissionTerms):
     """The submission of one workflow."""
 
     workflow: str
     """Path of the workflow file, relative to the folder of the scenario file."""
     at_s: float = 0.0
-    owner: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Return the name of the workflow with its parameters, the key under which it is compiled."""
+        return self.name_key(self.workflow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(SubmissionTerms):
     """A sequence of workflows submitted at intervals."""
 
     workflows: tuple[str, ...]
@@ -66,7 +95,6 @@ class Series:
     """The interval between two submissions, or its mean."""
     poisson: bool = False
     """Whether intervals are exponentially distributed, including the one before the first submission."""
-    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,4 +293,11 @@ def _draw_series(series: Series, rng: np.random.Generator) -> Iterator[Arrival]:
         after_s = np.add.accumulate(rng.exponential(series.every_s, count))
     for position, passed_s in zip(order, after_s.tolist(), strict=True):
         at_s = series.from_s + passed_s
-        yield Arrival(workflow=series.workflows[position], at_s=at_s, owner=series.owner)
+        yield Arrival(
+            workflow=series.workflows[position],
+            at_s=at_s,
+            owner=series.owner,
+            priority=series.priority,
+            params=series.params,
+            results=series.results,
+        )

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from weft.backends.simulation.scenario import Arrival, ArrivalTrace, Scenario, Series, match_positions
+from weft.backends.simulation.scenario import (
+    Arrival,
+    ArrivalTrace,
+    Scenario,
+    Series,
+    SubmissionTerms,
+    match_positions,
+)
 from weft.documents import locate_problems
 from weft.errors import DocumentPath, InvalidInput, Problem, nearest, shorten
 from weft.platform.arrays import machine_columns
@@ -17,15 +24,20 @@ from weft.workflow.workflow import Workflow
 _SECTIONS = ("perturbations", "failures", "loads", "silences")
 
 
-def workflow_keys(entry: Arrival | Series | ArrivalTrace) -> Iterator[str]:
-    """Yield the workflow of every arrival of an entry under ``arrivals``."""
+def list_submissions(entry: Arrival | Series | ArrivalTrace) -> Iterator[tuple[str, SubmissionTerms]]:
+    """Yield the workflow of every arrival of an entry under ``arrivals``, and its terms."""
     match entry:
         case Arrival(workflow=workflow):
-            yield workflow
+            yield workflow, entry
         case Series(workflows=workflows):
-            yield from workflows
+            yield from ((workflow, entry) for workflow in workflows)
         case ArrivalTrace(arrivals=arrivals):
-            yield from (arrival.workflow for arrival in arrivals)
+            yield from ((arrival.workflow, arrival) for arrival in arrivals)
+
+
+def workflow_keys(entry: Arrival | Series | ArrivalTrace) -> Iterator[str]:
+    """Yield the key of the workflow of every arrival of an entry under ``arrivals``."""
+    return (terms.name_key(workflow) for workflow, terms in list_submissions(entry))
 
 
 def check_scenario(

@@ -32,11 +32,12 @@ from weft.backends.simulation.scenario import (
     Series,
     Silence,
     Span,
+    SubmissionTerms,
     Suspension,
 )
-from weft.backends.simulation.scenario_checks import workflow_keys
+from weft.backends.simulation.scenario_checks import list_submissions
 from weft.documents import Document, DocumentNode, Reader, expand_braces, locate_problems
-from weft.errors import InvalidInput, Problem, SourceLocation, nearest, shorten
+from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, nearest, shorten
 from weft.fields import (
     QUANTITY_SHAPE,
     TEXT,
@@ -55,8 +56,10 @@ from weft.fields import (
     version_field,
 )
 from weft.units import parse_seconds
-from weft.workflow.file_format import EXPRESSION, split_range
-from weft.workflow.workflow import Workflow
+from weft.urls import is_url, names_state
+from weft.workflow.checks import check
+from weft.workflow.file_format import EXPRESSION, PARAMS, split_range
+from weft.workflow.workflow import Workflow, set_params
 
 MAX_ARRIVALS = 1_000_000
 """Maximum number of arrivals of one entry."""
@@ -424,19 +427,50 @@ _ORDER = ValueType(
     "list of files", any_of(TEXT_SHAPE, {"type": "array", "items": TEXT_SHAPE, "minItems": 1}), keep_node
 )
 
+
+def _read_results(reader: Reader, node: DocumentNode) -> str | None:
+    if (text := reader.text(node)) is None:
+        return None
+    if (fault := find_folder_fault(text)) is None:
+        return text
+    reader.add_problem(node, f"{shorten(repr(text))} {fault}", rule=_RESULTS_RULE)
+    return None
+
+
+_RESULTS_RULE = "`results` is a folder of the project, such as results/ann"
+
+
+def find_folder_fault(text: str) -> str | None:
+    """Return why a text is not a folder below the project; None if it is one."""
+    if not text.strip() or not text.isprintable() or names_state(text):
+        return "is not a folder for results"
+    if is_url(text) or text.startswith("/") or ".." in text.split("/"):
+        return "leads out of the project"
+    return None
+
+
 # fmt: off
 ARRIVAL = Record("an arrival", (
     Field("workflow", TEXT, "file of a workflow"),
     Field("mix", _MIX, "files and how many of each, in an order drawn without replacement: `{gee.yaml: 10}`"),
     Field("order", _ORDER, "files in the order of their arrival"),
     Field("trace", ValueType("file", TEXT_SHAPE, keep_node),
-          "CSV file with a header and the columns `workflow`, `at` and, optionally, `owner`"),
+          "CSV file with a header and the columns `workflow`, `at` and, optionally, `owner`, `priority` "
+          "and `results`"),
     Field("count", integer(1), "arrivals of `workflow`", default_text="1"),
     Field("at", _TIME, "time of submission; several workflows are submitted together", default_text="0"),
     Field("every", _TIME, "interval of a series"),
     Field("poisson", _TIME, "mean interval of a series with exponentially distributed intervals"),
     Field("from", _TIME, "start of a series", default_text="0"),
     Field("owner", TEXT, "owner of the workflows; in a trace: of rows without an owner"),
+    Field("priority", _number_type(above_0=True),
+          "weight of the runs against other runs: 2 counts double; used by policies that order workflows",
+          default_text="1"),
+    Field("params", PARAMS,
+          "parameters of the workflows, as with `-p name=value`, which overrides them"),
+    Field("results", ValueType("folder", TEXT_SHAPE, _read_results),
+          "folder of the project below which the outputs of the runs are placed",
+          default_text="the folder of the workflow; one folder per run if a workflow arrives several times"),
 ), null_is_absent=True, constraints={"oneOf": [{"required": [key]} for key in _SOURCE_KEYS]})
 # fmt: on
 
@@ -452,21 +486,23 @@ def _read_arrival(
     _refuse_combination(reader, node, entries, _TIME_KEYS, "an entry has one key for the times of arrival")
     _refuse_combination(reader, node, entries, ("at", "from"), "`from` begins a series, `at` is one time")
     values = ARRIVAL.read_values(reader, entries)
-    owner = values.get("owner")
+    terms: dict[str, Any] = {
+        key: values[key] for key in ("owner", "priority", "params", "results") if key in values
+    }
     if "trace" in entries:
         _refuse_beside(reader, entries, "trace", ("count", *_TIME_KEYS, "from"))
-        return _read_trace(reader, entries["trace"], folder, owner)
+        return _read_trace(reader, entries["trace"], folder, terms)
     if not (workflows := _read_workflows(reader, node, entries, values)):
         return None
     if len(workflows) == 1 and not {"every", "poisson", "from"} & entries.keys():
-        return Arrival(workflow=workflows[0], at_s=values.get("at", 0.0), owner=owner)
+        return Arrival(workflow=workflows[0], at_s=values.get("at", 0.0), **terms)
     return Series(
         workflows=workflows,
         shuffled="mix" in entries,
         from_s=values.get("from", values.get("at", 0.0)),
         every_s=values.get("every", values.get("poisson", 0.0)),
         poisson="poisson" in entries,
-        owner=owner,
+        **terms,
     )
 
 
@@ -526,22 +562,30 @@ def _write_arrivals(arrivals: Sequence[Arrival | Series | ArrivalTrace]) -> list
         if isinstance(entry, ArrivalTrace):
             found += _write_arrivals(entry.arrivals)
         elif isinstance(entry, Arrival):
-            found.append({"workflow": entry.workflow, "at": entry.at_s, "owner": entry.owner})
+            found.append({"workflow": entry.workflow, "at": entry.at_s, **_write_terms(entry)})
         else:
             counts = {name: entry.workflows.count(name) for name in dict.fromkeys(entry.workflows)}
             what = {"mix": counts} if entry.shuffled else {"order": list(entry.workflows)}
             interval = {"poisson" if entry.poisson else "every": entry.every_s}
-            found.append({**what, "from": entry.from_s, **interval, "owner": entry.owner})
-    return [{key: value for key, value in entry.items() if value is not None} for entry in found]
+            found.append({**what, "from": entry.from_s, **interval, **_write_terms(entry)})
+    return found
 
 
-_TRACE_COLUMNS = ("workflow", "at", "owner")
+def _write_terms(terms: SubmissionTerms) -> dict[str, object]:
+    params = PARAMS.write(terms.params) if terms.params else None
+    values: dict[str, object] = {"owner": terms.owner, "params": params, "results": terms.results}
+    if terms.priority != 1.0:
+        values["priority"] = terms.priority
+    return {key: value for key, value in values.items() if value is not None}
+
+
+_TRACE_COLUMNS = ("workflow", "at", "owner", "priority", "results")
 
 
 def _read_trace(
-    reader: Reader, node: DocumentNode, folder: PurePath, owner: str | None
+    reader: Reader, node: DocumentNode, folder: PurePath, terms: Mapping[str, Any]
 ) -> ArrivalTrace | None:
-    """Return the arrivals in a CSV file; rows without an owner get ``owner``. None after a problem."""
+    """Return the arrivals in a CSV file; empty cells get the value in ``terms``. None after a problem."""
     from weft.formats.files import open_source
 
     if (name := reader.text(node)) is None:
@@ -551,7 +595,7 @@ def _read_trace(
     if text is None:
         return None
     lines = csv.DictReader(io.StringIO(text), skipinitialspace=True, restkey="")
-    rows = _TraceRows(reader, source.name, owner)
+    rows = _TraceRows(reader, source.name, terms)
     try:
         if rows.check_header(lines.fieldnames or ()):
             arrivals = [rows.arrival(row, lines.line_num) for row in lines]
@@ -564,8 +608,8 @@ def _read_trace(
 class _TraceRows:
     """Reads the rows of one trace; problems carry the line of the row."""
 
-    def __init__(self, reader: Reader, file: str, owner: str | None) -> None:
-        self._reader, self._file, self._owner = reader, file, owner
+    def __init__(self, reader: Reader, file: str, terms: Mapping[str, Any]) -> None:
+        self._reader, self._file, self._terms = reader, file, terms
 
     def add_problem(self, line: int, what: str, rule: str = "", advice: str = "") -> None:
         """Add a problem of one line."""
@@ -597,9 +641,30 @@ class _TraceRows:
             self.add_problem(line, what, rule="`at` must be a time such as 90 or 1h30m, at least 0")
         if not values["workflow"]:
             self.add_problem(line, "a row without a workflow", rule="`workflow` names its file")
-        if at_s is None or not values["workflow"]:
+        own = self._own_terms(values, line)
+        if at_s is None or own is None or not values["workflow"]:
             return None
-        return Arrival(workflow=values["workflow"], at_s=at_s, owner=values.get("owner") or self._owner)
+        return Arrival(workflow=values["workflow"], at_s=at_s, **{**self._terms, **own})
+
+    def _own_terms(self, values: Mapping[str, str], line: int) -> dict[str, Any] | None:
+        """Return the terms that a row states; None after a problem."""
+        found: dict[str, Any] = {"owner": values["owner"]} if values.get("owner") else {}
+        if text := values.get("priority"):
+            try:
+                priority = float(text)
+            except ValueError:
+                priority = math.nan
+            if not 0 < priority < math.inf:
+                what = f"priority {shorten(repr(text))} is not allowed"
+                self.add_problem(line, what, rule="`priority` must be a number above 0")
+                return None
+            found["priority"] = priority
+        if folder := values.get("results"):
+            if (fault := find_folder_fault(folder)) is not None:
+                self.add_problem(line, f"{shorten(repr(folder))} {fault}", rule=_RESULTS_RULE)
+                return None
+            found["results"] = folder
+        return found
 
 
 # The scenario
@@ -737,17 +802,24 @@ def load_arrival_workflows(scenario: Scenario) -> dict[str, Workflow]:
 
     found: dict[str, Workflow] = {}
     problems: list[Problem] = []
-    tried: set[str] = set()
+    files: dict[str, Workflow | None] = {}
     for index, entry in enumerate(scenario.arrivals):
-        for key in dict.fromkeys(workflow_keys(entry)):
-            if key in tried:
-                continue
-            tried.add(key)
+        submitted = {terms.name_key(file): (file, terms) for file, terms in list_submissions(entry)}
+        for key, (file, terms) in submitted.items():
+            place: DocumentPath = ("arrivals", index)
             try:
-                found[key] = load_workflow(Path(scenario.folder, key))
+                if file not in files:
+                    files[file] = None
+                    files[file] = load_workflow(Path(scenario.folder, file))
+                loaded = files[file]
+                if loaded is not None and key not in found:
+                    place = (*place, "params")
+                    found[key] = set_params(loaded, terms.params)
+                    if terms.params:
+                        check(found[key])
             except InvalidInput as error:
                 # A problem inside the file has its place there; a missing file is a problem of the scenario.
-                here = [replace(each, path=each.path or ("arrivals", index)) for each in error.problems]
+                here = [replace(each, path=each.path or place) for each in error.problems]
                 problems += locate_problems(here, scenario.document)
     if problems:
         raise InvalidInput(problems)

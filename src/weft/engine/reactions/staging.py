@@ -22,7 +22,7 @@ def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = Fa
     ``first``: also request external files and restart files.
     """
     run = context.state.runs[attempt.run]
-    parcels = _list_parcels(run, attempt)
+    parcels = _list_parcels(context, run, attempt)
     if first:
         parcels += [
             Parcel(source=-1, size_bytes=file.size_bytes, files=1.0, name=file.source, shared=file.shared)
@@ -42,10 +42,10 @@ def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = Fa
         )
 
 
-def _list_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
+def _list_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:
     compiled, instance, task = run.compiled, run.instance, attempt.task
     if compiled.kind[task] == TRANSFER:
-        return _list_transfer_parcels(run, attempt)
+        return _list_transfer_parcels(context, run, attempt)
     if not compiled.moves_data:
         return []
     host = instance.network.host
@@ -61,11 +61,17 @@ def _list_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
     return found
 
 
-def _list_transfer_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
-    """Return the parcel that a transfer task copies; empty if nothing must be copied."""
+def _list_transfer_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:
+    """Return the parcel that a transfer task copies; empty if it must wait, or if nothing must be copied.
+
+    Where programs run, a transfer within one host is requested too: the backend copies nothing, but records
+    the file as an output of the transfer, which the readers use.
+    """
     source = run.source_of(attempt.task)
+    if source is None or attempt.parts or run.missing[attempt.task]:
+        return []
     host = run.instance.network.host
-    if source is None or attempt.parts or host[source] == host[attempt.machine]:
+    if host[source] == host[attempt.machine] and not context.settings.brings_results:
         return []
     size = float(run.compiled.graph.transfer_bytes[attempt.task])
     return [Parcel(source=source, size_bytes=size, files=1.0)]

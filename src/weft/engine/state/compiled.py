@@ -29,6 +29,7 @@ from weft.predictors.seconds import ClassSeconds, RelatedSeconds
 from weft.randomness import generator
 from weft.records import dataclass
 from weft.schedule.objective import make_objective
+from weft.schedule.schedule import total_seconds
 from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.task import Input, Task
 from weft.workflow.task_graph import COMPUTE, TRANSFER, LoopBody, TaskGraph
@@ -365,14 +366,22 @@ class CompiledWorkflow:
 
     @cached_property
     def alone_s(self) -> float:
-        """Return the makespan of the workflow's HEFT plan (mk in many-workflows.md, section 3)."""
-        planner, goal = make_planner("heft"), make_objective("makespan")
-        if planner.supports(self.instance, goal) is not None:
-            return float(max(self.ranks, default=0.0))
-        rng = generator(0, "alone")
-        return planner.plan(
-            PlanRequest(instance=self.instance, objective=goal, budget=Budget(), rng=rng)
-        ).schedule.makespan_s
+        """Return the time of the workflow's HEFT plan (mk in many-workflows.md, section 3).
+
+        Every loop counts with its expected iterations, or with one if it states none.
+        """
+        return plan_alone_s(self.instance)
+
+
+def plan_alone_s(instance: Instance) -> float:
+    """Return the makespan of the HEFT plan of an instance, with the expected iterations of its loops."""
+    planner, goal = make_planner("heft"), make_objective("makespan")
+    if planner.supports(instance, goal) is not None:
+        return float(max(upward_ranks(instance), default=0.0))
+    rng = generator(0, "alone")
+    request = PlanRequest(instance=instance, objective=goal, budget=Budget(), rng=rng)
+    schedule = planner.plan(request).schedule
+    return float(total_seconds(schedule.start_s, schedule.finish_s, instance.graph.loops))
 
 
 class WorkflowLibrary:

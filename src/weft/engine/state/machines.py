@@ -43,6 +43,7 @@ class MachineState:
         "holders",
         "host",
         "index",
+        "label",
         "left",
         "location",
         "machine_classes",
@@ -51,6 +52,7 @@ class MachineState:
         "promised_units",
         "queue",
         "queue_rule",
+        "share_of",
         "speed_factor",
         "unlimited",
         "up",
@@ -63,6 +65,10 @@ class MachineState:
         machine = instance.machines[index]
         self.index = index
         self.name = machine.name
+        self.label = machine.label
+        """Name for people; of a share with its physical machine."""
+        self.share_of = machine.host
+        """Name of the physical machine, if this is a share of one."""
         self.nodes = machine.nodes
         self.free_nodes = machine.nodes
         """Nodes neither allocated nor reserved."""

@@ -251,6 +251,16 @@ _NO_FACTS = TaskFacts()
 """Returned for tasks without facts; never modified."""
 
 
+class RunTerms(NamedTuple):
+    """What was stated when a run was submitted."""
+
+    owner: str = ""
+    priority: float = 1.0
+    """Weight of the run against other runs, for policies that order workflows."""
+    results: str = ""
+    """Folder of the project for the outputs; "": the folder of the workflow."""
+
+
 class RunState:
     """The state of one run."""
 
@@ -260,7 +270,7 @@ class RunState:
         compiled: CompiledWorkflow,
         order: TaskOrder,
         *,
-        owner: str,
+        terms: RunTerms,
         now: float,
         planned: bool,
         settings: WorkflowSettings,
@@ -271,7 +281,7 @@ class RunState:
         self.compiled = compiled
         self._settings = settings
         self.instance = compiled.instance
-        self.owner = owner
+        self.terms = terms
         self.lines: dict[str, tuple[str, ...]] = {}
         """By name: the lines of the files over which sweeps were unfolded during the run."""
         self.arrival_s = now

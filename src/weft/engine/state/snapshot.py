@@ -15,7 +15,7 @@ from typing import Any
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import RunPlan
-from weft.engine.state.run import RestartFiles, RunState, TaskFacts, TaskOutcome
+from weft.engine.state.run import RestartFiles, RunState, RunTerms, TaskFacts, TaskOutcome
 from weft.engine.state.state import EngineState
 from weft.engine.states import Attempt, Cause, RunOutcome, Stage, TaskState
 from weft.workflow.unfold import unfold
@@ -123,7 +123,9 @@ def _record_run(run: RunState) -> dict[str, Any]:
     return {
         "workflow": run.compiled.key,
         "lines": {file: list(lines) for file, lines in run.lines.items()},
-        "owner": run.owner,
+        "owner": run.terms.owner,
+        "priority": run.terms.priority,
+        "results": run.terms.results,
         "planned": run.planned,
         **{name: getattr(run, name) for name in _RUN},
         **{name: _pairs(getattr(run, name)) for name in _BY_TASK},
@@ -141,8 +143,8 @@ def _record_run(run: RunState) -> dict[str, Any]:
 
 def _restore_run(state: EngineState, index: int, kept: Mapping[str, Any]) -> RunState:
     compiled = _find_compiled(state, kept)
-    owner, planned = kept["owner"], kept["planned"]
-    run = state.create_run(index, compiled, owner=owner, now=kept["arrival_s"], planned=planned)
+    terms = RunTerms(kept["owner"], kept.get("priority", 1.0), kept.get("results", ""))
+    run = state.create_run(index, compiled, terms=terms, now=kept["arrival_s"], planned=kept["planned"])
     run.lines = {file: tuple(lines) for file, lines in kept["lines"].items()}
     for name in _RUN:
         setattr(run, name, kept[name])

@@ -17,7 +17,7 @@ from weft.engine.state.compiled import CompiledWorkflow, WorkflowLibrary
 from weft.engine.state.indexes import ChangeLog, SharedFileCopies
 from weft.engine.state.machines import MachineStates
 from weft.engine.state.plan import StoredPlan
-from weft.engine.state.run import RunState
+from weft.engine.state.run import RunState, RunTerms
 from weft.engine.states import Attempt, Stage
 from weft.instance.instance import Instance
 from weft.policies.policy import TaskOrder
@@ -363,11 +363,11 @@ class EngineState:
         """Queries and answers about the machines."""
 
     def create_run(
-        self, index: int, compiled: CompiledWorkflow, *, owner: str, now: float, planned: bool
+        self, index: int, compiled: CompiledWorkflow, *, terms: RunTerms, now: float, planned: bool
     ) -> RunState:
         """Return a new run, which is not part of the state yet."""
         return RunState(
-            index, compiled, self.order, owner=owner, now=now, planned=planned,
+            index, compiled, self.order, terms=terms, now=now, planned=planned,
             settings=self._workflow_settings(compiled), promise=self.machines.promise,
         )  # fmt: skip
 

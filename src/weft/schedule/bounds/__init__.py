@@ -7,7 +7,7 @@ count.
 
 from __future__ import annotations
 
-from weft.schedule.bounds.lower_bounds import Bounds, lower_bounds
+from weft.schedule.bounds.lower_bounds import Bounds, bound_arrivals, lower_bounds
 from weft.schedule.bounds.paths import heads, tails
 
-__all__ = ["Bounds", "heads", "lower_bounds", "tails"]
+__all__ = ["Bounds", "bound_arrivals", "heads", "lower_bounds", "tails"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -122,6 +122,45 @@ def lower_bounds(instance: Instance) -> Bounds:
         windows_s=windows,
         whole=case.whole,
     )
+
+
+_ARRIVAL_THRESHOLDS = 64
+"""Largest number of times from which on the work of several workflows is counted."""
+
+
+@np.errstate(over="ignore")
+def bound_arrivals(parts: Sequence[tuple[Instance, float]]) -> float:
+    """Return a lower bound of the time at which several workflows on one platform have all ended.
+
+    ``parts`` are instances on one platform with the times at which they arrive; several may be one object.
+    Each workflow takes at least its own bound. All tasks that cannot start before a time a, and after which
+    at least b seconds follow, need their area between them: work is divisible and moves freely between
+    workflows (S5.18 of docs/papers/many-workflows.md).
+    """
+    cases = {instance: _BoundCase(instance) for instance, _ in parts}
+    alone_s = {instance: lower_bounds(instance).best_s for instance in cases}
+    best = max((arrival_s + alone_s[each] for each, arrival_s in parts), default=0.0)
+    if len(parts) < 2:
+        return best
+    modes = [found for case in cases.values() for found in case.modes]
+    for case in cases.values():
+        case.critical_path_s()
+    head_s = np.concatenate([cases[each].head_s + arrival_s for each, arrival_s in parts])
+    tail_s = np.concatenate([cases[each].tail_s for each, _ in parts])
+    order = np.argsort(-tail_s, kind="stable")
+    head_s, tail_s = head_s[order], tail_s[order]
+    times = np.unique(head_s)
+    times = times[np.unique(np.linspace(0, len(times) - 1, _ARRIVAL_THRESHOLDS).astype(int))]
+    times = np.unique(np.concatenate([times, [arrival_s for _, arrival_s in parts]]))
+    for supply in list_supplies(parts[0][0], modes):
+        if supply.resource is None:
+            area = {each: build_front(each, case.modes, supply).area for each, case in cases.items()}
+            together = np.concatenate([area[each] for each, _ in parts])[order]
+            for start_s in times.tolist():
+                late = head_s >= start_s
+                after_s = together[late].cumsum() + tail_s[late]
+                best = max(best, start_s + float(after_s.max(initial=0.0)))
+    return best
 
 
 class _BoundCase:

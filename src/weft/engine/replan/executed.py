@@ -1,0 +1,150 @@
+"""The work that a run has really done, as an instance: the reference of its slowdown.
+
+The time alone of a run is the makespan of a HEFT plan on the empty platform (docs/papers/many-workflows.md,
+section 7). At the submission it is that of the workflow with the expected iterations of its loops. When the
+run has ended, it is that of what the run had to do: every iteration that was executed, one after the other,
+without tasks that were skipped and without the work of tasks whose outputs were reused. A task without a
+stated time counts with its measured seconds.
+
+Deviations: the paper has no loops, branches and reuse. O(v + e) for v executions with e edges between them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.engine.state.compiled import plan_alone_s
+from weft.engine.state.run import RunState
+from weft.engine.states import TaskState
+from weft.instance.compilation import extract_part
+from weft.instance.instance import Instance, mark_untimed_tasks
+from weft.workflow.task_graph import COMPUTE, TRANSFER, SubgraphEdge, SubgraphTask, build_subgraph
+
+
+class TaskExecution(NamedTuple):
+    """One execution of a task that has completed."""
+
+    task: int
+    epoch: int
+    """How often the loops around the task had been repeated before; 0 in their first iteration."""
+    begun_n: int
+    completed_n: int
+    """Numbers of the journal entries in which it was started and completed."""
+    reused: bool = False
+    """Whether its outputs came from an earlier run."""
+    estimated_s: float = 0.0
+    """Estimated seconds on its machine; 0: not a program."""
+    ran_s: float = 0.0
+    """Measured seconds on its machine."""
+
+
+def find_reference(run: RunState, executions: Iterable[TaskExecution]) -> tuple[float, Instance | None]:
+    """Return the time alone of what a run has done, and the instance of it.
+
+    The instance is None if the run has executed every task of its workflow once, as described.
+    """
+    done = list(executions)
+    untimed = mark_untimed_tasks(run.instance)
+    usual = not run.loops.bodies and not untimed.any() and not any(each.reused for each in done)
+    if usual and all(state == TaskState.COMPLETED for state in run.state):
+        return run.compiled.alone_s, None
+    part = _Unrolling(run, done, untimed.tolist()).instance()
+    return (0.0, None) if part is None else (plan_alone_s(part), part)
+
+
+class _Unrolling:
+    """The executions of a run as rows of a graph; an execution waits for those that it followed."""
+
+    def __init__(self, run: RunState, done: list[TaskExecution], untimed: list[bool]) -> None:
+        self.run, self.done, self.untimed = run, done, untimed
+        self.rows: list[SubgraphTask] = []
+        self.links: list[SubgraphEdge] = []
+        self.left: list[float] = []
+        self._variables: dict[tuple[int, int], int] = {}
+        self._executed: dict[int, tuple[list[int], list[int]]] = {}
+        """By task: the entries in which its executions completed, ascending, and their rows."""
+
+    def instance(self) -> Instance | None:
+        """Return the instance of all executions; None if none of them did any work."""
+        if not any(self._works(each) for each in self.done):
+            return None
+        for each in sorted(self.done, key=lambda each: (each.completed_n, each.task)):
+            self._add(each)
+        for head, each in enumerate(sorted(self.done, key=lambda each: (each.completed_n, each.task))):
+            self._connect(head, each)
+        compiled = self.run.compiled
+        names = [f"{compiled.graph.variables[machine]}#{epoch}" for machine, epoch in self._variables]
+        graph, order = build_subgraph(compiled.graph, self.rows, self.links, names)
+        machines = len(self.run.instance.machines)
+        return extract_part(
+            self.run.instance,
+            graph,
+            np.array([self.rows[position].task for position in order], dtype=np.uint32),
+            left=np.array([self.left[position] for position in order], dtype=np.float64),
+            speed=np.ones(machines),
+            usable=np.ones(machines, dtype=np.bool_),
+            pinned={},
+            earliest_start_s=np.zeros(len(order)),
+            busy=(),
+        )
+
+    def _works(self, each: TaskExecution) -> bool:
+        return not each.reused and self.run.compiled.kind[each.task] == COMPUTE
+
+    def _add(self, each: TaskExecution) -> None:
+        compiled, task = self.run.compiled, each.task
+        source = None
+        if compiled.kind[task] == TRANSFER:
+            source = self._variable(int(compiled.graph.source_variable[task]), each.epoch)
+        completed, rows = self._executed.setdefault(task, ([], []))
+        completed.append(each.completed_n)
+        rows.append(len(self.rows))
+        measured = self.untimed[task] and each.estimated_s > 0.0 and self._works(each)
+        self.left.append(each.ran_s / each.estimated_s if measured else 1.0)
+        self.rows.append(
+            SubgraphTask(
+                task=task,
+                name=f"{compiled.names[task]}#{len(rows)}",
+                variable=self._variable(compiled.variable[task], each.epoch),
+                source_variable=source,
+                finished=each.reused,
+            )
+        )
+
+    def _variable(self, variable: int, epoch: int) -> int:
+        return self._variables.setdefault((variable, epoch), len(self._variables))
+
+    def _connect(self, head: int, each: TaskExecution) -> None:
+        """Add the edges from the last executions of predecessors, and from the previous iteration."""
+        compiled, loops = self.run.compiled, self.run.loops
+        graph = compiled.graph
+        for before, edge in zip(compiled.before(each.task), compiled.edges_before(each.task), strict=True):
+            if (tail := self._last(before, each)) is not None:
+                self.links.append(
+                    SubgraphEdge(
+                        tail=tail,
+                        head=head,
+                        size_bytes=float(graph.edge_bytes[edge]),
+                        files=float(graph.edge_files[edge]),
+                        seconds=float(graph.edge_seconds[edge]),
+                    )
+                )
+        for body in loops.around.get(each.task, ()) if each.epoch else ():
+            for last in loops.bodies[body].lasts:
+                if (tail := self._last(last, each)) is not None and tail != head:
+                    self.links.append(SubgraphEdge(tail=tail, head=head))
+
+    def _last(self, task: int, reader: TaskExecution) -> int | None:
+        """Return the row of the last execution of a task that had completed when another one began."""
+        completed, rows = self._executed.get(task, ((), ()))
+        place = bisect_right(completed, reader.begun_n)
+        return rows[place - 1] if place else None
+
+
+def count_epoch(run: RunState, task: int, repeated: Mapping[int, int]) -> int:
+    """Return how often the loops around a task were repeated; ``repeated`` has the number of each body."""
+    return sum(repeated.get(body, 0) for body in run.loops.around.get(task, ()))

@@ -1,0 +1,109 @@
+"""Workflows without programs are refused before anything starts; files of other systems keep their programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import weft
+from backend_project import BackendProject
+from cli.projects import Project
+
+LOCAL = "machines: {one: {backend: {kind: local}}}\n"
+DAG = '<dag><node id="n1" path="dock"><out name="o" type="DIET_INT"/></node></dag>\n'
+TRACE = {
+    "name": "trace",
+    "schemaVersion": "1.4",
+    "workflow": {"tasks": [{"name": "t1", "id": "t1", "runtimeInSeconds": 1.5, "files": [], "parents": []}]},
+}
+WITHOUT = {
+    "native.yaml": (
+        "weft: 1\ntasks:\n  a: {work: 1s}\n  b: {work: 1s, after: a, arguments: [x]}\n",
+        "2 tasks without a program (a, b)",
+    ),
+    "dag.xml": (DAG, "1 task without a program (n1)"),
+    "trace.json": (json.dumps(TRACE), "1 task without a program (t1)"),
+    "graph.dot": (
+        "digraph g { a [Weight=3]; b [Weight=1]; a -> b [Weight=0]; }\n",
+        "2 tasks without a program (a, b)",
+    ),
+    "graph.stg": ("2\n0 0 0\n1 5 1 0\n2 4 1 1\n3 0 1 2\n", "without a program"),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_run_refuses_tasks_without_a_program_and_changes_nothing(real, capsys, name):
+    content, words = WITHOUT[name]
+    (real.folder / name).write_text(content)
+    real.write("machines.yaml", LOCAL)
+    shell = Project(real.folder, capsys)
+    if name.endswith(".xml"):
+        real.write("machines.yaml", LOCAL.replace("one: {", "one: {services: [dock], "))
+    for command in (("run", name), ("run", "-n", name), ("check", name)):
+        done = shell.weft(*command, "--on", "machines.yaml")
+        assert done.code == 2, (command, done)
+        assert words in done.err
+        assert "weft simulate" in done.err
+    assert not (real.folder / ".weft" / "weft.db").exists()
+    for command in (("plan", name), ("simulate", name)):
+        assert shell.weft(*command, "--on", "machines.yaml").code == 0, command
+
+
+def test_a_virtual_task_needs_no_program(real):
+    real.write("machines.yaml", LOCAL)
+    real.write("flow.yaml", 'tasks:\n  a: {work: 1s, command: "true"}\n  gate: {kind: virtual, after: a}\n')
+    assert real.run("flow.yaml").completed
+
+
+def test_a_generated_workflow_is_refused(real):
+    made = weft.generate("layered", seed=1, tasks=6)
+    with pytest.raises(weft.InvalidInput, match="without a program"):
+        weft.run(made.workflow, on="local", project=real.folder)
+
+
+def test_a_backend_reports_an_attempt_without_a_program_as_failed(real):
+    """An execution of an older version may have such tasks; they are not completed either."""
+    made = BackendProject("local", real.folder, {"nothing": {"work": 1}})
+    made.start(0, "nothing")
+    ended = made.end()
+    assert (ended.exit_code, ended.cause, ended.lasting) == (None, "error", True)
+    assert "no program to run" in ended.story
+    made.close()
+
+
+def test_programs_of_a_dax_file_are_run(real):
+    real.write("machines.yaml", LOCAL)
+    (real.folder / "given").mkdir()
+    (real.folder / "given" / "start.txt").write_text("3\n2\n1\n")
+    (real.folder / "flow.dax").write_text(
+        f"""<adag name="pegasus">
+  <file name="f.in"><pfn url="file://{real.folder}/given/start.txt" site="local"/></file>
+  <executable name="order"><pfn url="file:///usr/bin/env" site="local"/></executable>
+  <job id="a" name="order" runtime="1"><argument>sort</argument>
+    <stdin name="f.in" link="input"/><stdout name="f.mid" link="output"/>
+    <uses name="f.in" link="input"/><uses name="f.mid" link="output"/></job>
+  <job id="b" name="sh" runtime="1"><argument>-c 'read first; echo $first $WORD &gt; f.out'</argument>
+    <profile namespace="env" key="WORD">ok</profile><stdin name="f.mid" link="input"/>
+    <uses name="f.mid" link="input"/><uses name="f.out" link="output"/></job>
+</adag>
+"""
+    )
+    assert real.run("flow.dax").completed
+    assert real.text("f.out") == "1 ok\n"
+
+
+def test_programs_of_a_trace_are_run(real):
+    real.write("machines.yaml", LOCAL)
+    tasks = [
+        {"name": "make", "id": "1", "runtimeInSeconds": 1, "parents": [], "files": [{"link": "output", "name": "x", "sizeInBytes": 2}],
+         "command": {"program": "sh", "arguments": ["-c", "echo 7 > x"]}},
+        {"name": "use", "id": "2", "runtimeInSeconds": 1, "parents": ["make"],
+         "files": [{"link": "input", "name": "x", "sizeInBytes": 2}, {"link": "output", "name": "y", "sizeInBytes": 2}],
+         "command": {"program": "cp", "arguments": ["x", "y"]}},
+    ]  # fmt: skip
+    (real.folder / "trace.json").write_text(
+        json.dumps({"name": "t", "schemaVersion": "1.4", "workflow": {"tasks": tasks}})
+    )
+    assert real.run("trace.json").completed
+    assert real.text("y") == "7\n"
