@@ -115,7 +115,7 @@ def test_declared_values_are_hidden_in_every_form() -> None:
 
 
 @given(st.text(), st.text(min_size=4))
-def test_a_declared_value_never_remains(around: str, value: str) -> None:
+def test_values_of_declared_secrets_are_always_redacted(around: str, value: str) -> None:
     redaction._declared = redaction._DeclaredValues()
     hide_values([value])
     if set(value) <= set(HIDDEN):

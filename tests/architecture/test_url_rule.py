@@ -72,7 +72,7 @@ def test_no_other_module_decides_what_a_url_is() -> None:
         "def f():\n    from urllib.parse import urlparse",
     ],
 )
-def test_second_rule_is_found(tmp_path: Path, line: str) -> None:
+def test_check_finds_a_second_definition_of_what_a_url_is(tmp_path: Path, line: str) -> None:
     path = tmp_path / "second.py"
     path.write_text(line)
     assert offenders([path])

@@ -94,7 +94,7 @@ def test_a_platform_that_is_not_written_is_mentioned(tmp_path: Path) -> None:
     assert alone.out == "wrote l.yaml (layered-100)\n"
 
 
-def test_the_platform_alone_is_printed(tmp_path: Path) -> None:
+def test_platform_option_prints_only_the_platform(tmp_path: Path) -> None:
     shown = weft(*BARRIER, "-o", "b.yaml", "--platform-out", "-", folder=tmp_path)
     assert shown.out.startswith("weft: 1\n")
     assert "nodes: 64" in shown.out

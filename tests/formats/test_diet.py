@@ -371,7 +371,7 @@ def test_published_files_that_cannot_be_unfolded_report_the_reason(bench_data, f
     assert words in str(caught.value)
 
 
-def test_published_strings_unfold_with_a_stated_size(bench_data):
+def test_published_string_example_unfolds_once_its_list_has_a_stated_length(bench_data):
     data = (bench_data / "diet-examples" / "func_string.xml").read_bytes()
     static = data.replace(b'depth="1"/>', b'depth="1" card="2"/>', 1)
     graph = unfolded(static, str_input=2)

@@ -100,7 +100,7 @@ def test_virtual_tasks_need_no_machine():
     assert lines(plan(Xdcp(), bound).schedule)["all"][0] == "m2"
 
 
-def test_amounts_are_ignored_on_machines_of_one_node():
+def test_resource_amounts_do_not_matter_on_machines_of_one_node():
     tasks = {"a": layer(1, 3, memory="2GB", resources={"licence": 1})}
     made = instance(tasks, platform({"services": ("s1",), "resources": {"licence": 1}}))
     assert makespan(Xdcp(), made) == 6.0

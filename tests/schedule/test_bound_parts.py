@@ -58,7 +58,7 @@ def loads_of(made):
 
 @given(workflows(), platforms())
 @SOME
-def test_weights_sum_to_one_platform_and_areas_are_minimal_over_modes(flow, where):
+def test_weights_of_machines_sum_to_one_and_areas_use_the_smallest_mode(flow, where):
     made = compiled(flow, where)
     if made is None:
         return

@@ -40,7 +40,7 @@ def test_arguments_are_part_of_the_line():
     assert "in text for another shell" in message
 
 
-def test_parameter_that_is_a_list_is_refused_in_a_function():
+def test_function_refuses_a_list_as_parameter():
     assert messages_of(TASK.format("command: 'f() {{ a {x}; }}; f'")) == []
     (message,) = messages_of(TASK.format("command: 'f() {{ a {xs}; }}; f'"))
     assert "as a list in a function" in message

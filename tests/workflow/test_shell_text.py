@@ -283,7 +283,7 @@ def test_data_is_refused_in_program_text(text):
         "bash --rcfile file script {x}",
     ],
 )
-def test_data_is_accepted_in_arguments_of_interpreters(text):
+def test_results_are_accepted_as_arguments_after_the_script_of_an_interpreter(text):
     assert split_shell_text(text).refusals == ()
 
 

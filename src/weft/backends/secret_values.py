@@ -84,7 +84,7 @@ def read_secrets(
 def hide_secrets(
     layout: ProjectLayout, workflows: Mapping[str, Workflow], folders: Mapping[str, str]
 ) -> None:
-    """Redact the secrets of workflows in the texts of this process, as far as their values are available."""
+    """Make this process redact the secrets of workflows in all its texts, if their values can be read."""
     hide_values(
         value
         for key, workflow in workflows.items()

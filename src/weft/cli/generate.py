@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 @click.command("generate")
 @click.argument("kind", required=False)
-@click.option("-s", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter.")
+@click.option(
+    "-s",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a parameter of the generator; may be repeated.",
+)
 @options.seed("Seed of all random numbers; the same seed gives the same workflow.")
 @click.option("-o", "--out", default="-", metavar="FILE", help="Output file (default: standard output).")
 @click.option("--platform-out", metavar="FILE", help="Write the platform of the workflow to this file.")

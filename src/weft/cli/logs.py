@@ -94,7 +94,7 @@ _LONGEST_LINE_BYTES = 1 << 20
 
 
 class _LogPrinter:
-    """Prints a log without secrets; a line is printed when it is complete, since it may end in one."""
+    """Prints a log with its secrets redacted, line by line: an incomplete line may end within a secret."""
 
     def __init__(self, log: TaskLog) -> None:
         self._log = log

@@ -115,7 +115,14 @@ def workflows_argument(*, required: bool = False) -> _Decorator:
 def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options ``-p NAME=VALUE`` and ``--params-file``; the command gets one dictionary ``params``."""
 
-    @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Set a parameter.")
+    @click.option(
+        "-p",
+        "--param",
+        "params",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a parameter of the workflow; may be repeated.",
+    )
     @click.option(
         "--params-file",
         type=click.Path(path_type=str),

@@ -41,7 +41,7 @@ _FOLDER = Path(".weft") / "reproduce"
     show_default=True,
     help="Run on this many local processes.",
 )
-@click.option("--fresh", is_flag=True, help="Discard stored runs.")
+@click.option("--fresh", is_flag=True, help="Delete the stored results of earlier calls and repeat all runs.")
 @options.as_json
 def command(
     name: str | None, full: bool, runs: int | None, seed: int, workers: int, fresh: bool, as_json: bool

@@ -14,7 +14,7 @@ from weft.cli.terminal import stage
 @options.workflows_argument()
 @options.on_backend
 @click.option("--arrivals", metavar="FILE", help="Scenario file whose `arrivals` arrive during the run.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only plan; run and write nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only plan: run no task and write no file.")
 @click.option(
     "-j",
     "--jobs",

@@ -232,7 +232,7 @@ def format_counters(counters: tuple[int, ...]) -> str:
 
 @dataclass(slots=True)
 class Attempt:
-    """The state of one attempt."""
+    """One attempt to run a task on a machine: its placement, stage, estimates and times."""
 
     number: int
     run: int

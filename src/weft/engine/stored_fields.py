@@ -51,7 +51,7 @@ def damaged_journal(place: str, error: Exception) -> InvalidInput:
 
 
 def describe_error(error: Exception) -> str:
-    """Return an error of decoding or applying a record in words."""
+    """Return the message for an error that occurred while a record was decoded or applied."""
     if isinstance(error, WeftError):
         return str(error)
     if isinstance(error, KeyError):

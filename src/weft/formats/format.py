@@ -180,9 +180,15 @@ def load_json(source: SourceFile) -> Any:
         raise file_error(source, what, line=error.lineno, column=error.colno, advice=advice) from None
     except RecursionError:
         what = "lists and objects are nested too deeply"
-        raise file_error(source, what, rule="a workflow has a few levels") from None
+        raise file_error(
+            source, what, advice="check the brackets; a workflow needs only a few levels"
+        ) from None
     except UnicodeEncodeError:
-        raise file_error(source, "an unpaired surrogate", rule=r"\uD800 to \uDFFF come in pairs") from None
+        raise file_error(
+            source,
+            "an unpaired surrogate",
+            rule=r"each escape \uD800 to \uDBFF needs an escape \uDC00 to \uDFFF after it",
+        ) from None
     except ValueError as error:
         raise file_error(source, f"a number that is too long: {shorten(str(error))}") from None
     return document

@@ -146,7 +146,10 @@ def _gather(modes: AllotmentModes, mode: Indices, paths: CriticalPaths, first: i
 def place_tasks_by_due_date(
     problem: ProblemArrays, due: Doubles, order: Indices, workspace: Workspace
 ) -> int:
-    """Place all tasks in a given order by due date; return a task that fits nowhere, or the task count."""
+    """Place all tasks in a given order, each in its cheapest mode that meets its due date.
+
+    Return the first task that fits on no machine, or the number of tasks if all are placed.
+    """
     tasks = problem.tasks
     state = begin_placement(problem, workspace)
     for position in range(tasks.number):

@@ -104,7 +104,7 @@ def measure_percents(layers: SweepLayers) -> dict[str, float]:
 
 
 def find_best(found: Mapping[str, float]) -> list[str]:
-    """Return the algorithms with the lowest percentage on a graph; there may be several."""
+    """Return the algorithms whose percentage on a graph is the lowest; several if they are equal."""
     limit = min(found[name] for name in ALGORITHMS) * (1.0 + _EQUAL)
     return [name for name in ALGORITHMS if found[name] <= limit]
 

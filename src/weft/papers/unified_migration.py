@@ -413,7 +413,7 @@ class JobMigrationStudy:
         return run_jobs_locally(self._cases[name], self._scale, core=min(os.sched_getaffinity(0)))
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Return the figures with a tolerance, then the times of events."""
+        """Return the rows that are compared with a tolerance, then rows with the times of events."""
         return give_reasons([*_demanded_rows(results), *_event_rows(results)], THIS_HOST)
 
 

@@ -53,7 +53,7 @@ class MaxMin(ListPlanner):
 
 
 class Sufferage(ListPlanner):
-    """Places the ready task first that would be delayed most on its second-best machine.
+    """Places first the ready task that would end much later on its second-best machine than on its best.
 
     The loss is the difference between its earliest finish there and on the best machine. Reference as MinMin,
     complexity as MaxMin. Deviations as MinMin; besides, the paper gives every machine one task before it

@@ -130,7 +130,10 @@ def make_rule(
     extra: Floats | None = None,
     only_count: Indices | None = None,
 ) -> PlacementRule:
-    """Return a rule for choosing the mode of a task; by default the earliest finish, gaps included."""
+    """Return the rule by which kernels choose the mode of a task.
+
+    By default a task gets the mode in which it ends first; gaps between placed tasks are used.
+    """
     return PlacementRule(
         criterion=criterion,
         place=place,

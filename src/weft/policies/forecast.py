@@ -157,9 +157,9 @@ def _remaining_end_s(
     free: _FreeNodes,
     left_s: float,
 ) -> float:
-    """Return the estimated seconds from now until the tasks that were not placed have ended.
+    """Return an estimate of the seconds from now until all tasks that have no place yet have ended.
 
-    ``left_s`` are their mean seconds; ``ends`` are the finishes of the placed tasks, in seconds from now.
+    ``left_s`` is the sum of their mean seconds; ``ends`` are those of the placed tasks, in seconds from now.
     """
     means, ranks = run.mean_seconds, run.ranks
     some = placed[:: 1 + len(placed) // _SAMPLE]

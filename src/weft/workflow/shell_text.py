@@ -605,7 +605,7 @@ class _Scanner:
         return self._plain(mark, _PLAIN_QUOTED)
 
     def _plain(self, mark: str, pattern: re.Pattern[str]) -> str:
-        """Read the characters of a pattern, or another single character."""
+        """Read and return the text that matches a pattern here, else the single character ``mark``."""
         found = pattern.match(self.text, self.at, self.end)
         text = found[0] if found is not None else mark
         self.at += len(text)

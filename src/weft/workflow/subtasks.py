@@ -238,7 +238,7 @@ def _count_set(task: Task, context: Context) -> tuple[int, ...]:
                 raise InvalidInput(what, rule=f"must be a whole number from 1 to {_MAX_NODES:,}")
             found.add(int(value))
     if not found:
-        raise InvalidInput("no node count is allowed", advice="give at least one")
+        raise InvalidInput("the list of node counts is empty", advice="give at least one node count")
     return tuple(sorted(found))
 
 

@@ -63,7 +63,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A value for the environment of programs and for URLs, which weft writes nowhere."""
+    """A value that programs get in their environment and URLs in their text, and that weft never writes."""
 
     name: str
     """Name of the variable in the programs, and in braces in URLs."""

@@ -81,7 +81,7 @@ def test_runner_loads_neither_weft_nor_heavy_modules() -> None:
     }
 
 
-def test_task_continues_without_engine_and_its_end_is_kept(bench: Bench) -> None:
+def test_task_ends_while_no_engine_runs_and_the_next_engine_records_it(bench: Bench) -> None:
     os.mkfifo(bench.work / "go")
     bench.sh(1, "read line < go; exit 3")
     bench.sh(2, "sleep 1000")

@@ -161,7 +161,11 @@ def _time_ratio(watched: PerformanceSample, now_s: float) -> float | None:
 
 
 def _known_until_s(watched: PerformanceSample, now_s: float) -> float:
-    """Return the time to which the reported work refers; an overdue report counts as no progress."""
+    """Return the time at which the attempt had done the reported work.
+
+    This is the time of the last report. If the next report is overdue, it is one reporting interval ago: the
+    program has done no more than it reported.
+    """
     if watched.reported_s is None:
         return now_s
     if watched.reports_every_s is None:

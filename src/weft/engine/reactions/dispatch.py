@@ -422,7 +422,7 @@ def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
             count=attempt.count,
             iteration=attempt.iteration,
             counters=attempt.counters if len(attempt.counters) > 1 else (),
-            tries=run.tried(task) if run.facts else 1,
+            tries=run.next_try(task) if run.facts else 1,
             restart_from=spared_share(run, task, attempt.count) if run.facts else 0.0,
             time_limit_s=limit,
             memory_bytes=memory,

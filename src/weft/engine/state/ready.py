@@ -592,7 +592,10 @@ class EarlyTasks:
 
 
 class SelectedTasks:
-    """The ready tasks with one selector (adaptive-jobs.md, section 3); a kind has only one selector."""
+    """Those ready tasks whose kinds have one particular selector (adaptive-jobs.md, section 3).
+
+    All tasks of a kind have the same selector.
+    """
 
     __slots__ = ("_belongs", "_ready")
 

@@ -429,7 +429,7 @@ class RunState:
             return stated
         return tuple((name, amount * factor if name == "memory" else amount) for name, amount in stated)
 
-    def tried(self, task: int) -> int:
+    def next_try(self, task: int) -> int:
         """Return the number of the task's next start in this iteration, from 1."""
         return self.facts_of(task).tries + 1
 

@@ -297,7 +297,7 @@ class PendingWork:
         return True
 
     def clear(self) -> None:
-        """Discard all work."""
+        """Forget all pending work, because the event has been handled."""
         self.policy = False
         for work in (self.runs, self.attempts, self.queues, self.due_queues):
             work.clear()
