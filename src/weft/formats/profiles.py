@@ -20,6 +20,7 @@ from weft.workflow.settings import (
     SETTING_RECORDS,
     RunSettings,
     SettingsLayer,
+    make_settings,
     merge_layers,
     read_settings,
     settings_shape,
@@ -86,9 +87,9 @@ def load_preset(name: str) -> SettingsLayer:
     return read_profile(open_source(_PRESETS / f"{name}.yaml")).settings
 
 
-def preset_settings(name: str) -> RunSettings:
-    """Return the defaults with the settings of a preset."""
-    return DEFAULTS.with_layers(load_preset(name))
+def preset_settings(name: str, stated: Mapping[str, Any] | None = None) -> RunSettings:
+    """Return the defaults with the settings of a preset and those of a mapping with the keys of a file."""
+    return DEFAULTS.with_layers(load_preset(name), make_settings(stated or {}))
 
 
 def profiles_folder() -> Path:

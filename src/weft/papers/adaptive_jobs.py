@@ -24,7 +24,7 @@ also takes the latency of 19 s, which the prototype left out, so that all events
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
@@ -200,7 +200,7 @@ def run_jobs(units: int, scenario: Scenario, *, poll_every_s: float) -> StageLog
         library=WorkflowLibrary({_WORKFLOW: instance}),
         arrivals=[Arrival(workflow=_WORKFLOW)],
         policy=make_policy("rank"),
-        settings=replace(preset_settings("s3"), poll_every_s=poll_every_s, restart_cost_s=MOVING_S),
+        settings=preset_settings("s3", {"poll_every": poll_every_s, "migration": {"restart_cost": MOVING_S}}),
         scenario=scenario,
     ).run(record=entries.append)
     return read_stage_log(entries, [machine.name for machine in instance.machines])

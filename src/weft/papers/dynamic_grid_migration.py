@@ -84,15 +84,20 @@ class Strategy:
     def settings(self, planner: str) -> RunSettings:
         """Return the engine settings: the preset ``s1``; with migration, also periodic scheduling events."""
         if not self.migrates:
-            return replace(preset_settings("s1"), migrate="never", replan_when=(), replan_every_s=None)
-        return replace(
-            preset_settings("s1"),
-            poll_every_s=EVENT_S,
-            checkpoints=self.restarts,
-            bound_ancestors=self.bound_ancestors,
-            replan_when=("violated", "machines", "iteration"),
-            replan_every_s=EVENT_S,
-            replan_planner=planner,
+            never = {"migration": {"when": "never"}, "replan": {"when": "none", "every": "none"}}
+            return preset_settings("s1", never)
+        return preset_settings(
+            "s1",
+            {
+                "poll_every": EVENT_S,
+                "migration": {"checkpoints": self.restarts},
+                "ancestors": self.bound_ancestors,
+                "replan": {
+                    "when": ["violated", "machines", "iteration"],
+                    "every": EVENT_S,
+                    "planner": planner,
+                },
+            },
         )
 
 

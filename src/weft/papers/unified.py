@@ -12,11 +12,10 @@ No paper has this experiment, so that the rows have no published figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import as_file, files
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from weft.engine.history import measure_machines, replicated_share
 from weft.engine.invariants import InvariantViolation, check_engine
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.formats.files import load_platform
+from weft.formats.profiles import DEFAULT_PRESET, preset_settings
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.papers.reproduction import (
@@ -46,31 +46,31 @@ from weft.randomness import generator
 from weft.runtime.budget import PlanningBudget
 from weft.runtime.simulation import Simulation
 from weft.workflow.checks import check_and_unfold
-from weft.workflow.settings import RunSettings
 
 _SEEDS, _QUICK_SEEDS = 10, 3
 _PLANNER = "genetic"
 _PLAN_STEPS = 200
-_ADAPTIVE = RunSettings(
-    poll_every_s=60.0,
-    replan_when=("violated", "machines", "iteration"),
-    replan_share=0.25,
-    replan_planner=_PLANNER,
-)
+_ADAPTIVE = {
+    "poll_every": 60,
+    "replan": {"when": ["violated", "machines", "iteration"], "share": 0.25, "planner": _PLANNER},
+}
 
 
 class UnifiedVariant(NamedTuple):
     """Policy and settings of one variant."""
 
     policy: str
-    settings: RunSettings
+    settings: Mapping[str, Any]
+    """Keys and values as under ``settings:`` of a workflow."""
     checked: bool = False
     """Whether invariants are checked after every event, which doubles the run time."""
 
 
 VARIANTS = {
     "all together": UnifiedVariant("shared-plans:inter=foft", _ADAPTIVE, checked=True),
-    "without migration": UnifiedVariant("shared-plans:inter=foft", replace(_ADAPTIVE, migrate="never")),
+    "without migration": UnifiedVariant(
+        "shared-plans:inter=foft", {**_ADAPTIVE, "migration": {"when": "never"}}
+    ),
     "G-HEFT": UnifiedVariant("shared-plans:inter=g-heft:rounds=tasks", _ADAPTIVE),
 }
 _WHOLE, _STAYING, _G_HEFT = VARIANTS
@@ -124,7 +124,7 @@ def make_simulation(variant: str, seed: int) -> Simulation:
         library=WorkflowLibrary(instances),
         arrivals=draw_arrivals(scenario, generator(seed, "arrivals")),
         policy=make_policy(policy),
-        settings=settings,
+        settings=preset_settings(DEFAULT_PRESET, settings),
         scenario=scenario,
         planner=_PLANNER,
         budget=PlanningBudget(steps=_PLAN_STEPS),

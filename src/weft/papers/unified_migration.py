@@ -261,19 +261,19 @@ def _settings(case: JobCase, scale: float) -> RunSettings:
 
     The estimated speed of a slow machine never expires, since nothing else reports its speed.
     """
-    return replace(
-        preset_settings("s3"),
-        contract=case.contract,
-        poll_every_s=case.poll_every_s * scale,
-        better_every_s=_BETTER_EVERY_S * scale,
-        restart_cost_s=MOVING_S * scale,
-        belief_s=math.inf,
-        suspension_timeout_s=None,
-        waiting_timeout_s=None,
-        ladder_every_s=None,
-        discover_every_s=None,
-        fetch_every_s=None,
-        authorise=False,
+    return preset_settings(
+        "s3",
+        {
+            "contract": case.contract,
+            "poll_every": case.poll_every_s * scale,
+            "migration": {"search_every": _BETTER_EVERY_S * scale, "restart_cost": MOVING_S * scale},
+            "slow_for": "forever",
+            "timeouts": {"suspended": "none", "queued": "none"},
+            "probe_every": "none",
+            "discover_every": "none",
+            "state_every": "none",
+            "authorise": False,
+        },
     )
 
 

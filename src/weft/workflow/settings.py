@@ -41,6 +41,7 @@ DEFAULT_RETRIES: Mapping[str, int] = {
 
 MIGRATE_WHEN = ("never", "pays", "always")
 ANCESTORS = ("lost", "always")
+FOREVER = "forever"
 REPLAN_WHEN = ("violated", "machines", "iteration")
 
 
@@ -59,7 +60,7 @@ class RunSettings:
     iteration_limit_s: float | None = None
     """Seconds an iteration of an application may take (profile threshold of adaptive-jobs.md); None: any."""
     belief_s: float = 600.0
-    """Seconds for which a machine counts as slow after an attempt on it was slow."""
+    """Seconds for which a machine counts as slow after an attempt on it was slow; may be infinite."""
     poll_every_s: float = 30.0
     """Seconds between progress probes of attempts with a contract."""
     migrate: str = "pays"
@@ -198,6 +199,10 @@ def _read_time(reader: Reader, node: DocumentNode, *, above: bool) -> float | No
     return None
 
 
+def _read_period(reader: Reader, node: DocumentNode) -> float | None:
+    return math.inf if node.value == FOREVER else _read_time(reader, node, above=False)
+
+
 def _read_moments(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
     found = [reader.choice(item, REPLAN_WHEN) for item in reader.listing(node) if item.value != "none"]
     return tuple(dict.fromkeys(word for word in found if word is not None))
@@ -224,6 +229,13 @@ _COUNT_SHAPE: Shape = {"type": "integer", "minimum": 0, "maximum": _MOST_RETRIES
 _WORD_SHAPE: Shape = {"enum": [*REPLAN_WHEN, "none"]}
 _TIME = ValueType("time", QUANTITY_SHAPE, partial(_read_time, above=False), unit="s")
 _INTERVAL = ValueType("time", QUANTITY_SHAPE, partial(_read_time, above=True), unit="s")
+_PERIOD = ValueType(
+    f"time or `{FOREVER}`",
+    any_of(QUANTITY_SHAPE, {"const": FOREVER}),
+    _read_period,
+    lambda seconds: FOREVER if math.isinf(seconds) else seconds,
+    unit="s",
+)
 _RETRIES = ValueType(
     "whole number, or by cause",
     any_of(
@@ -309,7 +321,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(key="poll_every", attribute="poll_every_s", type=_INTERVAL, scope=EXECUTION,
             help="time between progress probes of attempts with a contract; if it is not stated, shorter "
                  "for short tasks"),
-    Setting(key="slow_for", attribute="belief_s", type=_TIME, scope=EXECUTION,
+    Setting(key="slow_for", attribute="belief_s", type=_PERIOD, scope=EXECUTION,
             help="time for which a machine counts as slow after an attempt on it was slow"),
     Setting(key="migration.when", attribute="migrate", type=choice(MIGRATE_WHEN),
             help="when an attempt that violates its contract migrates; `pays`: if it ends enough earlier"),
