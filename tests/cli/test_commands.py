@@ -195,8 +195,8 @@ def test_check_reports_no_problems(folder: Path) -> None:
     shown = weft("check", "hello.yaml", "grid.yaml", "--on", "grid.yaml", folder=folder)
     assert shown.code == 0
     first, second = shown.out.splitlines()
-    assert first.startswith("hello.yaml: 6 tasks, 8 edges (weft); no problems; every task can run on ")
-    assert second == "grid.yaml: a platform of 2 machines, 3 nodes; no problems"
+    assert first.startswith("hello.yaml: 6 tasks, 8 edges (weft); no problems found; every task can run on ")
+    assert second == "grid.yaml: a platform of 2 machines, 3 nodes; no problems found"
 
 
 def test_check_prints_json_on_request(folder: Path) -> None:
@@ -240,7 +240,7 @@ def test_check_notes_files_that_do_not_exist_yet(folder: Path) -> None:
     shown = warm_weft("check", "sub/w.yaml", folder=folder)
     assert shown.code == 0
     first, *notes = shown.out.splitlines()
-    assert first.endswith("no problems")
+    assert first.endswith("no problems found")
     assert [note.partition(": tasks.")[2].partition(";")[0] for note in notes] == [
         "a.inputs[1]: 'gone.txt' does not exist and no task produces it",
         "b.inputs[0]: 'p3' does not exist and no task produces it",
@@ -286,7 +286,7 @@ def test_check_reports_unknown_backends_as_a_run_does(folder: Path) -> None:
 
 def test_check_counts_one_machine_as_one(folder: Path) -> None:
     (folder / "one.yaml").write_text("weft: 1\nmachines: {one: {}}\n")
-    assert "a platform of 1 machine, 1 node; no problems" in weft("check", "one.yaml", folder=folder).out
+    assert "a platform of 1 machine, 1 node; no problems found" in weft("check", "one.yaml", folder=folder).out
 
 
 def test_check_refuses_tasks_without_a_program_if_the_machines_have_a_backend(folder: Path) -> None:

@@ -90,7 +90,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         found = _check_machines(read_platform_file(source))
         nodes = sum(machine.nodes for machine in found.machines)
         count = format_count(len(found.machines), "machine")
-        summary = f"a platform of {count}, {format_count(nodes, 'node')}; no problems"
+        summary = f"a platform of {count}, {format_count(nodes, 'node')}; no problems found"
         return {"file": name, "kind": "platform", "summary": summary}
     if (scenario := _check_scenario(source, machines)) is not None:
         return scenario
@@ -104,7 +104,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     notes += map(str, find_open_secrets(graph.workflow))
     summary = (
         f"{format_count(len(graph), 'task')}, {format_count(graph.edge_count, 'edge')} "
-        f"({reader.name}); no problems"
+        f"({reader.name}); no problems found"
     )
     if machines is not None:
         from weft.api.request import compile_graph
@@ -136,7 +136,7 @@ def _check_grid(source: SourceFile) -> dict[str, object] | None:
     from weft.planners.tuning import read_grid
 
     grid = read_grid(parse_document(source.text(), source.name))
-    summary = f"a tuning grid of {format_count(grid.count, 'experiment')}; no problems"
+    summary = f"a tuning grid of {format_count(grid.count, 'experiment')}; no problems found"
     return {"file": source.name, "kind": "grid", "summary": summary}
 
 
@@ -167,7 +167,7 @@ def _check_profile(source: SourceFile) -> dict[str, object] | None:
     profile = read_profile(source)
     if profile.on is not None:
         load_platform(profile.on)
-    summary = f"a profile of {format_count(len(profile.settings), 'setting')}; no problems"
+    summary = f"a profile of {format_count(len(profile.settings), 'setting')}; no problems found"
     return {"file": source.name, "kind": "profile", "summary": summary}
 
 
@@ -190,6 +190,6 @@ def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, 
     check_scenario(scenario, machines, workflows or None)
     summary = (
         f"a scenario of {format_count(arrivals, 'arrival')} of "
-        f"{format_count(len(workflows), 'workflow')}; no problems"
+        f"{format_count(len(workflows), 'workflow')}; no problems found"
     )
     return {"file": source.name, "kind": "scenario", "summary": summary}

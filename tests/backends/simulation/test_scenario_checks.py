@@ -137,7 +137,7 @@ def test_the_example_scenario_is_valid():
 
 def test_weft_check_accepts_scenarios():
     shown = weft("check", "scenario.yaml", "--on", "grid.yaml", folder=EXAMPLES)
-    printed = "scenario.yaml: a scenario of 6 arrivals of 3 workflows; no problems\n"
+    printed = "scenario.yaml: a scenario of 6 arrivals of 3 workflows; no problems found\n"
     assert (shown.code, shown.out) == (0, printed)
     refused = weft("check", "scenario.yaml", "--on", "identical:2", folder=EXAMPLES)
     assert refused.code == 2

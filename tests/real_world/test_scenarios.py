@@ -1,0 +1,223 @@
+"""Disturbances of real runs and of simulated ones: the same decisions for the same reasons.
+
+Every case is one workflow on two machines of this computer. The program causes the disturbance by itself, on
+the machine ``first``; the scenario describes the same disturbance to the simulation.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+MACHINES = """
+machines:
+  first: {speed: 2, backend: {kind: local}}
+  second: {speed: 1, backend: {kind: local}}
+"""
+STEPS = 40
+PROGRAM = """
+there={machine.name} n=0
+if [ -f restart ]; then n=$(cat restart); fi
+while [ $n -lt 40 ]; do
+  if [ $there = second ]; then sleep 0.02; else %s; fi
+  n=$((n + 1)); echo $n > new; mv new restart; echo $n/40 > "$WEFT_PROGRESS_FILE"
+done
+echo $there $WEFT_ATTEMPT > out
+"""
+
+
+def steps(disturbance: str) -> str:
+    """Return a task with a program of 40 steps, in each of which the machine ``first`` has a disturbance."""
+    lines = "\n".join(f"      {line}" for line in (PROGRAM % disturbance).strip().splitlines())
+    return f"""
+tasks:
+  work:
+    command: |
+{lines}
+    outputs: [out]
+    checkpoint: {{files: [restart]}}
+    work: 4s
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One disturbance: the workflow of the real run, and the scenario of the simulated one."""
+
+    workflow: str
+    scenario: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    migrations: tuple[tuple[str, ...], ...] = ()
+    """Expected migrations: task, machine before, machine after, reason."""
+    causes: tuple[str, ...] = ()
+    """Expected causes of failed attempts."""
+    outcome: str = "completed"
+    tasks: tuple[str, ...] = ()
+    """Expected tasks, where equal tasks run in any order on any machine."""
+    restarts: bool = False
+    """Whether the last attempt continues from restart files."""
+
+
+CONTRACT = {"contract": {"factor": 0.5, "grace": 0.2}, "poll_every": 0.2, "migration": {"when": "always"}}
+CASES = {
+    "slow machine": Case(
+        workflow=steps("sleep 1"),
+        scenario="perturbations: [{machine: first, slowdown: 20}]",
+        settings=CONTRACT,
+        migrations=(("work", "first", "second", "performance"),),
+    ),
+    "competing load": Case(
+        workflow=steps("sleep 0.5"),
+        scenario="loads: [{machine: first, processes: 9}]",
+        settings=CONTRACT,
+        migrations=(("work", "first", "second", "performance"),),
+    ),
+    "suspension": Case(
+        workflow=steps("sleep 0.02; if [ $n -eq 10 ]; then kill -STOP $$; fi"),
+        scenario="suspensions: [{task: work, at: 0.5}]",
+        settings={"timeouts": {"suspended": 0.2}},
+        migrations=(("work", "first", "second", "suspension"),),
+        restarts=True,
+    ),
+    "self-migration": Case(
+        workflow=steps("sleep 0.02; if [ $n -eq 20 ]; then echo 'speed < 2' > gw_reqs; sleep 600; fi"),
+        scenario="requirements: [{task: work, after: 0.5, expression: speed < 2}]",
+        settings={"poll_every": 0.2, "contract": 50},
+        migrations=(("work", "first", "second", "self-migration"),),
+        restarts=True,
+    ),
+    "failing program": Case(
+        workflow=steps("exit 3") + "    on_failure: reschedule\n",
+        scenario="exit_codes: {work: [3, 0]}",
+        migrations=(("work", "first", "second", "failure"),),
+        causes=("error",),
+    ),
+    "failing program without a retry": Case(
+        workflow=steps("exit 3"),
+        scenario="exit_codes: {work: [3]}",
+        causes=("error",),
+        outcome="failed",
+    ),
+    "time limit": Case(
+        workflow=steps("sleep 600")
+        + "    time_limit: 0.4s\n    requirements: name == 'first'\n    retries: 1\n",
+        scenario="durations: {bias: 100}",
+        causes=("timeout", "timeout"),
+        outcome="failed",
+    ),
+    "checkpointed by the program": Case(
+        workflow=steps("sleep 0.02; if [ $n -eq 10 ]; then echo 11 > restart; exit 85; fi").replace(
+            "[restart]", "[restart], every: 0.1s"
+        ),
+        scenario="exit_codes: {work: [85, 0]}",
+        restarts=True,
+    ),
+    "restarted by the program": Case(
+        workflow=steps("if [ $n$WEFT_ATTEMPT = 101 ]; then exit 99; fi"),
+        scenario="exit_codes: {work: [99, 0]}",
+    ),
+    "better machine": Case(
+        workflow="""
+tasks:
+  block: {command: "sleep 0.5", work: 4s, requirements: speed == 2}
+  work:
+    command: |
+      if [ {machine.name} = second ]; then echo 5/10 > "$WEFT_PROGRESS_FILE"; echo 5 > restart; sleep 600; fi
+      echo {machine.name} $WEFT_ATTEMPT > out
+    outputs: [out]
+    checkpoint: {files: [restart]}
+    work: 40s
+""",
+        scenario="durations: {tasks: {block: {bias: 0.25}}}",
+        settings={"migration": {"search_every": 0.3, "gain": 0.1}, "policy": "rank"},
+        migrations=(("work", "second", "first", "better-machine"),),
+    ),
+    "program beyond its memory": Case(
+        workflow=f"""
+tasks:
+  work:
+    command: [{sys.executable}, -c, "import time, os; x = bytearray(200_000_000 if os.environ['WEFT_ATTEMPT'] == '1' else 1); \
+      time.sleep(600 if len(x) > 1 else 0); open('out', 'w').write('first ' + os.environ['WEFT_ATTEMPT'])"]
+    outputs: [out]
+    memory: 100MB
+    requirements: name == 'first'
+    work: 4s
+""",
+        scenario="exit_codes: {work: [oom, 0]}",
+        causes=("oom",),
+    ),
+    "sweep that grows": Case(
+        workflow="""
+tasks:
+  list: {command: "printf '1\\n2\\n3\\n' > names", outputs: [names], work: 1s}
+  each: {sweep: {name: 'lines("names")'}, command: "echo {name} > part.{name}", outputs: ["part.{name}"], work: 1s}
+""",
+        scenario="lines: {names: 3}",
+        tasks=("each[1]", "each[2]", "each[3]", "list"),
+    ),
+    "loop until a result": Case(
+        workflow="""
+tasks:
+  step: {command: 'echo "{\\"left\\": $((3 - WEFT_ITERATION))}" > "$WEFT_RESULT_FILE"', work: 1s}
+loops:
+  again: {from: step, to: step, until: step.result.left <= 0, max_iterations: 9}
+""",
+        scenario="results: {step: [{left: 2}, {left: 1}, {left: 0}]}",
+        tasks=("step", "step", "step"),
+    ),
+}
+
+
+def story(history, machines):
+    """Return what was decided: migrations with their reasons, causes of failures, attempts and outcome."""
+    attempts = list(history.attempts.values())
+    return {
+        "migrations": tuple(
+            (each.task, machines[each.source], machines[each.target], each.reason)
+            for each in history.moves
+            if not each.off
+        ),
+        "causes": tuple(each.cause for each in attempts if each.cause),
+        "attempts": [(each.task, machines[each.machine], each.ending) for each in attempts],
+        "restarts": attempts[-1].restart_from > 0,
+        "outcomes": [each.outcome for each in history.runs],
+    }
+
+
+def both_stories(real, case):
+    """Return what happened in the real run, and what the simulation of the same files predicts."""
+    real.write("machines.yaml", MACHINES)
+    real.write("flow.yaml", case.workflow)
+    real.write("scenario.yaml", case.scenario)
+    simulated = real.simulate("flow.yaml", scenario=real.folder / "scenario.yaml", settings=case.settings)
+    real.run("flow.yaml", settings=case.settings)
+    names = ("first", "second")
+    return story(real.history, names), story(simulated.history, names)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.tasks])
+def test_real_and_simulated_runs_make_the_same_decisions(real, name):
+    case = CASES[name]
+    happened, foreseen = both_stories(real, case)
+    assert happened == foreseen
+    assert happened["migrations"] == case.migrations
+    assert happened["causes"] == case.causes
+    assert happened["outcomes"] == [case.outcome]
+    if case.restarts:
+        assert happened["restarts"]
+    if case.outcome == "completed":
+        where, starts = real.text("out").split()
+        tried = [machine for task, machine, _ in happened["attempts"] if task == "work"]
+        assert (where, int(starts)) == (tried[-1], len(tried))
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.tasks])
+def test_real_and_simulated_runs_complete_the_same_tasks(real, name):
+    for found in both_stories(real, CASES[name]):
+        completed = [task for task, _, ending in found["attempts"] if ending == "completed"]
+        assert tuple(sorted(completed)) == CASES[name].tasks
+        assert found["outcomes"] == ["completed"]
+        assert found["causes"] == ()
