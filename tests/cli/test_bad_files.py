@@ -154,6 +154,25 @@ def test_a_bad_workflow_is_rejected_with_its_position(name: str, command: str, f
     assert not (folder / "hacked").exists()
 
 
+RANKS = {
+    "memry": ["tasks.a.rank", "unknown name 'memry'", "did you mean 'memory'?"],
+    "name": ["tasks.a.rank", "evaluates to 'm0'", "must evaluate to a number"],
+    "speed *": ["tasks.a.rank", "`speed *`"],
+}
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "simulate", "run", "pareto"])
+@pytest.mark.parametrize("rank", RANKS)
+def test_rank_that_no_machine_can_evaluate_is_rejected(command: str, rank: str, folder: Path) -> None:
+    (folder / "bad.yaml").write_text(tasks(f"  a: {{command: 'true', work: 1, rank: {rank}}}\n"))
+    (folder / "two.yaml").write_text(
+        "weft: 1\nmachines:\n  m0: {backend: {kind: local}}\n  m1: {backend: {kind: local}}\n"
+    )
+    ended = weft(command, "bad.yaml", "--on", "two.yaml", folder=folder)
+    assert len(refused(ended, 2, "bad.yaml:3:", *RANKS[rank])) == 1
+    assert not (folder / ".weft").exists()
+
+
 OTHERS = {
     "entities.dax": (
         f'<?xml version="1.0"?>\n<!DOCTYPE adag [<!ENTITY a "ha">{ENTITIES}]>\n<adag name="&j;"/>\n',

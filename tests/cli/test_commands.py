@@ -404,3 +404,18 @@ def test_log_messages_go_to_standard_error(folder: Path) -> None:
     assert weft("--log-level", "error", *PLAN, folder=folder, WEFT_LOG="info").err == ""
     refused(weft("--log-level", "loud", "ls", folder=folder), 2, "'--log-level': 'loud' is not one of")
     refused(weft("ls", folder=folder, WEFT_LOG="loud"), 2, "Invalid value for WEFT_LOG: 'loud' is not one of")
+
+
+def test_plan_says_which_tasks_are_bound_by_rank(folder):
+    text = "weft: 1\ntasks:\n  a: {work: 4, rank: -price_per_node_hour}\n  b: {work: 4}\n"
+    (folder / "ranked.yaml").write_text(text)
+    (folder / "prices.yaml").write_text(
+        "weft: 1\nmachines:\n  dear: {speed: 4, price_per_node_hour: 9}\n  cheap: {price_per_node_hour: 1}\n"
+    )
+    command = ("plan", "ranked.yaml", "--on", "prices.yaml", "--plan-steps", "50")
+    printed = warm_weft(*command, folder=folder).out
+    assert "ranks decide where 1 task will run, between the machines that are free then" in printed
+    record = json.loads(warm_weft(*command, "--json", folder=folder).out)
+    rank = {"task": "a", "machine": "cheap", "rank": "-price_per_node_hour", "value": -1.0}
+    assert record["ranked"] == [rank]
+    assert {line["task"]: line["machine"] for line in record["schedule"]} == {"a": "cheap", "b": "dear"}

@@ -226,6 +226,7 @@ def test_every_recording_command_replaces_a_note_of_schema_1() -> None:
 CORRECTED = {
     "contract": {16: "the text says that another machine is tried next, not that it was tried"},
     "liveness": {6: "commands state the iterations of all nested loops"},
+    "plan": {8: "a rank decides between the machines that are free"},
     "replanning": {26: "a plan is void on a machine where the task failed"},
     "requeue": {15: "exit code 99 discards the restart files"},
 }

@@ -11,7 +11,8 @@ import pytest
 from driven_engine import DrivenEngine, one_task, platform_of, simulated
 from weft.backends.simulation.scenario import CompetingLoad, Perturbation, Scenario, Span
 from weft.engine import messages as ev
-from weft.workflow.settings import RunSettings
+from weft.formats.profiles import list_presets, load_preset
+from weft.workflow.settings import DEFAULTS, RunSettings
 
 WATCHED = {"checkpoint": {"files": ["restart"], "every": 5}, "outputs": {"result": 10}, "progress": "steps"}
 SWEPT = WATCHED | {"sweep": {"i": "1..2"}, "outputs": {"result.{i}": 10}}
@@ -27,6 +28,22 @@ def running(settings, platform=None, **facets):
 def slow(done=0.1):
     """Return a report of less than half of the expected progress, at 20 of 50 seconds."""
     return ev.Progressed(attempt=0, work_done=done)
+
+
+def test_slowness_learned_from_progress_survives_the_next_measurement_of_the_machine():
+    engine = running(replace(EAGER, fetch_every_s=30.0, pushes_state=True, poll_every_s=600.0))
+    for machine in (0, 1):
+        engine.handle(ev.Fetched(machine=machine, speed_factor=1.0))
+    engine.handle(ev.Started(attempt=0))
+    engine.handle(slow(), at=20)
+    machine = engine.engine.state.machines[0]
+    learned = machine.speed_factor
+    assert learned == pytest.approx(0.25)
+    engine.handle(ev.Fetched(machine=0, speed_factor=1.0, load=0.0), at=30)
+    assert machine.speed_factor == learned
+    engine.handle(ev.Fetched(machine=0, speed_factor=0.25, load=3.0), at=60)
+    engine.handle(ev.Fetched(machine=0, speed_factor=1.0, load=0.0), at=90)
+    assert machine.speed_factor == 1.0  # the load explained it and is over
 
 
 def test_violation_always_moves_the_task_with_migrate_always():
@@ -227,8 +244,11 @@ def test_task_leaves_a_loaded_machine_and_ends_sooner():
     assert ends["pays"] < 0.4 * ends["never"]
 
 
-def test_performance_complaint_of_a_program_migrates_its_task_without_a_contract():
-    engine = DrivenEngine(one_task(progress="steps"), platform_of(1, 1), RunSettings(migrate="always"))
+@pytest.mark.parametrize("preset", list_presets())
+def test_performance_complaint_of_a_program_migrates_its_task_under_every_preset(preset):
+    told = {"authorise": False, "discover_every_s": None, "fetch_every_s": None}
+    settings = DEFAULTS.with_layers(load_preset(preset), told)
+    engine = DrivenEngine(one_task(progress="steps"), platform_of(1, 1), settings)
     engine.handle(ev.Started(attempt=0))
     words = engine.handle(ev.Progressed(attempt=0, work_done=0.1, degraded="8.5 s per step"), at=10)
     assert any(word.startswith("cancel 0 m0: performance") for word in words)

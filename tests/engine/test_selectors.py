@@ -36,14 +36,15 @@ def test_job_is_placed_by_its_own_selector():
     assert ran.run.ending == "completed"
 
 
-def test_policy_of_the_run_places_jobs_without_a_selector():
+def test_rank_decides_under_the_policy_of_the_run_too():
     ran = simulated(two_kinds(), platform_of(1, 2, 3))
-    assert sorted(machines_of(ran, "plain") + machines_of(ran, "choosy")) == [1, 2]
+    assert (machines_of(ran, "plain"), machines_of(ran, "choosy")) == ([2], [0])
 
 
 def test_selectors_take_options():
-    ran = simulated(two_kinds("layered:placement=finish", count=2), platform_of(1, 2, 3, 4))
-    assert (machines_of(ran, "plain"), machines_of(ran, "choosy")) == ([3, 2], [1, 0])
+    flow = two_kinds("layered:intra=priority", count=2)
+    ran = simulated(flow, platform_of(1, 2, 3, 4))
+    assert (machines_of(ran, "plain"), machines_of(ran, "choosy")) == ([3, 2], [0, 1])
 
 
 def test_all_tasks_with_selectors_complete_on_few_machines():

@@ -263,4 +263,4 @@ def test_published_requirement_of_an_mpi_job_is_translated(bench_data):
     path = bench_data / "gridway-examples" / "mpi.jt"
     (task,) = read(path.read_bytes()).tasks
     assert task.requirements == parse('default(LRMS_TYPE, null) != "Fork" and matches(name, "*.lrz.de")')
-    assert task.rank == parse("default(CPU_MHZ, 0) + default(QUEUE_FREENODECOUNT, nodes)")
+    assert task.rank == parse("default(CPU_MHZ, 0) + default(QUEUE_FREENODECOUNT, free_nodes)")

@@ -12,7 +12,7 @@ from weft.errors import InvalidInput
 from weft.expressions import evaluate_boolean, evaluate_columns, evaluate_number, parse
 from weft.formats.format import ProblemCollector, SourceFile
 from weft.formats.gridway_template import TemplateEntry, translate_expression
-from weft.platform.arrays import machine_columns
+from weft.platform.arrays import idle_columns, machine_columns
 from weft.platform.machine import Machine
 
 
@@ -50,7 +50,7 @@ def test_gridway_requirements_are_translated(text, ours):
     [
         (
             "(CPU_MHZ * 2) + FREE_MEM_MB",
-            "default(CPU_MHZ, 0) * 2 + default(FREE_MEM_MB, default(memory, 0) / MB)",
+            "default(CPU_MHZ, 0) * 2 + default(FREE_MEM_MB, default(free_memory, 0) / MB)",
         ),
         ("-CPU_SMP - 1 - 2;", "-cores - 1 - 2"),
         ("CPU_SMP - (1 - 2)", "cores - (1 - 2)"),
@@ -179,5 +179,5 @@ def test_translated_requirement_agrees_with_gridway(tree, drawn):
 def test_rank_uses_0_for_unstated_attributes():
     rank = translated("CPU_MHZ / LICENCES + QUEUE_FREENODECOUNT", rank=True)
     platform = [Machine(name="a", nodes=4), Machine(name="b", attributes={"CPU_MHZ": 6, "LICENCES": 2})]
-    assert evaluate_columns(rank, machine_columns(platform), 2).tolist() == [4, 4]
-    assert evaluate_number(rank, {"nodes": 1, "CPU_MHZ": 8, "LICENCES": 4}) == 3
+    assert evaluate_columns(rank, machine_columns(platform) | idle_columns(platform), 2).tolist() == [4, 4]
+    assert evaluate_number(rank, {"free_nodes": 1, "CPU_MHZ": 8, "LICENCES": 4}) == 3

@@ -73,7 +73,7 @@ def test_job_is_placed_on_the_machine_of_highest_rank():
     }
     found = ran(jobs, where, "rank").lines[0]
     assert {name: line.machine for name, line in found.items()} == {"a": 1, "b": 2, "c": 0}
-    assert ran(jobs, where, "fcfs").lines[0]["a"].machine == 0
+    assert ran(jobs, where, "fcfs").lines[0]["a"].machine == 1
 
 
 def test_rank_expressions_distinguish_equal_machines():

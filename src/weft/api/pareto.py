@@ -32,6 +32,7 @@ from weft.planners.pareto_front import (
     Unit,
     covers,
     decode_genome,
+    follow_ranks,
     hypervolume_share,
     make_tradeoff,
     thin_front,
@@ -45,6 +46,7 @@ from weft.planners.pareto_search import (
     run_alphas,
 )
 from weft.planners.planner import Plan, PlanRequest
+from weft.planners.rank_binding import bind_by_rank
 from weft.platform.file_format import platform_document
 from weft.platform.platform import Platform
 from weft.predictors.predictor import Predictor
@@ -147,6 +149,7 @@ class Front:
             cut=self.cut,
             by=entry.by,
             notes=(note,),
+            ranked=tuple(bind_by_rank(self.instance, entry.schedule)[1]),
         )
         return measure_plan(
             self.instance,
@@ -335,6 +338,7 @@ def pareto(
         else:
             result = run_alphas(request, tradeoff, on_progress=progress)
         side_by_side = opened.workers
+    entries = follow_ranks(instance, tradeoff, result.entries)
     planning_s = time.perf_counter() - started
     _require_a_point(result, goal, instance)
     front = Front(
@@ -342,7 +346,7 @@ def pareto(
         against=tradeoff.against,
         unit=tradeoff.unit,
         limits=goal,
-        entries=result.entries if preset is not None else thin_front(result.entries, points),
+        entries=entries if preset is not None else thin_front(entries, points),
         trials=result.trials,
         preset=preset,
         seed=seed,

@@ -24,7 +24,16 @@ from weft.formats.files import open_source
 from weft.instance.instance import Instance
 from weft.planners.evaluation import compute_bounds
 from weft.planners.forecast import PlanForecast, forecast_schedule
-from weft.planners.planner import Budget, Plan, Planner, PlanProgress, PlanRequest, make_planner
+from weft.planners.planner import (
+    Budget,
+    Plan,
+    Planner,
+    PlanProgress,
+    PlanRequest,
+    RankChoice,
+    make_planner,
+)
+from weft.planners.rank_binding import make_plan
 from weft.platform.platform import Platform
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
@@ -206,6 +215,8 @@ class PlannedWorkflow:
         if outlook.exact:
             tasks = format_count(outlook.tasks, "task")
             found.append(f"the spread of {outlook.exact} of {tasks} is unknown: their times count as exact")
+        if self.plan.ranked:
+            found.append(_rank_text(self.plan.ranked))
         return [*found, *self.plan.notes]
 
     def verify(self) -> list[Violation]:
@@ -253,6 +264,7 @@ class PlannedWorkflow:
             "notes": self.notes,
             "metrics": metrics,
             "critical_path": self.critical_path,
+            "ranked": [asdict(choice) for choice in self.plan.ranked],
             "schedule": [asdict(line) for line in self.schedule],
         }
 
@@ -261,6 +273,23 @@ class PlannedWorkflow:
         import html
 
         return f'<iframe srcdoc="{html.escape(render_plan(self))}" width="100%" height="480"></iframe>'
+
+
+_SHOWN_RANKS = 3
+
+
+def _rank_text(ranked: Sequence[RankChoice]) -> str:
+    """Return a note about tasks whose ranks decide where they run."""
+    shown = [
+        f"{each.task} on {each.machine}{'' if each.value is None else f' ({each.rank} = {each.value:.6g})'}"
+        for each in ranked[:_SHOWN_RANKS]
+    ]
+    rest = f" and {len(ranked) - _SHOWN_RANKS} more" if len(ranked) > _SHOWN_RANKS else ""
+    tasks = format_count(len(ranked), "task")
+    return (
+        f"ranks decide where {tasks} will run, between the machines that are free then; "
+        f"the plan expects {', '.join(shown)}{rest}"
+    )
 
 
 def _finite_or_none(value: object) -> object:
@@ -337,7 +366,8 @@ def run_planner(
     """Run a planner on a compiled instance; return the plan and the seconds of planning."""
     started = time.perf_counter()
     rng = generator(seed, "planner", chosen.name)
-    made = chosen.plan(PlanRequest(instance=instance, objective=objective, budget=budget, rng=rng, pool=pool))
+    request = PlanRequest(instance=instance, objective=objective, budget=budget, rng=rng, pool=pool)
+    made = make_plan(chosen, request)
     planning_s = time.perf_counter() - started
     if not np.isfinite(made.schedule.finish_s).all():
         raise Infeasible("the times of this plan exceed the range of floating-point numbers")

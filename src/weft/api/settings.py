@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from weft.engine.state.state import MEASURE_EVERY_S
 from weft.errors import InvalidInput, suggest
 from weft.formats.profiles import DEFAULT_PRESET, Profile, load_preset, load_profile
+from weft.instance.instance import Instance
+from weft.instance.preferences import measures_machines
 from weft.records import dataclass
 from weft.workflow.settings import (
     DEFAULTS,
@@ -55,6 +59,18 @@ def load_layers(
         profile={} if found is None else found.settings,
         overrides=merge_layers(stated, options or {}),
     )
+
+
+def set_state_interval(layers: SettingsLayers, instances: Iterable[Instance]) -> SettingsLayers:
+    """Return layers in which the states of machines are measured if a requirement or rank uses them.
+
+    An interval that a preset, a workflow, a profile or the user states wins.
+    """
+    if layers.base.fetch_every_s is not None:
+        return layers
+    if not any(measures_machines(instance.graph, instance.machines) for instance in instances):
+        return layers
+    return replace(layers, base=replace(layers.base, fetch_every_s=MEASURE_EVERY_S))
 
 
 def stated_options(**values: Any) -> SettingsLayer:

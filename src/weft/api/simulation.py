@@ -20,7 +20,14 @@ from weft.api.request import (
     load_machines,
     unique_key,
 )
-from weft.api.settings import ProfileSource, SettingsSource, find_profile, load_layers, stated_options
+from weft.api.settings import (
+    ProfileSource,
+    SettingsSource,
+    find_profile,
+    load_layers,
+    set_state_interval,
+    stated_options,
+)
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
 from weft.backends.simulation.scenario_checks import check_scenario, list_submissions
 from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
@@ -358,6 +365,7 @@ def simulate(
         raise InvalidInput("no workflow to simulate", advice=advice)
     check_scenario(truth, platform, flows)
     request = compile_request(flows, platform)
+    layers = set_state_interval(layers, request.instances.values())
     count = len(first) + sum(1 for entry in truth.arrivals for _ in list_submissions(entry))
     chosen = request.choose_planning(layers, runs=count, planned=plan is not None or choose is not None)
     plans, layers = request.prepare_plans(layers, chosen, plan_file=plan, choose=choose, seed=seed)

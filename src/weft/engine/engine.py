@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from weft.engine.context import DecisionContext
-from weft.engine.messages import Command, Event, RequestReceived, Submitted
+from weft.engine.messages import Command, Event, RequestReceived, RequirementsChanged, Submitted
 from weft.engine.reactions import machines
 from weft.engine.reactions.dispatch import dispatch, start_prepared_attempts
 from weft.engine.reactions.lifecycle import finish_runs, react
@@ -24,8 +24,8 @@ from weft.instance.instance import Instance
 from weft.policies.policy import Policy
 from weft.workflow.settings import DEFAULTS, RunSettings, SettingsLayers
 
-_MAY_BEGIN = (Submitted, RequestReceived)
-"""Events after which a run may be active; the engine then sets the periodic timers."""
+_MAY_BEGIN = (Submitted, RequestReceived, RequirementsChanged)
+"""Events after which a run may be active, or queries are needed; the engine then sets the periodic timers."""
 
 
 class Engine:

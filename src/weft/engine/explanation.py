@@ -17,9 +17,9 @@ from weft.engine.engine import Engine
 from weft.engine.history import AttemptRecord, History, describe_strays
 from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.messages import Assign
+from weft.engine.ranking import accepts_machine
 from weft.engine.reactions.failures import requests_rerun
 from weft.engine.replay import apply_entry, rebuild, refuse_damage
-from weft.engine.selection import accepts_machine
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
@@ -137,7 +137,7 @@ def _list_current_conditions(
         allowed = inquiries.access.get(index, False)
         answer = "granted" if allowed else "refused" if index in inquiries.access else "not granted yet"
         yield Condition(name="access", holds=allowed, text=f"access is {answer}")
-    if settings.fetch_every_s is not None:
+    if inquiries.measures_every_s is not None:
         unknown = state.obstacle(index) == STATE_UNKNOWN
         text = STATE_UNKNOWN if unknown else "its state is known"
         yield Condition(name="state", holds=not unknown, text=text)

@@ -225,11 +225,21 @@ class Discovered:
 
 @stored_as("Fetched")
 class Fetched:
-    """The answer to Fetch: the dynamic state of a machine."""
+    """The dynamic state of a machine: the answer to Fetch, and later every noticeable change; None: unknown.
+
+    A backend that measures by itself (``RunSettings.pushes_state``) reports a new state if the load differs
+    from the last reported one by a quarter of a core and a tenth of the cores, or free memory or disk by a
+    tenth and 64 MB.
+    """
 
     machine: int
-    speed_factor: float
+    speed_factor: float | None = None
+    """Estimated speed for a task, relative to the platform's description."""
     free_nodes: int | None = None
+    load: float | None = None
+    """Cores that programs other than weft's tasks keep busy."""
+    free_memory_bytes: float | None = None
+    free_disk_bytes: float | None = None
 
 
 @stored_as("PlanReady")
@@ -402,6 +412,8 @@ class Fetch:
     """Query the dynamic state of a machine."""
 
     machine: int
+    every_s: float | None = None
+    """Interval at which the backend measures it again by itself; None: once."""
 
 
 @stored_as("Replan")

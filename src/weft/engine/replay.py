@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry, encode_message
-from weft.engine.messages import TYPE_NAMES, Command
+from weft.engine.messages import TYPE_NAMES, Assign, Command
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import IllegalTransition
 from weft.engine.state.state import EngineState
@@ -132,7 +133,7 @@ def replay(
 
 
 def _compare_commands(entry: JournalEntry, got: list[Command]) -> tuple[CommandDifference, ...]:
-    if tuple(got) == entry.commands:
+    if all(map(_is_same, entry.commands, got)) and len(got) == len(entry.commands):
         return ()
     pairs = enumerate(zip_longest(entry.commands, got))
     return tuple(
@@ -145,5 +146,15 @@ def _compare_commands(entry: JournalEntry, got: list[Command]) -> tuple[CommandD
             got=new,
         )
         for position, (old, new) in pairs
-        if old != new
+        if not _is_same(old, new)
     )
+
+
+def _is_same(old: Command | None, new: Command | None) -> bool:
+    """Return whether two commands are equal; the texts in which policies explain placements may differ.
+
+    The reason of a migration is a code, and is compared.
+    """
+    if isinstance(old, Assign) and isinstance(new, Assign) and old.replaces is None:
+        return old == replace(new, reason=old.reason)
+    return old == new

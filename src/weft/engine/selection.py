@@ -1,12 +1,9 @@
 """Selection of machines for a task by requirements, ranks, external input files and restart files.
 
-Requirements that the workflow states are part of the instance. This module evaluates the expressions that an
-application changed while it ran, and the ranks (docs/papers/adaptive-jobs.md, section 2). Such a text is
-parsed and evaluated, never executed; a text that cannot be parsed is ignored.
-
 Machines with equal descriptions are equivalent for most tasks and form a class. Only one machine of each
 class is compared, and the machines that hold input data. For a task whose expressions use machine names the
-classes are divided by the values of the expressions.
+classes are divided by the values of the expressions; for one whose expressions use live names, all machines
+are compared.
 
 File names are filled in for the machine (section 6): one template names another program on another
 architecture. A shared file is copied to a host once. The last restart files of a task are also kept with the
@@ -15,108 +12,20 @@ project, so they survive the machine that wrote them (gap G3).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from weft.engine.state.compiled import (
-    BoundExpression,
-    CompiledWorkflow,
-    bind_expression,
-    external_source,
-    parse_or_none,
-)
+from weft.engine.ranking import accepts_machine, resolve_preferences
+from weft.engine.state.compiled import CompiledWorkflow, external_source
 from weft.engine.state.indexes import MachineClass
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import Attempt
-from weft.errors import InvalidInput
-from weft.expressions import Expression, Value, evaluate_columns, parse
-from weft.platform.arrays import machine_columns
+from weft.expressions import Value
 from weft.workflow.task_graph import COMPUTE, TRANSFER
 from weft.workflow.templates import fill_template
-
-
-class MachinePreferences(NamedTuple):
-    """Current requirement and rank of a task, evaluated for all machines."""
-
-    key: tuple[BoundExpression | None, BoundExpression | None]
-    """Expressions of requirement and rank; equal for tasks that have the same ones."""
-    demanded: Sequence[object] | None
-    """Per machine: whether it meets the requirement; None: all do."""
-    ranks: Sequence[object] | None
-    """Per machine: the value of the ranking expression; None: the task has no such expression."""
-
-
-def _resolve_preferences(state: EngineState, run: RunState, task: int) -> MachinePreferences:
-    """Evaluate the requirement that the application set and the current rank, for all machines."""
-    demanded, _ = run.facts_of(task).requirements or (None, None)
-    rank = _find_rank(run, task)
-    keys = [bind_expression(run.compiled, task, text) if text else None for text in (demanded, rank)]
-    accepted, ranks = (None if key is None else _evaluate_cached(state, run, task, key) for key in keys)
-    return MachinePreferences((keys[0], keys[1]), accepted, ranks)
-
-
-def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) -> bool:
-    """Return whether a machine meets the requirement that the application set at run time."""
-    changed = run.facts_of(task).requirements
-    if changed is None or not changed[0]:
-        return True
-    values = _evaluate_cached(state, run, task, bind_expression(run.compiled, task, changed[0]))
-    return values is None or bool(values[machine])
-
-
-def rank_machine(state: EngineState, run: RunState, task: int, machine: int) -> float | None:
-    """Return the value of a task's rank for a machine; None: the task has no rank, or it is no number."""
-    text = _find_rank(run, task)
-    values = (
-        None
-        if text is None
-        else _evaluate_cached(state, run, task, bind_expression(run.compiled, task, text))
-    )
-    if values is None:
-        return None
-    value = values[machine]
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _find_rank(run: RunState, task: int) -> str | None:
-    """Return the current rank expression of a task; None: it has none."""
-    _, changed = run.facts_of(task).requirements or (None, None)
-    stated = run.compiled.description(task).rank
-    return changed or (None if stated is None else str(stated))
-
-
-def check_requirement(text: str, run: RunState, task: int) -> str:
-    """Return why an expression of an application cannot be evaluated; "": it can."""
-    try:
-        _evaluate(parse(text), run, run.compiled.graph.context(task))
-    except InvalidInput as error:
-        return str(error)
-    return ""
-
-
-def _evaluate_cached(
-    state: EngineState, run: RunState, task: int, key: BoundExpression
-) -> Sequence[object] | None:
-    """Return the value of an expression for each machine, cached by ``key``; None: it cannot be evaluated."""
-    if key not in state.evaluated:
-        expression = parse_or_none(key[0])
-        try:
-            context = run.compiled.graph.context(task)
-            state.evaluated[key] = None if expression is None else _evaluate(expression, run, context)
-        except InvalidInput:
-            state.evaluated[key] = None
-    return state.evaluated[key]
-
-
-def _evaluate(expression: Expression, run: RunState, context: Mapping[str, Value]) -> Sequence[object]:
-    machines = run.instance.machines
-    found = evaluate_columns(expression, machine_columns(machines), len(machines), dict(context))
-    values: Sequence[object] = found.tolist()
-    return values
-
 
 _MAX_HOLDERS = 64
 """Maximal number of hosts with a copy of a file that are considered."""
@@ -215,9 +124,11 @@ def list_candidate_machines(
     compiled = run.compiled
     moves = compiled.kind[task] == TRANSFER
     bound = run.bound_machine(task, rebind=rebind)
-    if bound is not None or not (compiled.uniform or moves):
+    classes = None
+    if bound is None and (compiled.uniform or moves):
+        classes = _list_classes(state, run, task)
+    if classes is None:
         return _list_usable(state, run, task, bound)
-    classes = _list_classes(state, run, task)
     avoided = _find_avoided(run, task, classes)
     if moves:
         found = [first for machine_class in classes if (first := machine_class.first(avoided)) is not None]
@@ -248,15 +159,19 @@ def suits_task(state: EngineState, run: RunState, task: int, machine: int, count
     return possible and accepts_machine(state, run, task, machine)
 
 
-def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineClass]:
-    """Return the machine classes for a task; O(machines) for the first task of a kind."""
+def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineClass] | None:
+    """Return the machine classes for a task; O(machines) for the first task of a kind.
+
+    None: its requirement or rank may change with every event, so that classes would not last.
+    """
     compiled, machines = run.compiled, state.machines
     if compiled.kind[task] == TRANSFER:
         return machines.destinations(compiled, task)
     options = compiled.options(task)
-    if compiled.ranked or run.facts_of(task).requirements is not None:
-        return machines.classes_for(options, *_resolve_preferences(state, run, task))
-    return machines.classes(options)
+    if not (compiled.ranked or compiled.live_requirements or run.facts_of(task).requirements is not None):
+        return machines.classes(options)
+    found = resolve_preferences(state, run, task)
+    return None if found is None else machines.classes_for(options, *found)
 
 
 def _find_avoided(run: RunState, task: int, classes: list[MachineClass]) -> Collection[int]:

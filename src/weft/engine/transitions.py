@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.engine import messages
-from weft.engine.selection import check_requirement
-from weft.engine.state.compiled import LoopState
+from weft.engine.ranking import check_requirement
+from weft.engine.state.compiled import LoopState, parse_or_none
+from weft.engine.state.machines import MeasuredValues
 from weft.engine.state.plan import RunPlan
 from weft.engine.state.run import RestartFiles, RunState, RunTerms, TaskOutcome
 from weft.engine.state.state import EngineState
@@ -31,6 +32,7 @@ from weft.engine.states import (
     TaskState,
     TimerKind,
 )
+from weft.instance.preferences import uses_measurements
 from weft.workflow.task_graph import COMPUTE
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import set_growth_lines
@@ -275,14 +277,23 @@ def _on_requirements_changed(state: EngineState, event: messages.RequirementsCha
     requirements, rank = facts.requirements or (None, None)
     facts.requirements = (
         _merge_requirement(run, attempt.task, requirements, event.requirements),
-        _merge_requirement(run, attempt.task, rank, event.rank),
+        _merge_requirement(run, attempt.task, rank, event.rank, is_rank=True),
     )
+    if any(_uses_measurements(run, attempt.task, text) for text in facts.requirements):
+        state.inquiries.start_measuring(state.now)
     state.pending.policy = True
 
 
-def _merge_requirement(run: RunState, task: int, old: str | None, new: str | None) -> str | None:
+def _merge_requirement(
+    run: RunState, task: int, old: str | None, new: str | None, *, is_rank: bool = False
+) -> str | None:
     """Return the new requirement; the old one if ``new`` is None or invalid, "" if ``new`` is empty."""
-    return old if new is None or (new and check_requirement(new, run, task)) else new
+    return old if new is None or (new and check_requirement(new, run, task, is_rank=is_rank)) else new
+
+
+def _uses_measurements(run: RunState, task: int, text: str | None) -> bool:
+    defined = {*run.compiled.machine_columns, *run.compiled.graph.context(task)}
+    return bool(text) and uses_measurements(parse_or_none(text or ""), defined)
 
 
 def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> None:
@@ -307,8 +318,10 @@ def _on_discovered(state: EngineState, event: messages.Discovered) -> None:
 
 
 def _on_fetched(state: EngineState, event: messages.Fetched) -> None:
-    state.machines.set_speed(event.machine, event.speed_factor, state.now)
+    measured = MeasuredValues(event.load, event.free_memory_bytes, event.free_disk_bytes)
+    state.machines.set_measured(event.machine, measured, event.speed_factor, state.now)
     state.inquiries.answer_state(event.machine, state.now)
+    state.changes.note(event.machine)  # requirements that use these values may be met now
     state.pending.policy = True
 
 
@@ -791,7 +804,10 @@ def _stop_run(state: EngineState, command: messages.StopRun) -> None:
 
 
 def _estimate_speed(state: EngineState, command: messages.EstimateSpeed) -> None:
-    state.machines.set_speed(command.machine, command.speed_factor, state.now)
+    if command.attempt >= 0:
+        state.machines.set_speed(command.machine, command.speed_factor, state.now, learned=True)
+    else:
+        state.machines.forget_speed(command.machine, state.now)
     state.pending.policy = True
 
 

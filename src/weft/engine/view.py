@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from weft.engine.ranking import TaskRanking, accepts_machine, find_ranking
 from weft.engine.selection import (
-    accepts_machine,
     avoids_machine,
     external_staging_s,
     list_candidate_machines,
     may_use,
-    rank_machine,
     spared_share,
     suits_task,
 )
@@ -72,6 +71,14 @@ class EngineMachineView:
     def promised_s(self) -> float:
         """Return the seconds of tasks bound to this machine but not assigned yet, divided by its nodes."""
         return self._machine.promised_s
+
+    def unclaimed_nodes(self, before: float | None = None) -> int:
+        """Return the free nodes that no queued attempt needs; ``before``: of those with a lower sort key."""
+        attempts, queue = self._state.attempts, self._machine.queue
+        if self._machine.unlimited or not queue:
+            return self.free_nodes
+        claims = (attempts[number].nodes for order, number in queue if before is None or order < before)
+        return self.free_nodes - sum(claims)
 
     def free_at_s(self, nodes: int) -> float:
         """Return the estimated time at which this many nodes will be free."""
@@ -209,12 +216,18 @@ class EngineView:
         """Create a view that shows only the ready tasks with this selector ("": those without a selector)."""
         self._state = state
         self._selector = selector
-        self.machines: Sequence[MachineView] = [
-            EngineMachineView(machine, state) for machine in state.machines
-        ]
+        self._machines: list[MachineView] = []
         self._seen: dict[int, EngineRunView] = {}
         self._runs: list[RunView] = []
         self._roster = -1
+
+    @property
+    def machines(self) -> Sequence[MachineView]:
+        """Return the machines by index."""
+        state = self._state
+        if len(self._machines) < len(state.machines):  # at first, and after a machine joined
+            self._machines = [EngineMachineView(machine, state) for machine in state.machines]
+        return self._machines
 
     @property
     def now(self) -> float:
@@ -310,9 +323,21 @@ class EngineView:
             self._add_modes(found, inner, task, machine, free)
         return next((mode for mode in found if mode.count == count), None)
 
+    def ranking(self, run: RunView, task: int) -> TaskRanking | None:
+        """Return the rank of a task, which decides between machines; None: it has none."""
+        return find_ranking(self._state, self._state.runs[run.index], task)
+
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
-        """Return the value of the task's ranking expression for a machine; None: no number."""
-        return rank_machine(self._state, self._state.runs[run.index], task, machine)
+        """Return the value of the task's rank for a machine, in its fastest mode there; None: no number."""
+        if (ranking := self.ranking(run, task)) is None:
+            return None
+        found: list[Mode] = []
+        inner = self._state.runs[run.index]
+        if may_use(inner, task, machine):
+            self._add_modes(found, inner, task, machine, False)
+        if not found:
+            return ranking.value_on(machine)
+        return ranking.values([min(found, key=lambda mode: mode.seconds)])[0]
 
     def _add_modes(self, found: list[Mode], run: RunState, task: int, index: int, free: bool) -> None:
         state, compiled = self._state, run.compiled

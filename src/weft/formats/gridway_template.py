@@ -90,15 +90,15 @@ _MAX_DEPTH = 20
 
 _NUMBERS: Mapping[str, str] = {
     "CPU_SMP": "cores",
-    "CPU_FREE": "default(CPU_FREE, 100 * cores * availability)",
+    "CPU_FREE": "default(CPU_FREE, 100 * free_cpu)",
     "NODECOUNT": "nodes",
-    "FREENODECOUNT": "default(FREENODECOUNT, nodes)",
+    "FREENODECOUNT": "default(FREENODECOUNT, free_nodes)",
     "QUEUE_NODECOUNT": "default(QUEUE_NODECOUNT, nodes)",
-    "QUEUE_FREENODECOUNT": "default(QUEUE_FREENODECOUNT, nodes)",
+    "QUEUE_FREENODECOUNT": "default(QUEUE_FREENODECOUNT, free_nodes)",
     "SIZE_MEM_MB": "default(memory, 0) / MB",
-    "FREE_MEM_MB": "default(FREE_MEM_MB, default(memory, 0) / MB)",
+    "FREE_MEM_MB": "default(FREE_MEM_MB, default(free_memory, 0) / MB)",
     "SIZE_DISK_MB": "default(disk, 0) / MB",
-    "FREE_DISK_MB": "default(FREE_DISK_MB, default(disk, 0) / MB)",
+    "FREE_DISK_MB": "default(FREE_DISK_MB, default(free_disk, 0) / MB)",
     "CPU_MHZ": "default(CPU_MHZ, 0)",
 }
 """Attributes that are numbers, as expressions of weft; any other is ``default(NAME, 0)``."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from weft.documents import locate_problems
 from weft.errors import Infeasible, InvalidInput, Problem, shorten
 from weft.expressions import Expression, evaluate_columns, find_unknown_names
-from weft.platform.arrays import machine_columns
+from weft.platform.arrays import AMPLE_BYTES, idle_columns, machine_columns
 from weft.platform.machine import Machine
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds, Seconds
 from weft.records import dataclass
@@ -186,6 +186,7 @@ class _MachineFilter:
         self.node_is_core = np.array([machine.node_is_core for machine in machines])
         self.varied = (np.diff(graph.demand_by_count.pointer) > 0).tolist()
         self.columns = machine_columns(machines)
+        self.idle = idle_columns(machines, unknown_bytes=AMPLE_BYTES)
         self.offers: dict[str | None, _Mask] = {}
 
     def signature(self, task: int) -> object:
@@ -252,10 +253,13 @@ class _MachineFilter:
 
     def _meets(self, task: int, requirements: Expression) -> _Mask:
         context = self.graph.context(task)
-        if unknown := find_unknown_names(requirements, {*self.columns, *context}):
+        # An idle machine decides whether a machine can ever meet it; names of the task win over live names.
+        idle = {name: column for name, column in self.idle.items() if name not in context}
+        columns = {**idle, **self.columns}
+        if unknown := find_unknown_names(requirements, {*columns, *context}):
             raise self._at_requirements(task, [problem for error in unknown for problem in error.problems])
         try:
-            found = evaluate_columns(requirements, self.columns, len(self.machines), context)
+            found = evaluate_columns(requirements, columns, len(self.machines), context)
         except InvalidInput as error:
             raise self._at_requirements(task, error.problems) from None
         if found.dtype != bool:

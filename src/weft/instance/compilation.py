@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from weft.errors import Infeasible, InvalidInput, suggest
 from weft.instance.candidates import Candidates, find_candidates, number_mode_shapes
 from weft.instance.instance import BusyInterval, Instance, check_budgets, group_modes
+from weft.instance.preferences import check_ranks
 from weft.platform.arrays import compile_network
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
@@ -35,6 +36,7 @@ def compile_instance(
     ``pinned`` binds variables to machines, both by name.
     """
     machines = planned_machines(platform)
+    check_ranks(graph, machines)
     seconds = (predictor or chain_for(graph.workflow, platform)).table(graph, machines)
     shapes = number_mode_shapes(seconds, len(graph))
     amounts = _resource_totals(machines, graph.resource_names)

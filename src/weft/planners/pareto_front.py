@@ -14,6 +14,7 @@ from weft.instance.instance import Instance
 from weft.planners.decoding import DecodedPopulation, Genome, decode, encode_schedule
 from weft.planners.evaluation import evaluate_formula, linearise_objective, needs_no_schedule
 from weft.planners.queue_decoding import run_queue
+from weft.planners.rank_binding import bind_by_rank
 from weft.schedule.costs import schedule_cost, sequential_execution
 from weft.schedule.objective import OBJECTIVES, QUANTITIES, Objective, make_objective
 from weft.schedule.schedule import Schedule
@@ -122,6 +123,19 @@ class ParetoArchive:
         kept = [known for known in self._entries if not covers(entry, known)]
         self._entries = sorted([*kept, entry], key=lambda known: known.makespan_s)
         return True
+
+
+def follow_ranks(
+    instance: Instance, tradeoff: Tradeoff, entries: Sequence[FrontEntry]
+) -> tuple[FrontEntry, ...]:
+    """Return a front whose schedules bind tasks with a rank to the machines that it will choose."""
+    bound = [bind_by_rank(instance, entry.schedule) for entry in entries]
+    if not any(choices for _, choices in bound):
+        return tuple(entries)
+    archive = ParetoArchive()
+    for entry, (schedule, _) in zip(entries, bound, strict=True):
+        archive.offer(make_entry(instance, schedule, tradeoff.amount, alpha=entry.alpha, by=entry.by))
+    return archive.entries
 
 
 def hypervolume_share(entries: Sequence[FrontEntry]) -> float:

@@ -116,6 +116,18 @@ class PlanRequest:
     """A schedule to improve. Planners that are not ``anytime`` ignore it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankChoice:
+    """A task that was bound to a machine by its rank (``planners/rank_binding.py``)."""
+
+    task: str
+    machine: str
+    rank: str
+    """The expression."""
+    value: float | None
+    """Its value for the machine, as foreseen; None: it has no number there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
     """The result of a planner: a schedule, its lower bound, and how it was found."""
@@ -135,6 +147,8 @@ class Plan:
     """Name of the planner or argument that proved the bound, if a portfolio delegated to it."""
     notes: tuple[str, ...] = ()
     """Messages for the user, for example about planners that failed."""
+    ranked: tuple[RankChoice, ...] = ()
+    """The tasks whose ranks decide where they run, and the machines they are expected to choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, Problem
-from weft.platform.machine import BUILT_IN_NAMES, Machine
+from weft.platform.machine import BUILT_IN_NAMES, LIVE_NAMES, Machine
 from weft.platform.platform import Link, Platform, site_link
 from weft.records import dataclass
 
@@ -184,6 +184,29 @@ def machine_columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
     for name in _free_names(machines):
         found[name] = _array([_free_value(machine, name) for machine in machines])
     return found | _built_in(machines)
+
+
+AMPLE_BYTES = 1e18
+"""Bytes that stand for an unknown amount where a machine is not refused for it."""
+
+
+def idle_columns(machines: Sequence[Machine], *, unknown_bytes: float = math.nan) -> dict[str, NDArray[Any]]:
+    """Return one array per name of ``LIVE_NAMES`` that no machine states, with the values of idle machines.
+
+    ``unknown_bytes`` is the value of memory and disk that a machine does not state: they are known only when
+    they have been measured.
+    """
+    cores = np.array([machine.core_count for machine in machines], dtype=np.float64)
+    free = cores * [machine.availability for machine in machines]
+    sizes = {"free_memory": [each.memory for each in machines], "free_disk": [each.disk for each in machines]}
+    found: dict[str, NDArray[Any]] = {
+        "free_nodes": np.array([machine.nodes for machine in machines], dtype=np.int64),
+        "load": cores - free,
+        "free_cpu": free,
+        **{name: np.nan_to_num(_numbers(values), nan=unknown_bytes) for name, values in sizes.items()},
+    }
+    stated = _free_names(machines)
+    return {name: found[name] for name in LIVE_NAMES if name not in stated}
 
 
 def _built_in(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:

@@ -39,6 +39,14 @@ BUILT_IN_NAMES = (
 )
 """Names that expressions can use for every machine; attributes and resources must have other names."""
 
+MEASURED_NAMES = ("load", "free_cpu", "free_memory", "free_disk")
+"""Names of values that are measured on a machine during a run: cores that other programs keep busy and leave
+free, bytes of memory and disk that are free.
+"""
+
+LIVE_NAMES = ("free_nodes", *MEASURED_NAMES)
+"""Names whose values change during a run. An attribute, resource or parameter of the same name wins."""
+
 MOST = 1_000_000_000
 """Maximum number of nodes, cores or GPUs."""
 
@@ -103,6 +111,11 @@ class Machine:
     def node_is_core(self) -> bool:
         """Return whether a node of this machine is one core, as on the local computer and on Dask workers."""
         return self.backend.get("kind") in _NODE_IS_CORE
+
+    @property
+    def core_count(self) -> int:
+        """Return the number of cores of all nodes."""
+        return self.nodes if self.node_is_core else self.nodes * self.cores
 
     @property
     def amounts(self) -> dict[str, float]:

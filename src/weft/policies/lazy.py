@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from weft.policies.orders import ByIndex
-from weft.policies.placement import Sizing, earliest_finish, size_modes
+from weft.policies.placement import Sizing, earliest_finish, place_by_rank, size_modes
 from weft.policies.policy import Mode, Place, RunView, TaskOrder, View
 from weft.policies.rounds import place_first
 
@@ -24,7 +24,7 @@ class LazyPolicy:
 
     Deviations: an edge with data counts as the transfer it implies. Ties: fewest seconds, then lower machine
     index. A task is bound when its last predecessor has finished. The planner ``lazy`` simulates the same run
-    with estimated times. O(modes) per task.
+    with estimated times; a task with a rank chooses among the free machines itself. O(modes) per task.
     """
 
     name: ClassVar[str] = "lazy"
@@ -46,6 +46,9 @@ class LazyPolicy:
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
         """Return the placement of a ready task; None if no machine can run it."""
+        ranked = place_by_rank(view, run, task, self.sizing)
+        if ranked is not None and (ranked.place is not None or ranked.waits):
+            return ranked.place
         if (mode := self._lowest(view, run, task)) is None:
             return None
         return Place(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from weft.policies.orders import ByIndex, ByPriority
-from weft.policies.placement import Sizing, send_transfers, size_modes
-from weft.policies.policy import Mode, Place, RunView, TaskOrder, View
+from weft.policies.placement import Sizing, place_by_rank, send_transfers, size_modes
+from weft.policies.policy import Place, RunView, TaskOrder, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +22,8 @@ class ManagerWorker:
     Deviations: a task is ready when its predecessors have finished (as printed: when none is unscheduled). If
     layers do not own their machines, a machine takes the first of all tasks it can run; with several
     workflows, the first of the workflow that arrived first. ``fastest`` is an option that the paper leaves
-    open: the first task gets the idle machine that is fastest for it. A decision costs O(active workflows +
-    kinds x machine classes).
+    open: the first task gets the idle machine that is fastest for it. The rank of a task chooses among
+    the idle machines. A decision costs O(active workflows + kinds x machine classes).
     """
 
     name: ClassVar[str] = "manager-worker"
@@ -43,27 +43,32 @@ class ManagerWorker:
             found = self._first_task(view) if self.fastest else self._first_machine(view)
             if found is None:
                 return
-            mode, run, task = found
-            reason = "first task the machine can run"
-            yield Place(run=run.index, task=task, machine=mode.machine, count=mode.count, reason=reason)
+            yield found
 
-    def _first_machine(self, view: View) -> tuple[Mode, RunView, int] | None:
-        """Return the first idle machine that can run a ready task, and the first such task; None if none."""
+    def _first_machine(self, view: View) -> Place | None:
+        """Return the first ready task that the first idle machine can run, placed there; None if none."""
         found = None
         for run in view.runs:
             for task in run.ready.heads(view.free):
-                modes = view.modes(run, task)
-                if modes and (found is None or modes[0].machine < found[0].machine):
-                    found = (size_modes(run, task, modes, self.sizing)[0], run, task)
+                place = self._place(view, run, task)
+                if place is not None and (found is None or place.machine < found.machine):
+                    found = place
         return found
 
-    def _first_task(self, view: View) -> tuple[Mode, RunView, int] | None:
-        """Return the first ready task that an idle machine can run, and its fastest mode; None if none."""
-        for run in view.runs:
-            for task in run.ready.heads(view.free):
-                if modes := size_modes(run, task, view.modes(run, task), self.sizing):
-                    return min(modes, key=lambda mode: mode.seconds), run, task
-        return None
+    def _first_task(self, view: View) -> Place | None:
+        """Return the first ready task that an idle machine can run, placed on the fastest; None if none."""
+        places = (self._place(view, run, task) for run in view.runs for task in run.ready.heads(view.free))
+        return next((place for place in places if place is not None), None)
+
+    def _place(self, view: View, run: RunView, task: int) -> Place | None:
+        """Return a task placed on the first or the fastest idle machine, or by its rank; None if none."""
+        if (ranked := place_by_rank(view, run, task, self.sizing)) is not None:
+            return ranked.place
+        if not (modes := size_modes(run, task, view.modes(run, task), self.sizing)):
+            return None
+        best = min(modes, key=lambda mode: mode.seconds) if self.fastest else modes[0]
+        reason = "fastest idle machine" if self.fastest else "first task the machine can run"
+        return Place(run=run.index, task=task, machine=best.machine, count=best.count, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

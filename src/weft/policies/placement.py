@@ -6,9 +6,9 @@ Each choice takes O(modes of the task).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from weft.policies.policy import Mode, Place, RunView, View
+from weft.policies.policy import Mode, Place, PlannedTaskView, RunView, View
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
 
@@ -51,44 +51,98 @@ def _planned_count(run: RunView, task: int) -> int | None:
     return None if line is None else line.count
 
 
-Placement = Literal["finish", "rank"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModePlacer:
     """Chooses machine and node count of a ready task.
 
-    ``placement`` is ``finish``, the machine where the task finishes first, transfers included
-    (docs/papers/many-workflows.md, section 1), or ``rank``, the machine with the highest value of the task's
-    rank expression (docs/papers/adaptive-jobs.md, section 3). A task without a rank expression runs where it
-    finishes first. The view lists only machines that meet the requirements. Ties: lower machine index.
+    A task runs where it finishes first, transfers included (docs/papers/many-workflows.md, section 1), unless
+    it has a rank, which then decides between the machines that are free now (``place_by_rank``). The view
+    lists only machines that meet the requirements. Ties: lower machine index.
     """
 
     sizing: Sizing = "fastest"
-    placement: Placement = "finish"
     queue: bool = False
     """Whether busy machines are considered as well; the task then waits in the queue of the machine."""
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
         """Return the placement of a ready task; None if no machine can run it now."""
+        ranked = place_by_rank(view, run, task, self.sizing)
+        if ranked is not None and (ranked.place is not None or ranked.waits):
+            return ranked.place
         modes = size_modes(run, task, view.modes(run, task, free=not self.queue), self.sizing)
         if not modes:
             return None
-        reason = "earliest finish"
-        best = None
-        if self.placement == "rank":
-            best = _highest(view, run, task, modes)
-            reason = "highest rank" if best is not None else reason
-        if best is None:
-            best = earliest_finish(modes)
+        best = earliest_finish(modes)
         return Place(
             run=run.index,
             task=task,
             machine=best.machine,
             count=best.count,
             queue=self.queue and best.nodes > 0,
-            reason=reason,
+            reason="earliest finish" if self.queue else "earliest finish of the free machines",
         )
+
+
+class RankedPlacement(NamedTuple):
+    """The decision about a task that has a rank."""
+
+    place: Place | None
+    """Where the task runs; None: on no machine now."""
+    waits: bool
+    """Whether a busy machine has the highest rank, so that the task waits for it."""
+
+
+def place_by_rank(
+    view: View, run: RunView, task: int, sizing: Sizing, *, planned: PlannedTaskView | None = None
+) -> RankedPlacement | None:
+    """Return the decision of a task's rank; None if it has none, or its machine is already bound.
+
+    Of the machines on which the task can start now the one with the highest rank is chosen. A rank that
+    weighs the wait for machines (``queue_s``) compares the busy machines too; if one of them has the highest
+    rank, the task waits and is decided again at the next event. Ties: the ``planned`` machine, earliest
+    finish, lower machine index. Machines without a rank come last. Nodes that tasks in the queue of a machine
+    need are not free, except on the planned machine those of tasks that are planned later.
+    """
+    if (ranking := view.ranking(run, task)) is None or run.bound(task) is not None:
+        return None
+    free = size_modes(run, task, _list_unclaimed(view, run, task, planned), sizing)
+    compared = size_modes(run, task, view.modes(run, task, free=False), sizing) if ranking.waits else free
+    if not compared:
+        return RankedPlacement(None, waits=False)
+    values = ranking.values(compared, free=[mode.machine for mode in free])
+    best, value = min(
+        zip(compared, values, strict=True),
+        key=lambda each: (*_by_rank(each[1]), *_by_plan(each[0], planned), each[0].machine),
+    )
+    now = next((mode for mode in free if mode.machine == best.machine), None)
+    if now is None:
+        return RankedPlacement(None, waits=True)
+    among = "" if ranking.waits else " of the free machines"
+    reason = f"highest rank{among}: {value:.6g}" if value is not None else f"no machine has a rank{among}"
+    return RankedPlacement(
+        Place(run=run.index, task=task, machine=now.machine, count=now.count, reason=reason), waits=False
+    )
+
+
+def _list_unclaimed(view: View, run: RunView, task: int, planned: PlannedTaskView | None) -> list[Mode]:
+    """Return the modes in which a task can start now without nodes that queued tasks need before it."""
+    found = []
+    for mode in view.modes(run, task):
+        own = planned is not None and mode.machine == planned.machine
+        before = planned.start_s if planned is not None and own else None
+        if view.machines[mode.machine].unclaimed_nodes(before) >= mode.nodes:
+            found.append(mode)
+    return found
+
+
+def _by_plan(mode: Mode, planned: PlannedTaskView | None) -> tuple[bool, float]:
+    """Return a sort key: the planned machine first, then the earliest finish."""
+    return planned is None or mode.machine != planned.machine, mode.finish_s
+
+
+def _by_rank(value: float | None) -> tuple[bool, float]:
+    """Return a sort key: the highest rank first, machines without a rank last."""
+    return value is None, 0.0 if value is None else -value
 
 
 def earliest_finish(modes: list[Mode]) -> Mode:
@@ -97,16 +151,6 @@ def earliest_finish(modes: list[Mode]) -> Mode:
     for mode in modes:
         if mode.finish_s < best.finish_s:
             best = mode
-    return best
-
-
-def _highest(view: View, run: RunView, task: int, modes: list[Mode]) -> Mode | None:
-    """Return the mode on the machine with the highest rank; None if the task has no rank expression."""
-    best, highest = None, 0.0
-    for mode in modes:
-        rank = view.rank(run, task, mode.machine)
-        if rank is not None and (best is None or rank > highest):
-            best, highest = mode, rank
     return best
 
 
@@ -146,7 +190,14 @@ def _send_first_arrival(view: View, run: RunView, task: int) -> Place | None:
 
 
 def _send_ahead(view: View, run: RunView, task: int, follower: int) -> Place | None:
-    """Return the placement of a transfer where task ``follower`` finishes first; None if there is none."""
+    """Return the placement of a transfer where task ``follower`` finishes first; None if there is none.
+
+    If that task has a rank, which decides between the machines that are free now, the transfer goes there.
+    """
+    if (ranked := place_by_rank(view, run, follower, "fastest")) is not None and ranked.place is not None:
+        arrival = view.mode(run, task, ranked.place.machine, 0)
+        if arrival is not None:
+            return _place_transfer(run, task, arrival, "where the task behind it has the highest rank")
     ways: dict[int, Mode] = {}
     for mode in view.modes(run, follower, free=False):
         if (known := ways.get(mode.machine)) is None or mode.finish_s < known.finish_s:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from weft.policies.orders import ByRank
-from weft.policies.placement import ModePlacer, Sizing
+from weft.policies.placement import ModePlacer, RankedPlacement, Sizing, place_by_rank
 from weft.policies.policy import Place, PlanView, RunView, TaskOrder, View
 from weft.records import dataclass
 
@@ -20,6 +20,10 @@ class PlanFollower:
     its planned start. If the machine is down or cannot run the task any more, or if the task failed there and
     can run elsewhere, it runs where it finishes first; with ``strict`` it waits for the planned machine, as
     papers on static plans assume. Tasks without a planned machine run where they finish first.
+
+    A task with a rank is not sent ahead and not queued. When it is ready and machines are free, it starts on
+    the one with the highest rank, ties on the planned one; planners foresee that (``planners/rank_binding``).
+    A task whose abstract machine is bound already, or of a ``strict`` plan, follows the plan.
 
     A task that was sent is not considered again. Tasks that wait for a machine that is down are skipped; of
     tasks with equal modes that no machine can run, one is tried per event. An event therefore costs O(sent
@@ -47,13 +51,28 @@ class PlanFollower:
     def _sent(self, view: View, run: RunView, plan: PlanView, *, early: bool) -> Iterator[Place]:
         turn = run.turn(early=early, strict=early or self.strict)
         while turn is not None and (task := turn.next()) is not None:
-            if (place := self._planned(view, run, plan, task, early)) is not None:
+            ranked = None if self.strict else self._rank(view, run, plan, task, early)
+            if ranked is not None and ranked.place is not None:
+                turn.pass_by(task)
+                yield ranked.place
+            elif ranked is not None:
+                (turn.let_wait if ranked.waits else turn.leave_out_kind)(task)
+            elif (place := self._planned(view, run, plan, task, early)) is not None:
                 turn.pass_by(task)
                 yield place
             elif early or (self.strict and task in plan.line):
                 turn.leave_out(task)
             else:
                 turn.leave_out_kind(task)
+
+    def _rank(
+        self, view: View, run: RunView, plan: PlanView, task: int, early: bool
+    ) -> RankedPlacement | None:
+        """Return the decision of a task's rank; None if it has none, or its machine is already bound."""
+        if early:
+            ranked = run.bound(task) is None and view.ranking(run, task) is not None
+            return RankedPlacement(None, waits=False) if ranked else None
+        return place_by_rank(view, run, task, self.sizing, planned=plan.line.get(task))
 
     def _planned(self, view: View, run: RunView, plan: PlanView, task: int, early: bool) -> Place | None:
         if (line := plan.line.get(task)) is not None:

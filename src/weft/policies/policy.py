@@ -279,6 +279,9 @@ class MachineView(Protocol):
     def promised_s(self) -> float:
         """Return the node-seconds of tasks bound to the machine but not sent yet, divided by its nodes."""
 
+    def unclaimed_nodes(self, before: float | None = None) -> int:
+        """Return the free nodes that no queued attempt needs; ``before``: of those with a lower sort key."""
+
     def free_at_s(self, nodes: int) -> float:
         """Return the estimated time at which ``nodes`` nodes are free after all queued attempts."""
 
@@ -302,10 +305,25 @@ class AttemptView(Protocol):
     """Delay relative to its contract (0: on time, 1: takes twice as long); None if it is not measured."""
 
 
+class RankingView(Protocol):
+    """The rank that a task or its running application states."""
+
+    waits: bool
+    """Whether it weighs the wait for a busy machine (``queue_s``), so that busy machines are compared too."""
+
+    def values(self, modes: Sequence[Mode], *, free: Collection[int] = ()) -> Sequence[float | None]:
+        """Return the rank of each mode, higher is better; None where the expression has no number.
+
+        ``free``: machines on which the task can start now, so that it does not wait for their queues.
+        """
+
+
 class View(Protocol):
     """A policy's view of the engine; it is updated after each decision."""
 
-    machines: Sequence[MachineView]
+    @property
+    def machines(self) -> Sequence[MachineView]:
+        """Return the machines by index."""
 
     @property
     def now(self) -> float:
@@ -351,6 +369,9 @@ class View(Protocol):
 
         ``again`` False: None also if the task failed there and another machine can run it.
         """
+
+    def ranking(self, run: RunView, task: int) -> RankingView | None:
+        """Return the rank of a task, which decides between the machines free now; None if it has none."""
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
         """Return the value of the task's rank expression for a machine; None if the task has none."""

@@ -2,9 +2,9 @@
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
 Algorithms (docs/papers/many-workflows.md, sections 2 and 3). At every event: collect ready tasks, compute
-their priorities, and place each in turn on the free machine where it finishes first, until none can be
-placed. A round by tasks collects all ready tasks, a round by workflows the first of each workflow. Ties:
-earlier arrival, lower run, lower task.
+their priorities, and place each in turn on the free machine where it finishes first, or which has its highest
+rank, until none can be placed. A round by tasks collects all ready tasks, a round by workflows the first of
+each workflow. Ties: earlier arrival, lower run, lower task.
 
 Deviations: fcfs is printed as the arrival itself, which would serve the last workflow first. In srpt a
 running task counts with its remaining time. In foft C is the forecast of ``forecast.py`` and the denominator
@@ -26,7 +26,7 @@ from typing import ClassVar, Literal, Protocol
 
 from weft.policies.forecast import FinishForecast
 from weft.policies.orders import ORDERS, Intra
-from weft.policies.placement import ModePlacer, Placement, Sizing, send_transfers
+from weft.policies.placement import ModePlacer, Sizing, send_transfers
 from weft.policies.policy import Place, RunView, TaskOrder, View
 
 Inter = Literal["g-heft", "aging", "aging-e", "fcfs", "srpt", "foft"]
@@ -225,11 +225,8 @@ class RoundPolicy:
         """Return the order of ready tasks within a workflow."""
         return ORDERS[self.intra]
 
-    def place_in_rounds(
-        self, view: View, inter: Inter, rounds: Rounds, placement: Placement = "finish"
-    ) -> Iterator[Place]:
+    def place_in_rounds(self, view: View, inter: Inter, rounds: Rounds) -> Iterator[Place]:
         """Yield placements of ready transfers, then of tasks in rounds while a machine is free."""
         yield from send_transfers(view)
         if view.any_free:
-            placer = ModePlacer(sizing=self.sizing, placement=placement)
-            yield from ROUNDS[rounds](view, PRIORITIES[inter], placer)
+            yield from ROUNDS[rounds](view, PRIORITIES[inter], ModePlacer(sizing=self.sizing))

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import ClassVar
 
 from weft.policies.orders import ByRank
-from weft.policies.placement import ModePlacer, Sizing, send_transfers
+from weft.policies.placement import ModePlacer, Sizing, place_by_rank, send_transfers
 from weft.policies.policy import Place, RunView, TaskCursor, TaskOrder, View
 from weft.policies.rounds import PRIORITIES, WORKFLOW_PRIORITIES, Inter, Rounds, Urgency
 
@@ -28,8 +28,8 @@ class SharedPlans:
     workflow the planned starts, planned node counts, and the planned machine if it is up and free. The plans
     of several workflows ignore each other: a task whose planned machine is occupied runs on the free machine
     where it finishes first if that is earlier, otherwise it waits. Unplanned tasks run where they finish
-    first. No paper combines these. Ties: earlier arrival of the workflow, then earlier planned start, then
-    lower index.
+    first, and a task with a rank on the free machine that it ranks highest. No paper combines these. Ties:
+    earlier arrival of the workflow, then earlier planned start, then lower index.
 
     If a task prefers to wait for its planned machine, so do all tasks of its class (equal modes and seconds,
     same planned machine). Where seconds do not determine that (data, abstract machines, resources, multi-node
@@ -159,6 +159,8 @@ class SharedPlans:
         """
         elsewhere = ModePlacer(sizing=self.sizing)
         line = None if run.plan is None else run.plan.line.get(task)
+        if (ranked := place_by_rank(view, run, task, self.sizing, planned=line)) is not None:
+            return ranked.place, ranked.place is None
         planned = None if line is None else view.mode(run, task, line.machine, line.count, again=False)
         if line is None or planned is None:
             place = elsewhere.place(view, run, task)

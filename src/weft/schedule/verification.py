@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, WeftError, shorten
 from weft.expressions import Expression, evaluate_boolean
-from weft.platform.arrays import machine_columns
+from weft.platform.arrays import AMPLE_BYTES, idle_columns, machine_columns
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, link_between, planned_machines
 from weft.predictors.chain import chain_for
@@ -117,9 +117,10 @@ class _ScheduleVerifier:
 
     def modes(self) -> Iterator[Violation]:
         """Yield violations of requirements, allowed node counts and estimated durations by single tasks."""
-        facts = {
-            key: column.tolist() for key, column in machine_columns(tuple(self.machines.values())).items()
-        }
+        machines = tuple(self.machines.values())
+        facts = {key: column.tolist() for key, column in machine_columns(machines).items()}
+        found = idle_columns(machines, unknown_bytes=AMPLE_BYTES)
+        idle = {key: column.tolist() for key, column in found.items()}
         row = {name: index for index, name in enumerate(self.machines)}
         for task, name in enumerate(self.graph.names):
             nodes, machine = int(self.schedule.nodes[task]), self.machine(task)
@@ -137,15 +138,16 @@ class _ScheduleVerifier:
                 )
             if description.requirements is not None:
                 here = {key: column[row[machine.name]] for key, column in facts.items()}
-                if not self._meets(description.requirements, task, here):
+                alone = {key: column[row[machine.name]] for key, column in idle.items()}
+                if not self._meets(description.requirements, {**alone, **self.graph.context(task), **here}):
                     what = f"{name} is on {machine.name}, which violates {description.requirements}"
                     yield Violation(rule="requirement", what=what)
             yield from self._room(task, name, machine, nodes)
             yield from self._duration(task, name, machine, nodes)
 
-    def _meets(self, requirements: Expression, task: int, facts: dict[str, Any]) -> bool:
+    def _meets(self, requirements: Expression, facts: dict[str, Any]) -> bool:
         try:
-            return evaluate_boolean(requirements, {**self.graph.context(task), **facts})
+            return evaluate_boolean(requirements, facts)
         except InvalidInput:
             return False  # a requirement that cannot be evaluated for a machine does not hold
 

@@ -89,6 +89,8 @@ class RunSettings:
     """Seconds for which a machine list of the information service is valid; None: all machines are used."""
     fetch_every_s: float | None = None
     """Seconds between queries of a machine's dynamic state; None: no queries, the backend reports changes."""
+    pushes_state: bool = False
+    """Whether the backend, asked once, measures a machine's state at the interval and reports its changes."""
     authorise: bool = False
     """Whether access to a machine is tested before it is used."""
     bound_ancestors: str = "lost"

@@ -377,7 +377,7 @@ class Task:
     requirements: Expression | None = None
     """Restricts the task to machines for which the expression is true."""
     rank: Expression | None = None
-    """Policies that use ranks prefer machines with a higher value."""
+    """Decides at dispatch between the free machines that meet the requirements: the highest value wins."""
     cores: Quantity | None = None
     """Cores needed on each node."""
     resources: Mapping[str, Amount] = field(default_factory=lambda: _NOTHING)

@@ -130,9 +130,6 @@ class TaskMonitor:
         if seen.restart_changed and _keep_restart_files(self._context, attempt):
             share = _work_done(self._context, attempt)
             found.append(ev.Checkpointed(attempt=attempt.number, work_done=share))
-        if seen.degraded is not None:
-            degraded = seen.degraded
-            found.append(ev.Progressed(attempt=attempt.number, work_done=attempt.done, degraded=degraded))
         if seen.requirements is not None or seen.rank is not None or seen.problems:
             found.append(
                 ev.RequirementsChanged(
@@ -143,6 +140,9 @@ class TaskMonitor:
                     problem="; ".join(seen.problems),
                 )
             )
+        if seen.degraded is not None:  # a new requirement or rank decides where it goes
+            degraded = seen.degraded
+            found.append(ev.Progressed(attempt=attempt.number, work_done=attempt.done, degraded=degraded))
         return found
 
 

@@ -63,6 +63,7 @@ class SimulationBackend:
         self._machines_of: list[list[int]] = [[] for _ in self._hosts]
         for machine, host in enumerate(self._host_of):
             self._machines_of[host].append(machine)
+        self._machines = instance.machines
         names = [machine.name for machine in instance.machines]
         self._denied = frozenset(match_positions(scenario.denied, names))
         self.clock = self._queue = EventQueue()
@@ -209,7 +210,14 @@ class SimulationBackend:
     def _fetch(self, command: cm.Fetch) -> None:
         host = self._host(command.machine)
         if host.answers("gatekeeper"):
-            self._queue.schedule(ev.Fetched(machine=command.machine, speed_factor=host.speed.share))
+            cores = self._machines[command.machine].core_count
+            self._queue.schedule(
+                ev.Fetched(
+                    machine=command.machine,
+                    speed_factor=host.speed.share,
+                    load=float(min(host.speed.processes, cores)),
+                )
+            )
 
     def _disturb(self) -> None:
         item = self._next

@@ -14,7 +14,9 @@ from weft.backends.simulation.scenario import (
 )
 from weft.documents import locate_problems
 from weft.errors import DocumentPath, InvalidInput, Problem, nearest, shorten
+from weft.instance.preferences import TURNAROUND_NAMES
 from weft.platform.arrays import machine_columns
+from weft.platform.machine import LIVE_NAMES
 from weft.platform.platform import Platform, planned_machines
 from weft.workflow.checks import check_and_unfold, unknown_name_problems
 from weft.workflow.quantity import growth_file
@@ -168,15 +170,17 @@ def _unknown_in_expressions(
     """Yield a problem for each unknown name in changed requirements and ranks."""
     if not scenario.requirements:
         return
-    of_machines = machine_columns(planned_machines(platform)).keys()
+    of_machines = {*machine_columns(planned_machines(platform)), *LIVE_NAMES}
     meant = [(each, task) for each in workflows for task in each.tasks]
     for index, change in enumerate(scenario.requirements):
         name = change.task.partition("[")[0]
         known = {
             key for each, task in meant if task.name == name for key in (*each.params, *_sweep_names(task))
         }
-        for key, value in (("expression", change.requirements), ("rank", change.rank)):
-            yield from unknown_name_problems(value, known | of_machines, ("requirements", index, key))
+        known |= of_machines
+        yield from unknown_name_problems(change.requirements, known, ("requirements", index, "expression"))
+        known |= set(TURNAROUND_NAMES)
+        yield from unknown_name_problems(change.rank, known, ("requirements", index, "rank"))
 
 
 def _sweep_names(task: Task) -> tuple[str, ...]:

@@ -42,6 +42,11 @@ class HostSpeed:
         """Return the available share of the speed: the product of all 1/slowdown and 1/(processes + 1)."""
         return self._share
 
+    @property
+    def processes(self) -> int:
+        """Return the number of competing processes."""
+        return self._processes
+
     def clock_s(self, now: float) -> float:
         """Return the reading of the local clock; ``now`` must not be before the last change."""
         return self._clock_s + (now - self._since_s) * self._share

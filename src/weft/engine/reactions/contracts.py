@@ -32,8 +32,8 @@ from enum import Enum
 
 from weft.engine import messages
 from weft.engine.context import DecisionContext
+from weft.engine.ranking import accepts_machine, check_requirement
 from weft.engine.reactions import migration, replanning
-from weft.engine.selection import accepts_machine, check_requirement
 from weft.engine.states import Attempt, MigrationReason, ProbeTarget, Stage, TaskState, TimerKind
 from weft.records import dataclass
 
@@ -261,7 +261,8 @@ def poll_attempts(context: DecisionContext) -> None:
     for attempt in watched:
         context.emit(messages.Probe(of=ProbeTarget.PROGRESS, attempt=attempt.number))
     for index in sorted(state.machines.off_nominal):
-        if state.now - state.machines[index].believed_at_s >= settings.belief_s:
+        machine = state.machines[index]
+        if machine.learned_factor < _USUAL and state.now - machine.believed_at_s >= settings.belief_s:
             context.emit(messages.EstimateSpeed(machine=index, speed_factor=_USUAL, reason="forgotten"))
     if watched:
         context.set_timer(TimerKind.WATCH, state.now + settings.poll_every_s)
@@ -275,7 +276,7 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
     if event.degraded:
         # A complaint of the application is a violation (gw_perf in docs/papers/adaptive-jobs.md).
         _record_violation(context, attempt, text=event.degraded)
-        migration.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE)
+        migration.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE, requested=True)
         return
     if (contract := _find_contract(context, attempt)) is None:
         return
@@ -384,7 +385,10 @@ def handle_requirements(context: DecisionContext, event: messages.RequirementsCh
         return
     run = context.state.runs[attempt.run]
     said = [text for text in (event.requirements, event.rank) if text is not None]
-    for problem in (event.problem, *(check_requirement(text, run, attempt.task) for text in said if text)):
+    problems = [event.problem]
+    problems += [check_requirement(text, run, attempt.task) for text in (event.requirements,) if text]
+    problems += [check_requirement(text, run, attempt.task, is_rank=True) for text in (event.rank,) if text]
+    for problem in problems:
         if problem:
             context.emit(
                 messages.IgnoreRequirement(run=run.index, task=attempt.task, reason=f"ignored: {problem}")

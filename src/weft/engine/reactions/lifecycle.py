@@ -9,6 +9,7 @@ from typing import Any
 
 from weft.engine import messages
 from weft.engine.context import DecisionContext
+from weft.engine.ranking import accepts_machine
 from weft.engine.reactions import contracts, machines, migration, replanning
 from weft.engine.reactions.branches import complete_task, skip_task
 from weft.engine.reactions.failures import (
@@ -28,7 +29,6 @@ from weft.engine.reactions.migration import (
     settle_cancelled,
 )
 from weft.engine.reactions.staging import request_data
-from weft.engine.selection import accepts_machine
 from weft.engine.state.run import RunState
 from weft.engine.state.state import pop_first
 from weft.engine.states import (

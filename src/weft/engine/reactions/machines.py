@@ -189,9 +189,12 @@ def _inquire(context: DecisionContext, machine: int) -> None:
         probed_s = _due_s(inquiries.access_asked_s.get(machine), every_s)
         may_query = inquiries.access.get(machine, False)
     if may_query:
-        if _is_due(inquiries.fetch_asked_s.get(machine), settings.fetch_every_s, now):
-            context.emit(messages.Fetch(machine=machine))
-        fetched_s = _due_s(inquiries.fetch_asked_s.get(machine), settings.fetch_every_s)
+        # A backend that measures by itself is asked once.
+        measured_s, pushes = inquiries.measures_every_s, settings.pushes_state
+        asked_s, interval_s = inquiries.fetch_asked_s.get(machine), math.inf if pushes else measured_s
+        if measured_s is not None and _is_due(asked_s, interval_s, now):
+            context.emit(messages.Fetch(machine=machine, every_s=measured_s if pushes else None))
+        fetched_s = _due_s(inquiries.fetch_asked_s.get(machine), interval_s)
     inquiries.agenda.access.put(machine, probed_s)
     inquiries.agenda.fetch.put(machine, fetched_s)
 

@@ -196,17 +196,23 @@ _MAX_GAIN = 0.95
 
 
 def relocate_attempt(
-    context: DecisionContext, attempt: Attempt, reason: str, *, behind: float | None = None
+    context: DecisionContext,
+    attempt: Attempt,
+    reason: str,
+    *,
+    behind: float | None = None,
+    requested: bool = False,
 ) -> None:
     """Migrate an attempt if the reason is mandatory or the move saves enough time.
 
-    ``behind``: ratio of the attempt (``contracts.compute_ratio``); None: unknown.
+    ``behind``: ratio of the attempt (``contracts.compute_ratio``); None: unknown. ``requested``: the program
+    asks for another machine, so it moves to a free one whatever the settings and estimates say.
     """
     if attempt.awaited_machine is not None:
         return  # the user has chosen where it goes
     run = context.state.runs[attempt.run]
     must, settings = reason in _MANDATORY_REASONS, run.settings_of(attempt.task)
-    if not must and settings.migrate == "never":
+    if not must and not requested and settings.migrate == "never":
         return
     allowed = context.count_retries(run, attempt.task, Cause.CONTRACT)
     if (
@@ -224,6 +230,7 @@ def relocate_attempt(
     target, there_s = found
     if (
         must
+        or requested
         or settings.migrate == "always"
         or is_worth_moving(context, attempt, reason, there_s, behind=behind)
     ):
@@ -280,19 +287,20 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
 def find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -> tuple[Mode, float] | None:
     """Return the best free mode of a task on another machine, and its estimated seconds; None: none.
 
-    Modes are compared by the task's rank for their machine, then by these seconds (move included).
+    Modes are compared by the task's rank for their machine (those without a number last), then by these
+    seconds (move included).
     """
     view = EngineView(context.state)
     seen = view.run(run.index)
     modes = view.modes(seen, attempt.task, but=attempt.machine, rebind=True)
-    best: tuple[float, float, int, int] | None = None
+    best: tuple[bool, float, float, int, int] | None = None
     chosen = None
     for mode in modes:
         if mode.machine == attempt.machine:
             continue
         rank = view.rank(seen, attempt.task, mode.machine)
         there_s = _time_there_s(context, run, attempt, mode)
-        key = (-rank if rank is not None else 0.0, there_s, mode.machine, mode.count)
+        key = (rank is None, -(rank or 0.0), there_s, mode.machine, mode.count)
         if best is None or key < best:
             best, chosen = key, (mode, there_s)
     return chosen

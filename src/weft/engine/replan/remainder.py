@@ -55,6 +55,7 @@ from weft.planners.decoding import decode
 from weft.planners.evaluation import evaluate_loss
 from weft.planners.forecast import forecast_schedule
 from weft.planners.planner import Budget, Plan, Planner, PlanRequest
+from weft.planners.rank_binding import make_plan
 from weft.records import dataclass
 from weft.schedule.objective import Objective, make_objective
 from weft.schedule.schedule import Schedule
@@ -602,13 +603,14 @@ class ReplanRequest:
         if (refusal := planner.supports(self.instance, goal)) is not None:
             raise Infeasible(f"planner {planner.name!r} cannot plan {self.compiled.key!r}: {refusal.reason}")
         request = PlanRequest(instance=self.instance, objective=goal, budget=budget, rng=rng)
+        moving = () if self.remainder is None else self.remainder.moving
         try:
-            return planner.plan(request)
+            return make_plan(planner, request, besides=moving)
         except Infeasible:
             if self.remainder is None or (goal.deadline_s, goal.max_cost) == (None, None):
                 raise
             free = replace(goal, deadline_s=None, max_cost=None)
-            return planner.plan(replace(request, objective=free))
+            return make_plan(planner, replace(request, objective=free), besides=moving)
 
     def kept(self, planner: Planner, made: Plan) -> StoredPlan:
         """Return the new plan ``made``, or the rest of the current plan if that is not worse."""

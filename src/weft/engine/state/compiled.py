@@ -22,8 +22,10 @@ from weft.errors import InvalidInput
 from weft.expressions import Expression, parse
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance, mark_untimed_tasks, number_rows
+from weft.instance.preferences import find_live_names
 from weft.planners.planner import Budget, PlanRequest, make_planner
 from weft.planners.ranks import mean_seconds, order_by_rank, upward_ranks
+from weft.platform.arrays import machine_columns
 from weft.platform.platform import Platform
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds
 from weft.randomness import generator
@@ -130,6 +132,14 @@ class CompiledWorkflow:
         """Whether some task is a transfer."""
         self.ranked = any(task.rank is not None for task in self._tasks)
         """Whether some task has a ranking expression."""
+        self.live_requirements = {
+            template: str(task.requirements)
+            for template, task in enumerate(self._tasks)
+            if task.requirements is not None and self._uses_live_names(task)
+        }
+        """By position of a description: its requirement, if it uses values that change during a run."""
+        self.preference_kinds = self._number_preferences()
+        """By position of a description: equal for tasks that wait for the same machines; None: all do."""
         self.uniform = isinstance(instance.seconds, RelatedSeconds | ClassSeconds) and not any(
             item.shared and "{machine.name}" in external_source(item)
             for task in self._tasks
@@ -139,6 +149,7 @@ class CompiledWorkflow:
         self.plain = (
             self.uniform
             and not (self.demands or self.moves_data or self.stages or self.ranked or graph.loops)
+            and not self.live_requirements
             and not self.checkpoints
             and not self.transfers
             and bool((instance.capacity == 1).all())
@@ -164,6 +175,27 @@ class CompiledWorkflow:
     def is_untimed(self, task: int) -> bool:
         """Return whether the seconds of a task are a placeholder, because nothing states them."""
         return bool(self._untimed[task])
+
+    @cached_property
+    def machine_columns(self) -> Mapping[str, NDArray[Any]]:
+        """Return what the platform states about the machines, by name in expressions."""
+        return machine_columns(self.instance.machines)
+
+    def _uses_live_names(self, task: Task) -> bool:
+        """Return whether the requirement of a description uses values that change during a run."""
+        swept = () if task.sweep is None else task.sweep.names
+        defined = {*self.machine_columns, *self.graph.params, *swept}
+        return task.requirements is not None and bool(find_live_names(task.requirements, defined))
+
+    def _number_preferences(self) -> tuple[int, ...] | None:
+        """Return a number per description, equal for equal ranks and live requirements."""
+        if not (self.ranked or self.live_requirements):
+            return None
+        numbers: dict[tuple[str, str], int] = {}
+        return tuple(
+            numbers.setdefault((str(task.rank or ""), self.live_requirements.get(template, "")), len(numbers))
+            for template, task in enumerate(self._tasks)
+        )
 
     def _read_seconds(self) -> None:
         seconds = self.instance.seconds

@@ -6,6 +6,7 @@ import dataclasses
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from weft.engine.state.compiled import CompiledWorkflow, GroupModes
 from weft.engine.state.indexes import (
@@ -23,11 +24,26 @@ _MAX_SERVED = 64
 """Maximal number of queued attempts of a multi-node machine that are simulated one by one."""
 
 
+_EXPLAINED = 1.1
+"""A measured speed up to this factor of the learned one explains it."""
+
 _Ends = list[tuple[float, int]]
 """Expected end and number of nodes of each attempt."""
 
 _Served = tuple[tuple[float, float, _Ends, list[tuple[float, int]]], _Ends, float, int, int]
 """Cached simulation of a queue: its input (time, speed, holders, first of the queue), and its result."""
+
+
+class MeasuredValues(NamedTuple):
+    """What was last measured on a machine; None: not measured."""
+
+    load: float | None = None
+    """Cores that programs other than weft's tasks keep busy."""
+    free_memory_bytes: float | None = None
+    free_disk_bytes: float | None = None
+
+
+NOT_MEASURED = MeasuredValues()
 
 
 class MachineState:
@@ -38,20 +54,25 @@ class MachineState:
         "amounts",
         "awaited_by",
         "believed_at_s",
+        "described",
         "free_nodes",
         "has_amounts",
         "holders",
         "host",
         "index",
         "label",
+        "learned_factor",
         "left",
         "location",
         "machine_classes",
+        "measured",
+        "measured_factor",
         "name",
         "nodes",
         "promised_units",
         "queue",
         "queue_rule",
+        "queued_nodes",
         "share_of",
         "speed_factor",
         "unlimited",
@@ -63,6 +84,10 @@ class MachineState:
 
     def __init__(self, instance: Instance, index: int) -> None:
         machine = instance.machines[index]
+        self.described = machine
+        """Its description in the platform."""
+        self.measured = NOT_MEASURED
+        """What was last measured on it."""
         self.index = index
         self.name = machine.name
         self.label = machine.label
@@ -83,6 +108,10 @@ class MachineState:
         """Whether tasks may be assigned to it: it is up and has passed the required inquiries."""
         self.speed_factor = 1.0
         """Estimated speed relative to the platform's description."""
+        self.learned_factor = 1.0
+        """Speed at which attempts on it were seen to progress; 1: not slow, or explained by its load."""
+        self.measured_factor = 1.0
+        """Speed that the load leaves, when it was last measured."""
         self.believed_at_s = 0.0
         self.holders: dict[int, Attempt] = {}
         """The attempts that hold nodes, in order of allocation."""
@@ -90,6 +119,8 @@ class MachineState:
         """The running attempts that migrate here when enough nodes are free; free nodes are kept for them."""
         self.queue: list[tuple[float, int]] = []
         """(order, attempt number) of the attempts assigned to it that hold no nodes yet."""
+        self.queued_nodes = 0
+        """Nodes that the queued attempts need."""
         self.waiting_units = 0
         """Node-seconds of the queued attempts at nominal speed, in units (``indexes.to_units``)."""
         self.promised_units = 0
@@ -126,6 +157,11 @@ class MachineState:
         """Return the seconds of tasks bound to this machine but not assigned yet, divided by its nodes."""
         return to_seconds(self.promised_units) / self.speed_factor / self.nodes
 
+    @property
+    def unclaimed_nodes(self) -> int:
+        """Return the free nodes that no queued attempt needs, at least 0."""
+        return max(0, self.free_nodes - self.queued_nodes)
+
     def changed(self) -> None:
         """Notify the availability queues that the machine will be free at another time."""
         for waits in self.waits:
@@ -139,6 +175,7 @@ class MachineState:
         """Add an attempt to the queue."""
         attempt.queued = True
         self.queue.insert(bisect_left(self.queue, attempt.turn), attempt.turn)
+        self.queued_nodes += attempt.nodes
         self.waiting_units += to_units(attempt.seconds * attempt.nodes)
         self.changed()
 
@@ -146,6 +183,7 @@ class MachineState:
         """Remove an attempt from the queue."""
         attempt.queued = False
         del self.queue[bisect_left(self.queue, attempt.turn)]
+        self.queued_nodes -= attempt.nodes
         self.waiting_units -= to_units(attempt.seconds * attempt.nodes)
         self.changed()
 
@@ -350,16 +388,37 @@ class MachineStates:
         state.usable = usable
         self._update(state)
 
-    def set_speed(self, index: int, speed_factor: float, now: float) -> None:
-        """Set the estimated speed of a machine."""
+    def set_speed(self, index: int, speed_factor: float, now: float, *, learned: bool = False) -> None:
+        """Set the estimated speed of a machine; ``learned``: the progress of an attempt on it shows it."""
         state = self.all[index]
         state.speed_factor, state.believed_at_s = speed_factor, now
+        state.learned_factor = speed_factor if learned else 1.0
         self._speed_factors = None
         if speed_factor == 1.0:
             self.off_nominal.discard(index)
         else:
             self.off_nominal.add(index)
         self._update(state)
+
+    def set_measured(
+        self, index: int, measured: MeasuredValues, speed_factor: float | None, now: float
+    ) -> None:
+        """Set what was measured on a machine; ``speed_factor``: the speed that its load leaves.
+
+        What was learned from the progress of attempts stays, unless the load explains it: then the next
+        measurements decide.
+        """
+        state = self.all[index]
+        state.measured = measured
+        if speed_factor is None:
+            return
+        state.measured_factor = speed_factor
+        if speed_factor <= _EXPLAINED * state.learned_factor:
+            self.set_speed(index, speed_factor, now)
+
+    def forget_speed(self, index: int, now: float) -> None:
+        """Forget what was learned about the speed of a machine; what was measured stays."""
+        self.set_speed(index, self.all[index].measured_factor, now)
 
     def promise(self, index: int, units: int) -> None:
         """Add units to the work that is bound to a machine but not assigned yet."""

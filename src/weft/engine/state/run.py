@@ -391,8 +391,8 @@ class RunState:
     def kind_of(self, task: int) -> tuple[int, ...]:
         """Return the key shared by tasks that can be placed on the same machines.
 
-        It consists of the mode group or candidate set, the bound machine, the amounts and the machines to
-        avoid. A task whose requirements have changed has a group below -1.
+        It consists of the mode group or candidate set, the bound machine, the amounts, rank and live
+        requirement, and the machines to avoid. A task whose requirements have changed has a group below -1.
         """
         compiled = self.compiled
         machine = self.binding.get(compiled.variable[task], -1) if self.binding else -1
@@ -404,12 +404,21 @@ class RunState:
             kind += (compiled.template(task),)
         if compiled.demand_kinds is not None:
             kind += (compiled.demand_kinds[task],)
+        if compiled.preference_kinds is not None:
+            kind += self._preference_kind(task, compiled.template(task), compiled.preference_kinds)
         facts = self.facts.get(task) if self.facts else None
         if facts is not None:
             kind += tuple(sorted(facts.avoid))
             if facts.growth or facts.requirements is not None:
                 kind = (-3 - group, machine, self._number_wishes(task, facts), *kind[2:])
         return kind
+
+    def _preference_kind(self, task: int, template: int, kinds: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the part of ``kind_of`` for rank and live requirement, with their sweep variables."""
+        if (text := self.compiled.live_requirements.get(template)) is None:
+            return (kinds[template],)
+        bound = bind_expression(self.compiled, task, text)
+        return kinds[template], self._wanted.setdefault(bound, len(self._wanted))
 
     def _number_wishes(self, task: int, facts: TaskFacts) -> int:
         """Return the number of a task's changed requirements; equal requirements have equal numbers."""

@@ -13,7 +13,7 @@ from copy import copy
 from typing import Any
 
 from weft.engine.state.compiled import CompiledWorkflow
-from weft.engine.state.machines import MachineState
+from weft.engine.state.machines import MachineState, MeasuredValues
 from weft.engine.state.plan import RunPlan
 from weft.engine.state.run import RestartFiles, RunState, RunTerms, TaskFacts, TaskOutcome
 from weft.engine.state.state import EngineState
@@ -27,6 +27,8 @@ _RUN = (
 )  # fmt: skip
 _BY_TASK = ("attempt_of", "binding", "left_behind")
 _MACHINE = ("up", "free_nodes", "speed_factor", "believed_at_s")
+_LATER = {"learned_factor": 1.0, "measured_factor": 1.0}
+"""Attributes of a machine that older snapshots do not have, with their defaults."""
 _STATE = ("now", "next_attempt")
 _ASKED = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
 
@@ -37,6 +39,7 @@ def take_snapshot(state: EngineState) -> dict[str, Any]:
         **{name: getattr(state, name) for name in _STATE},
         **{name: _pairs(getattr(state.inquiries, name)) for name in _ASKED},
         "discovered_s": state.inquiries.discovered_s,
+        "measures_every_s": state.inquiries.measures_every_s,
         "timers": dict(state.timers),
         "listed": None if state.inquiries.listed is None else sorted(state.inquiries.listed),
         "cached": [[host, sorted(files)] for host, files in state.copies.at.items()],
@@ -76,6 +79,7 @@ def _restore_inquiries(state: EngineState, record: Mapping[str, Any]) -> None:
     for name in _ASKED:
         getattr(inquiries, name).update(map(tuple, record[name]))
     inquiries.discovered_s = record["discovered_s"]
+    inquiries.set_interval(record.get("measures_every_s", inquiries.measures_every_s))
     inquiries.listed = None if record["listed"] is None else frozenset(record["listed"])
     inquiries.rebuild(state.now)
 
@@ -103,7 +107,8 @@ def _restore_attempt(kept: Mapping[str, Any]) -> Attempt:
 
 def _record_machine(machine: MachineState) -> dict[str, Any]:
     return {
-        **{name: getattr(machine, name) for name in _MACHINE},
+        **{name: getattr(machine, name) for name in (*_MACHINE, *_LATER)},
+        "measured": list(machine.measured),
         "amounts": dict(machine.amounts),
         "holders": list(machine.holders),
         "queue": [number for _, number in machine.queue],
@@ -113,6 +118,9 @@ def _record_machine(machine: MachineState) -> dict[str, Any]:
 def _restore_machine(state: EngineState, machine: MachineState, kept: Mapping[str, Any]) -> None:
     for name in _MACHINE:
         setattr(machine, name, kept[name])
+    for name, default in _LATER.items():
+        setattr(machine, name, kept.get(name, default))
+    machine.measured = MeasuredValues(*kept.get("measured", ()))
     machine.amounts = dict(kept["amounts"])
     machine.holders = {number: state.attempts[number] for number in kept["holders"]}
     for number in kept["queue"]:

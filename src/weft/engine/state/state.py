@@ -13,13 +13,14 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
-from weft.engine.state.compiled import CompiledWorkflow, WorkflowLibrary
+from weft.engine.state.compiled import BoundExpression, CompiledWorkflow, WorkflowLibrary
 from weft.engine.state.indexes import ChangeLog, SharedFileCopies
 from weft.engine.state.machines import MachineStates
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState, RunTerms
 from weft.engine.states import Attempt, Stage
 from weft.instance.instance import Instance
+from weft.instance.preferences import MachinePreference
 from weft.policies.policy import TaskOrder
 from weft.workflow.settings import RunSettings, SettingsLayers, WorkflowSettings
 
@@ -113,6 +114,9 @@ STATE_UNKNOWN = "its state is not known"
 _BELIEVED_INTERVALS = 2
 """Number of query intervals for which an answer is valid."""
 
+MEASURE_EVERY_S = 10.0
+"""Seconds between measurements of machines if a requirement or rank uses them and no setting states it."""
+
 _PATIENCE_S = 30.0
 """Seconds to wait for first answers if there is no query interval."""
 
@@ -121,10 +125,12 @@ class MachineInquiries:
     """Queries to the information service and the machines, and their answers."""
 
     def __init__(self, settings: RunSettings, machines: MachineStates, changes: ChangeLog) -> None:
-        self.needed = (
-            settings.authorise or settings.discover_every_s is not None or settings.fetch_every_s is not None
-        )
-        """Whether the settings require queries before a machine is used."""
+        self._settings = settings
+        self.measures_every_s: float | None = None
+        """Seconds between measurements of the machines' states; None: they are not measured."""
+        self.needed = False
+        """Whether queries are required before a machine is used."""
+        self.set_interval(settings.fetch_every_s)
         self.discovered_s: float | None = None
         """Time of the last query of the information service."""
         self.listed: frozenset[int] | None = None
@@ -141,7 +147,6 @@ class MachineInquiries:
         """By machine: the time of its last answer to a state query."""
         self.agenda = InquiryAgenda(range(len(machines)))
         """Machines to query next."""
-        self._settings = settings
         self._machines = machines
         self._changes = changes
         self._unanswered: dict[int, None] = {}
@@ -162,11 +167,31 @@ class MachineInquiries:
                 return "it is not listed"
         if settings.authorise and not self.access.get(machine, False):
             return "access is refused" if machine in self.access else "access was not granted yet"
-        if settings.fetch_every_s is not None:
-            fetched_s = self.fetched_s.get(machine)
-            if fetched_s is None or now >= fetched_s + _BELIEVED_INTERVALS * settings.fetch_every_s:
-                return STATE_UNKNOWN
+        if self.measures_every_s is not None and now >= self._valid_until_s(machine):
+            return STATE_UNKNOWN
         return ""
+
+    def _valid_until_s(self, machine: int) -> float:
+        """Return until when the last answer to a state query is valid; -infinity: there is none.
+
+        A backend that measures by itself reports changes, so its last report is valid until the next one.
+        """
+        if (fetched_s := self.fetched_s.get(machine)) is None:
+            return -math.inf
+        if self._settings.pushes_state or self.measures_every_s is None:
+            return math.inf
+        return fetched_s + _BELIEVED_INTERVALS * self.measures_every_s
+
+    def set_interval(self, every_s: float | None) -> None:
+        """Set the seconds between measurements of the machines' states."""
+        settings, self.measures_every_s = self._settings, every_s
+        self.needed = settings.authorise or settings.discover_every_s is not None or every_s is not None
+
+    def start_measuring(self, now: float) -> None:
+        """Measure the machines from now on, because an application refers to their states."""
+        if self.measures_every_s is None:
+            self.set_interval(MEASURE_EVERY_S)
+            self.rebuild(now)
 
     def is_ruled_out(self, machine: int) -> bool:
         """Return whether a machine is down, not listed, or refuses access.
@@ -184,7 +209,7 @@ class MachineInquiries:
         settings = self._settings
         if settings.discover_every_s is not None and self.listed is None:
             return True
-        patience_s = settings.fetch_every_s if settings.fetch_every_s is not None else _PATIENCE_S
+        patience_s = self.measures_every_s if self.measures_every_s is not None else _PATIENCE_S
         while self._unanswered:
             machine = next(iter(self._unanswered))
             if now < self.first_asked_s[machine] + patience_s:
@@ -196,6 +221,10 @@ class MachineInquiries:
         """Set whether a machine is up."""
         self._machines.set_up(machine, up)
         self._changes.note(machine)
+        if self._settings.pushes_state and not up:
+            # Its sensor is lost with it; it is started again when the machine is back.
+            self.fetch_asked_s.pop(machine, None)
+            self.fetched_s.pop(machine, None)
         self._update(machine, now)
 
     def set_listed(self, machines: Iterable[int], now: float) -> None:
@@ -225,7 +254,7 @@ class MachineInquiries:
     def answer_state(self, machine: int, now: float) -> None:
         """Record that a machine has answered with its dynamic state."""
         self.fetched_s[machine] = now
-        self._extend_validity(machine, now)
+        self._extend_validity(machine)
         self._update(machine, now)
 
     def pass_time(self, now: float) -> None:
@@ -236,14 +265,14 @@ class MachineInquiries:
     def rebuild(self, now: float) -> None:
         """Recompute validity, usability and outstanding answers, after a state was restored."""
         self._believed.clear()
-        for fetched_s, machine in sorted((at_s, machine) for machine, at_s in self.fetched_s.items()):
-            self._extend_validity(machine, fetched_s)
+        for _, machine in sorted((at_s, machine) for machine, at_s in self.fetched_s.items()):
+            self._extend_validity(machine)
         for machine in range(len(self._machines)):
             self._update(machine, now)
 
-    def _extend_validity(self, machine: int, fetched_s: float) -> None:
-        if self._settings.fetch_every_s is not None:
-            self._believed.append((fetched_s + _BELIEVED_INTERVALS * self._settings.fetch_every_s, machine))
+    def _extend_validity(self, machine: int) -> None:
+        if (until_s := self._valid_until_s(machine)) < math.inf:
+            self._believed.append((until_s, machine))
 
     def _update(self, machine: int, now: float) -> None:
         """Update whether a machine is usable and whether its first answer is outstanding."""
@@ -262,7 +291,7 @@ class MachineInquiries:
     def _has_answered(self, machine: int) -> bool:
         if self._settings.authorise and not self.access.get(machine, False):
             return machine in self.access
-        return self._settings.fetch_every_s is None or machine in self.fetched_s
+        return self.measures_every_s is None or machine in self.fetched_s
 
 
 class PendingWork:
@@ -357,8 +386,10 @@ class EngineState:
         """Work that follows from the last changes and was not done yet."""
         self.copies = SharedFileCopies()
         """Which hosts have which shared input files."""
-        self.evaluated: dict[tuple[str, tuple[tuple[str, str], ...]], Sequence[object] | None] = {}
-        """By requirement or rank: its value for each machine; None: it cannot be evaluated."""
+        self.preferences: dict[BoundExpression, MachinePreference | None] = {}
+        """Requirements and ranks in use, prepared for evaluation; None: cannot be parsed."""
+        self.evaluated: dict[MachinePreference, Sequence[object]] = {}
+        """By requirement or rank without live names: its value for each machine."""
         self.inquiries = MachineInquiries(self.settings, self.machines, self.changes)
         """Queries and answers about the machines."""
 
