@@ -263,17 +263,16 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
     The lower speed is used; ``behind`` is the ratio of the attempt, None: unknown.
     """
     state = context.state
-    pace = 1.0 / state.machines[attempt.machine].speed_factor
+    machine = state.machines[attempt.machine]
+    pace = machine.crowding() / machine.speed_factor
     if behind is not None:
         pace = max(pace, 1.0 + behind)
     whole = 1.0 - attempt.restart_from
     if attempt.started_s is None or whole <= 0.0:
         return attempt.seconds * pace
     passed_s = state.now - attempt.started_s
-    if (
-        attempt.work_done is None
-        and passed_s > attempt.seconds / state.machines[attempt.machine].speed_factor
-    ):
+    delay_s = machine.delay_s(attempt, state.now)
+    if attempt.work_done is None and passed_s - delay_s > attempt.seconds / machine.speed_factor:
         # Only the delay is known. How long a late program still runs is unknown, but the longer it has
         # run beyond its estimate, the less the estimate says: assume as long again.
         return passed_s
