@@ -21,6 +21,7 @@ DISPATCHING = {
     "engine/engine.py": "handles events",
     "engine/reactions/": "decides",
     "engine/history.py": "the projection of the journal",
+    "engine/replay.py": "compares recorded commands with repeated ones",
     "engine/explanation.py": "has a sentence for every message of a task",
     "reports/events_jsonl.py": "writes one line per message",
     "repository/journal_store.py": "stores the plan that an event names",

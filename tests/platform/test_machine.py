@@ -80,7 +80,7 @@ def test_a_node_is_a_core_on_local_and_dask_machines(kind: str | None, is_core: 
         ({"availability": 1.1}, ("availability",), "above 0 and at most 1"),
         ({"availability": math.nan}, ("availability",), "above 0 and at most 1"),
         ({"queue": "fifi"}, ("queue",), "did you mean 'fifo'?"),
-        ({"occupancy": "shared"}, ("occupancy",), "exclusive, unlimited"),
+        ({"occupancy": "leased"}, ("occupancy",), "exclusive, unlimited, shared"),
         ({"arch": ""}, ("arch",), "empty"),
         ({"site": " "}, ("site",), "empty"),
         ({"services": ("dock", "")}, ("services", 1), "without a name"),

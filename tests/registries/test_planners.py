@@ -38,6 +38,7 @@ SHARES = platform(
     {"speed": 2.0},
     virtual=(Share(machine="m0", service="dock", nodes=2),),
 )
+TIME_SHARED = platform({"occupancy": "shared", "nodes": 2}, {"speed": 2.0})
 OPEN = platform({"occupancy": "unlimited"}, {"occupancy": "unlimited", "speed": 2.0})
 
 CHAIN = {
@@ -87,6 +88,7 @@ INSTANCES = {
     "transfers": lambda: instance(MOVING, GRID),
     "shares": lambda: instance(SERVICES, SHARES),
     "unlimited": lambda: instance(SWEEP, OPEN),
+    "time-shared": lambda: instance(SWEEP, TIME_SHARED),
     "loop": lambda: instance(LOOP, GRID, LOOPS),
     "seconds": lambda: instance(
         {"a": {"seconds": {"m0": 3, "m1": 4}}, "b": {"seconds": 2, "after": "a"}}, GRID

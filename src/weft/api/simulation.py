@@ -50,7 +50,7 @@ from weft.formats.native import replace_unwritable_names
 from weft.formats.profiles import DEFAULT_PRESET
 from weft.instance.instance import Instance
 from weft.papers.statistics import Summary, summarise
-from weft.platform.platform import Platform, list_shares, planned_machines
+from weft.platform.platform import Platform, list_crowded, list_shares, planned_machines
 from weft.policies.policy import make_policy
 from weft.randomness import generator
 from weft.reports.simulation import SimulationView, fairness_facts, simulation_html, transfers_text
@@ -97,6 +97,8 @@ class SimulatedRun:
     instances: Mapping[str, Instance]
     shares: Mapping[str, str]
     """Physical machine of every virtual share, by name."""
+    crowded: frozenset[str]
+    """Machines on which more programs than nodes may run."""
     stuck: tuple[str, ...] = ()
     """Reasons why the simulation could not continue; empty if every run ended."""
     pending: int = 0
@@ -133,13 +135,14 @@ class SimulatedRun:
     @cached_property
     def uses(self) -> list[MachineUse]:
         """Return the use of each machine: busy and replicated node-seconds, attempts, time down."""
-        return measure_machines(self.history, self.machines, self.shares)
+        return measure_machines(self.history, self.machines, self.shares, self.crowded)
 
     @property
     def utilisation(self) -> float:
         """Return the share of all node-seconds up to ``end_s`` in which nodes were busy."""
-        offered = sum(nodes for _, nodes in self.machines) * self.end_s
-        return sum(use.busy_node_s for use in self.uses) / offered if offered > 0 else 0.0
+        offered = sum(nodes for _, nodes in self.machines)
+        used = zip(self.uses, self.machines, strict=True)
+        return sum(use.share * nodes for use, (_, nodes) in used) / offered if offered > 0 else 0.0
 
     @property
     def replicated(self) -> float:
@@ -458,6 +461,7 @@ class _PreparedSimulation:
             machines=tuple((machine.name, machine.nodes) for machine in engine.state.machines),
             instances=self.request.instances,
             shares=list_shares(planned_machines(self.request.platform)),
+            crowded=list_crowded(self.request.platform.machines),
             stuck=tuple(stuck),
             pending=len(simulation.arrivals) - len(engine.state.runs),
         )

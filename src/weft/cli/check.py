@@ -79,6 +79,16 @@ def _check_machines(platform: Platform) -> Platform:
     return platform
 
 
+def _note_sharing(platform: Platform) -> list[str]:
+    """Return notes about the machines whose nodes are shared over time."""
+    return [
+        f"machine {machine.name!r} is time-shared: no task waits for a node; programs that ask for more than "
+        f"{format_count(machine.nodes, 'node')} in all slow each other down"
+        for machine in platform.machines
+        if machine.is_time_shared
+    ]
+
+
 def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     from weft.api.file_names import check_runnable, find_open_secrets
     from weft.formats.files import detect_format, open_source
@@ -91,7 +101,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         nodes = sum(machine.nodes for machine in found.machines)
         count = format_count(len(found.machines), "machine")
         summary = f"a platform of {count}, {format_count(nodes, 'node')}; no problems found"
-        return {"file": name, "kind": "platform", "summary": summary}
+        return {"file": name, "kind": "platform", "summary": summary, "notes": _note_sharing(found)}
     if (scenario := _check_scenario(source, machines)) is not None:
         return scenario
     if (profile := _check_profile(source)) is not None:

@@ -159,7 +159,7 @@ def _check_capacity(
     if any(option.free for option in options):
         return Condition(name="room", holds=True, text="nodes and resources are free")
     least = min((option.nodes for option in options), default=0)
-    if machine.free_nodes < least and not machine.unlimited:
+    if machine.free_nodes < least and machine.counts_nodes:
         free_s = format_seconds(machine.free_at_s(least, state.attempts, state.now))
         text = (
             f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {least} (expected at {free_s})"

@@ -13,7 +13,7 @@ lost with a task that never completed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, field
 from itertools import takewhile
 from types import MappingProxyType
@@ -854,17 +854,21 @@ class MachineUse:
     """Part of ``busy_node_s`` that was not useful: the work was repeated, or lost."""
     down_s: float
     share: float
-    """``busy_node_s`` divided by all node-seconds of the machine."""
+    """Share of the machine's node-seconds in which its nodes were busy; programs may share a node."""
     part_of: str | None = None
     """Physical machine, if this is a share of one."""
 
 
 def measure_machines(
-    history: History, machines: Sequence[tuple[str, int]], shares: Mapping[str, str] = MappingProxyType({})
+    history: History,
+    machines: Sequence[tuple[str, int]],
+    shares: Mapping[str, str] = MappingProxyType({}),
+    crowded: Collection[str] = (),
 ) -> list[MachineUse]:
     """Return the use of every machine; ``machines`` holds (name, number of nodes).
 
-    ``shares`` holds the physical machine of every share, by name.
+    ``shares`` holds the physical machine of every share, by name; ``crowded`` the machines on which more
+    programs than nodes may run.
     """
     end_s = history.end_s
     busy, waste, number = ([0.0] * len(machines) for _ in range(3))
@@ -885,11 +889,27 @@ def measure_machines(
             busy_node_s=busy[index],
             replicated_node_s=waste[index],
             down_s=down[index],
-            share=busy[index] / (nodes * end_s) if nodes * end_s > 0 else 0.0,
+            share=(_busy_node_s(history, index, nodes) if name in crowded else busy[index]) / (nodes * end_s)
+            if nodes * end_s > 0
+            else 0.0,
             part_of=shares.get(name),
         )
         for index, (name, nodes) in enumerate(machines)
     ]
+
+
+def _busy_node_s(history: History, machine: int, nodes: int) -> float:
+    """Return the node-seconds in which nodes of a machine were busy, where programs may share a node."""
+    end_s, taken = history.end_s, StepFunction()
+    ran = [
+        each for each in history.attempts.values() if each.machine == machine and each.started_s is not None
+    ]
+    changes = [(each.started_s or 0.0, each.nodes) for each in ran]
+    changes += [(end_s if each.ended_s is None else each.ended_s, -each.nodes) for each in ran]
+    for at_s, change in sorted(changes):
+        taken.add(at_s, change)
+    limited = StepFunction(taken.times_s, [min(value, nodes) for value in taken.values])
+    return limited.mean(end_s) * end_s
 
 
 def replicated_share(found: Sequence[MachineUse]) -> float:

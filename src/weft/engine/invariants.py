@@ -151,7 +151,8 @@ def _check_capacity(state: EngineState, machine: MachineState, instance: Instanc
     taken = sum(holder.nodes for holder in machine.holders.values())
     free = f"{taken} of {machine.nodes} nodes are held, but {machine.free_nodes} are free"
     require(machine.free_nodes == machine.nodes - taken, free, where)
-    require(machine.unlimited or machine.free_nodes >= 0, f"{machine.free_nodes} nodes are free", where)
+    free = f"{machine.free_nodes} nodes are free"
+    require(not machine.counts_nodes or machine.free_nodes >= 0, free, where)
     if machine.unlimited:
         return
     for name, total in instance.machines[machine.index].amounts.items():

@@ -270,7 +270,8 @@ def estimate_work_done(state: EngineState, attempt: Attempt) -> float:
     else:
         passed_s = state.now - since_s
     whole_s = attempt.seconds / (1.0 - attempt.restart_from) if attempt.restart_from < 1.0 else 0.0
-    speed = state.machines[attempt.machine].speed_factor
+    machine = state.machines[attempt.machine]
+    speed = machine.speed_factor / machine.crowding()
     return min(1.0, done + passed_s * speed / whole_s) if whole_s > 0 else 1.0
 
 

@@ -269,6 +269,8 @@ class Attempt:
     started_s: float | None = None
     ended_s: float | None = None
     expected_end_s: float = 0.0
+    service_from_s: float = 0.0
+    """On a time-shared machine: its ``service_s`` when the program started."""
     work_done: float | None = None
     checkpoint: float = 0.0
     """Share of the work in its last restart files."""

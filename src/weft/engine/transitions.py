@@ -130,7 +130,7 @@ _STAGE_CLEANING, _STAGE_OVER = Stage.CLEANING, Stage.OVER
 
 def absorb(state: EngineState, event: messages.Event, now: float) -> None:
     """Apply an event to the state and set the time to ``now``."""
-    state.now = now
+    state.now = state.machines.now = now
     if state.inquiries.needed:
         state.inquiries.pass_time(now)
     _ABSORB[type(event)](state, event)
@@ -155,6 +155,8 @@ def _on_started(state: EngineState, event: messages.Started) -> None:
     attempt.started_s = state.now
     machine = state.machines[attempt.machine]
     attempt.expected_end_s = state.now + attempt.seconds / machine.speed_factor
+    if machine.time_shared:
+        machine.begin_sharing(attempt, state.now)
     machine.changed()
     state.runs[attempt.run].began(attempt)
     if _is_leading(state, attempt):
@@ -548,6 +550,8 @@ def _start(state: EngineState, command: messages.Start) -> None:
         attempt.seconds = whole_s * (1.0 - command.restart_from)
     machine = state.machines.all[attempt.machine]
     attempt.expected_end_s = state.now + attempt.seconds / machine.speed_factor
+    if machine.time_shared:
+        machine.begin_sharing(attempt, state.now)
     machine.changed()
     if state.settings.begins_at_once:
         attempt.stage = _STAGE_RUNNING

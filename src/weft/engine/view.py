@@ -50,7 +50,7 @@ class EngineMachineView:
     @property
     def free_nodes(self) -> int:
         """Return the number of free nodes."""
-        return self._machine.nodes if self._machine.unlimited else self._machine.free_nodes
+        return self._machine.free_nodes if self._machine.counts_nodes else self._machine.nodes
 
     @property
     def speed_factor(self) -> float:
@@ -303,8 +303,9 @@ class EngineView:
             state = machines.all[index]
             for count in options.counts[index]:
                 nodes = options.nodes[index, count]
-                if nodes <= state.free_nodes or state.unlimited:
+                if nodes <= state.free_nodes or not state.counts_nodes:
                     seconds = compiled.seconds(task, index, count) / state.speed_factor
+                    seconds *= state.crowding(nodes)
                     found.append(Mode(index, count, nodes, seconds, now, now + seconds))
 
     def mode(
@@ -356,6 +357,7 @@ class EngineView:
                 ready_s = state.now + self.staging_s(run, task, index)
             left = 1.0 - spared_share(run, task, count) if run.facts else 1.0
             seconds = compiled.seconds(task, index, count) * left / machine.speed_factor
+            seconds *= machine.crowding(nodes)
             if free:
                 found.append(Mode(index, count, nodes, seconds, ready_s, ready_s + seconds))
             else:

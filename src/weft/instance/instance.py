@@ -235,6 +235,11 @@ class Instance:
     def __len__(self) -> int:
         return len(self.graph)
 
+    @property
+    def is_time_shared(self) -> bool:
+        """Return whether programs share the nodes of some machine over time; planners count them in turn."""
+        return any(machine.is_time_shared for machine in self.machines)
+
     def candidates_of(self, variable: int) -> Indices:
         """Return the machines to which a binding variable can be bound."""
         return self.candidate_sets[int(self.candidates[variable])]

@@ -135,7 +135,8 @@ MACHINE = Record("a machine", (
     Field("queue", choice(QUEUES),
           "order in which the queue starts tasks; `easy` and `conservative` backfill", default="fifo"),
     Field("occupancy", choice(OCCUPANCIES),
-          "`exclusive`: a node runs one task at a time; `unlimited`: tasks do not disturb each other",
+          "`exclusive`: a node runs one task at a time; `shared`: any number of tasks share the nodes, each "
+          "slower; `unlimited`: tasks do not disturb each other",
           default="exclusive"),
     Field("attributes", _ATTRIBUTES,
           "free names with texts, numbers or true/false, for `requirements` and `rank`", default={}),

@@ -17,8 +17,8 @@ Attribute = str | float | bool
 QUEUES = ("fifo", "first-fit", "easy", "conservative")
 """Queue disciplines: first in first out, first fit, EASY and conservative backfilling."""
 
-OCCUPANCIES = ("exclusive", "unlimited")
-"""Whether a node runs one task at a time or any number of tasks."""
+OCCUPANCIES = ("exclusive", "unlimited", "shared")
+"""Whether a node runs one task at a time; any number without disturbing each other; or any number in turn."""
 
 BUILT_IN_NAMES = (
     "name",
@@ -106,6 +106,11 @@ class Machine:
         """Return the name for people: of a share whose name does not say so, with its physical machine."""
         own = self.host is None or self.name.startswith(f"{self.host}/")
         return self.name if own else f"{self.name} (part of {self.host})"
+
+    @property
+    def is_time_shared(self) -> bool:
+        """Return whether any number of programs run at once and share the nodes."""
+        return self.occupancy == "shared"
 
     @property
     def node_is_core(self) -> bool:

@@ -219,6 +219,7 @@ def _pair_problems(platform: Platform) -> Iterator[Problem]:
 
 def _share_problems(platform: Platform) -> Iterator[Problem]:
     nodes = {machine.name: machine.nodes for machine in platform.machines}
+    time_shared = {machine.name for machine in platform.machines if machine.is_time_shared}
     taken: Counter[str] = Counter()
     for index, share in enumerate(platform.virtual):
         path: DocumentPath = ("virtual", index)
@@ -234,6 +235,11 @@ def _share_problems(platform: Platform) -> Iterator[Problem]:
             rule = "a share is a part of a machine of this platform"
             yield _unknown("machine", share.machine, nodes, rule, (*path, "machine"))
             continue
+        if share.machine in time_shared:
+            what = f"a share of {shorten(repr(share.machine))}, whose nodes are shared over time"
+            rule = "a share sets nodes aside, so the machine must be exclusive"
+            advice = "remove `occupancy: shared`, or the share"
+            yield Problem(what=what, rule=rule, advice=advice, path=path)
         before = taken[share.machine]
         taken[share.machine] += max(share.nodes, 0)
         if before <= nodes[share.machine] < taken[share.machine]:
@@ -315,6 +321,11 @@ def planned_machines(platform: Platform) -> tuple[Machine, ...]:
 def list_shares(machines: Iterable[Machine]) -> dict[str, str]:
     """Return the physical machine of every virtual share, by the name of the share."""
     return {machine.name: machine.host for machine in machines if machine.host is not None}
+
+
+def list_crowded(machines: Iterable[Machine]) -> frozenset[str]:
+    """Return the names of the machines on which more programs than nodes may run."""
+    return frozenset(machine.name for machine in machines if machine.occupancy != "exclusive")
 
 
 def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:

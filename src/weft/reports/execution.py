@@ -29,7 +29,7 @@ from weft.engine.state.state import EngineState
 from weft.errors import InvalidInput
 from weft.papers.statistics import Summary, summarise
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform, list_shares, planned_machines
+from weft.platform.platform import Platform, list_crowded, list_shares, planned_machines
 from weft.records import dataclass
 from weft.reports.critical_path import CriticalPath, find_critical_path
 from weft.reports.execution_records import NO_RECORDS, ExecutionRecords, LogTail, ProcessUsage
@@ -465,7 +465,7 @@ class ExecutedRun:
         if not self.run_summaries:
             return CriticalPath()
         last = max(self.run_summaries, key=lambda story: (self._end_of(story), -story.index))
-        nodes = [0 if machine.occupancy == "unlimited" else machine.nodes for machine in self.machines]
+        nodes = [machine.nodes if machine.occupancy == "exclusive" else 0 for machine in self.machines]
         return find_critical_path(self.history, self.state.runs, nodes, last.index)
 
     def _end_of(self, story: RunSummary) -> float:
@@ -482,7 +482,8 @@ class ExecutedRun:
     def uses(self) -> tuple[MachineUse, ...]:
         """Return the use of each machine over the whole execution."""
         sizes = [(machine.name, machine.nodes) for machine in self.machines]
-        return tuple(measure_machines(self.history, sizes, list_shares(self.machines)))
+        crowded = list_crowded(self.machines)
+        return tuple(measure_machines(self.history, sizes, list_shares(self.machines), crowded))
 
     @cached_property
     def slowdowns(self) -> dict[str, Summary]:

@@ -63,6 +63,8 @@ class SimulationBackend:
         self._machines_of: list[list[int]] = [[] for _ in self._hosts]
         for machine, host in enumerate(self._host_of):
             self._machines_of[host].append(machine)
+            if instance.machines[machine].is_time_shared:  # such a machine has no virtual shares
+                self._hosts[host].shared_nodes = instance.machines[machine].nodes
         self._machines = instance.machines
         names = [machine.name for machine in instance.machines]
         self._denied = frozenset(match_positions(scenario.denied, names))
@@ -214,7 +216,7 @@ class SimulationBackend:
             self._queue.schedule(
                 ev.Fetched(
                     machine=command.machine,
-                    speed_factor=host.speed.share,
+                    speed_factor=host.speed.outside_share,
                     load=float(min(host.speed.processes, cores)),
                 )
             )

@@ -86,6 +86,7 @@ class ProgramSimulator:
             self._queue.now_s,
             0.0,
             command.time_limit_s,
+            command.nodes,
             checkpoint=command.restart_from,
         )
         self.programs[command.attempt] = program
@@ -117,6 +118,8 @@ class ProgramSimulator:
         program.began_s = now
         program.clock_s = host.speed.clock_s(now)
         host.programs[program.attempt] = program
+        if host.shared_nodes:
+            self._count_programs(host)
         self.schedule_end(host, program)
         if program.limit_s is not None:
             self._queue.put(now + program.limit_s, partial(self._cut, program, Cause.TIMEOUT))
@@ -243,8 +246,16 @@ class ProgramSimulator:
             self._queue.schedule(event)
 
     def _forget(self, program: Program) -> None:
+        host = self._hosts[program.host]
         self.programs.pop(program.attempt, None)
-        self._hosts[program.host].programs.pop(program.attempt, None)
+        host.programs.pop(program.attempt, None)
+        if host.shared_nodes:
+            self._count_programs(host)
+
+    def _count_programs(self, host: Host) -> None:
+        """Reschedule the ends of the programs of a time-shared host if their number changes its speed."""
+        if host.count_programs(self._queue.now_s):
+            self.speed_changed(host)
 
     def _cut(self, program: Program, cause: Cause) -> ev.Event | None:
         return self._stop(program, cause) if self._runs(program) else None
@@ -302,6 +313,7 @@ class ProgramSimulator:
             clock_s = self._hosts[program.host].speed.clock_s(self._queue.now_s)
             program.suspended_s = program.end_clock_s - clock_s
             program.version += 1
+            self._count_programs(self._hosts[program.host])
             self._queue.schedule(ev.Suspended(attempt=program.attempt))
             if math.isfinite(lasting_s):
                 self._queue.put(self._queue.now_s + lasting_s, partial(self._resume, program))
@@ -312,6 +324,7 @@ class ProgramSimulator:
         host = self._hosts[program.host]
         program.clock_s = host.speed.clock_s(self._queue.now_s) + program.suspended_s - program.work_s
         program.suspended_s = None
+        self._count_programs(host)
         self.schedule_end(host, program)
         for change in program.deferred_changes:
             self._schedule_change(host, program, change)

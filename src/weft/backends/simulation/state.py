@@ -28,24 +28,33 @@ class HostSpeed:
     recomputed. Without disturbances the local clock equals the simulated time bit for bit.
     """
 
-    __slots__ = ("_clock_s", "_processes", "_share", "_since_s", "_slowdowns")
+    __slots__ = ("_clock_s", "_crowding", "_processes", "_share", "_since_s", "_slowdowns")
 
     def __init__(self) -> None:
         self._slowdowns: list[float] = []
         self._processes = 0
+        self._crowding = 1.0
         self._share = 1.0
         self._since_s = 0.0
         self._clock_s = 0.0
 
     @property
     def share(self) -> float:
-        """Return the available share of the speed: the product of all 1/slowdown and 1/(processes + 1)."""
+        """Return the available share of the speed: the product of all 1/slowdown and 1/(processes + 1).
+
+        On a time-shared host it is divided among our own programs.
+        """
         return self._share
 
     @property
     def processes(self) -> int:
         """Return the number of competing processes."""
         return self._processes
+
+    @property
+    def outside_share(self) -> float:
+        """Return the share that is left beside everything but our own programs."""
+        return self._share * self._crowding
 
     def clock_s(self, now: float) -> float:
         """Return the reading of the local clock; ``now`` must not be before the last change."""
@@ -88,9 +97,17 @@ class HostSpeed:
         self._processes -= processes
         self._change(now)
 
+    def crowd(self, crowding: float, now: float) -> bool:
+        """Set by which factor our own programs slow each other down; return whether it has changed."""
+        if crowding == self._crowding:
+            return False
+        self._crowding = crowding
+        self._change(now)
+        return True
+
     def _change(self, now: float) -> None:
         self._clock_s, self._since_s = self.clock_s(now), now
-        share = 1.0 / (self._processes + 1)
+        share = 1.0 / (self._processes + 1) / self._crowding
         # Recomputed from scratch, so that rounding errors do not accumulate.
         for slowdown in self._slowdowns:
             share /= slowdown
@@ -114,6 +131,7 @@ class Program:
     """Reading of the host's local clock at the start."""
     limit_s: float | None = None
     """Time limit in seconds; None: no limit."""
+    nodes: int = 1
     version: int = 0
     """Incremented when the expected end changes; scheduled ends with an older version are stale."""
     suspended_s: float | None = None
@@ -147,6 +165,8 @@ class Host:
     silent: dict[str, int] = field(default_factory=lambda: {"job-manager": 0, "gatekeeper": 0})
     programs: dict[int, Program] = field(default_factory=dict)
     """By attempt: the running programs, in order of start."""
+    shared_nodes: int = 0
+    """Number of nodes that all programs share over time; 0: a node runs one program."""
     cache: dict[str, float] = field(default_factory=dict)
     """Shared input files with the time at which each is complete."""
     _changes: list[tuple[float, float, float]] = field(default_factory=lambda: [(0.0, 0.0, 1.0)])
@@ -156,6 +176,13 @@ class Host:
     def up(self) -> bool:
         """Return whether all failures of the host are repaired."""
         return self.failures == 0
+
+    def count_programs(self, now: float) -> bool:
+        """Share the nodes of a time-shared host among its programs; return whether its speed has changed."""
+        if not self.shared_nodes:
+            return False
+        taken = sum(program.nodes for program in self.programs.values() if program.suspended_s is None)
+        return self.speed.crowd(max(1.0, taken / self.shared_nodes), now)
 
     def answers(self, what: str) -> bool:
         """Return whether the host is up and its job manager or gatekeeper answers."""

@@ -280,7 +280,7 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
         return
     if (contract := _find_contract(context, attempt)) is None:
         return
-    watched = _sample_attempt(attempt)
+    watched = _sample_attempt(context, attempt)
     behind = compute_ratio(watched, context.state.now)
     _update_speed_estimate(context, attempt, behind)
     if find_breach(watched, contract, context.state.now) is Breach.PERFORMANCE:
@@ -310,28 +310,40 @@ def _record_violation(
     )
 
 
-def _sample_attempt(attempt: Attempt) -> PerformanceSample:
-    """Return the measured progress of a running attempt."""
+def _sample_attempt(context: DecisionContext, attempt: Attempt) -> PerformanceSample:
+    """Return the measured progress of a running attempt.
+
+    The delay that our other programs on a time-shared machine have caused does not count: it is as if the
+    attempt had started so much later.
+    """
+    machine = context.state.machines[attempt.machine]
     done = None if attempt.work_done is None else max(0.0, attempt.work_done - attempt.restart_from)
     return PerformanceSample(
-        started_s=attempt.started_s,
+        started_s=(
+            None
+            if attempt.started_s is None
+            else attempt.started_s + machine.delay_s(attempt, context.state.now)
+        ),
         predicted_s=attempt.seconds,
         work=1.0 - attempt.restart_from,
         done=done,
         reported_s=attempt.reported_s if attempt.dated else None,
         reports_every_s=attempt.reports_every_s,
         last_iteration_s=attempt.last_iteration_s,
-        expected_iteration_s=_expected_iteration_s(attempt),
+        expected_iteration_s=_expected_iteration_s(attempt, machine.crowding()),
         waiting_since_s=attempt.suspended_since_s,
     )
 
 
-def _expected_iteration_s(attempt: Attempt) -> float | None:
-    """Return the expected seconds of an iteration; None: the number of iterations is unknown."""
+def _expected_iteration_s(attempt: Attempt, crowding: float) -> float | None:
+    """Return the expected seconds of an iteration; None: the number of iterations is unknown.
+
+    ``crowding``: factor by which programs on a time-shared machine slow each other down.
+    """
     left = 1.0 - attempt.restart_from
     if not attempt.all_iterations or left <= 0.0:
         return None
-    return attempt.seconds / (left * attempt.all_iterations)
+    return attempt.seconds * crowding / (left * attempt.all_iterations)
 
 
 def _update_speed_estimate(context: DecisionContext, attempt: Attempt, behind: float | None) -> None:

@@ -196,6 +196,8 @@ def _select_next(
         return None
     if machine.unlimited:
         return first.number
+    if machine.time_shared:  # only resources can be missing
+        return _first_fit(context, machine, chain((first,), racing))
     rule = _plan_order if context.state.planned else _RULES[machine.queue_rule]
     return rule(context, machine, chain((first,), racing))
 

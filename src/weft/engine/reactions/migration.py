@@ -270,17 +270,19 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
     The lower speed is used; ``behind`` is the ratio of the attempt, None: unknown.
     """
     state = context.state
-    pace = 1.0 / state.machines[attempt.machine].speed_factor
+    machine = state.machines[attempt.machine]
+    pace = machine.crowding() / machine.speed_factor
     if behind is not None:
         pace = max(pace, 1.0 + behind)
     whole = 1.0 - attempt.restart_from
     if attempt.started_s is None or whole <= 0.0:
         return attempt.seconds * pace
-    passed_s, speed = state.now - attempt.started_s, state.machines[attempt.machine].speed_factor
-    if attempt.work_done is None and passed_s > attempt.seconds / speed:
+    passed_s = state.now - attempt.started_s - machine.delay_s(attempt, state.now)
+    late_s = passed_s - attempt.seconds / machine.speed_factor
+    if attempt.work_done is None and late_s > 0.0:
         # Only the delay is known, and it is the only measure of how wrong the estimate is: assume that the
         # program takes as long again as it is late.
-        return passed_s - attempt.seconds / speed
+        return late_s
     return (1.0 - estimate_work_done(state, attempt)) / whole * attempt.seconds * pace
 
 

@@ -162,6 +162,9 @@ class Occupation:
             if holder.number in planned_again:
                 continue
             end = expected_end_s(self._state, holder)
+            if machine.time_shared:
+                self._take_turn(machine, holder, end, ends)
+                continue
             ends.append((end, holder.nodes))
             self._take(machine, holder, now, end, holder.demand)
         for _, number in machine.queue:
@@ -173,8 +176,29 @@ class Occupation:
             ends.append((end, waiting.nodes))
             self._take(machine, waiting, start, end, ())
 
+    def _take_turn(
+        self, machine: MachineState, holder: Attempt, end: float, ends: list[tuple[float, int]]
+    ) -> None:
+        """Count what a program on a time-shared machine has left as if programs ran one after the other.
+
+        Planners count nodes. The machine is busy as long as in reality, and never with more than its nodes.
+        """
+        now, nodes = self._state.now, min(holder.nodes, machine.nodes)
+        left_s = max(0.0, end - now) / machine.crowding()
+        start = _find_free_time(ends, machine.nodes, nodes, now)
+        ends.append((start + left_s, nodes))
+        self._take(machine, holder, start, start + left_s, holder.demand, nodes=nodes)
+        self.ends_s[holder.number] = end
+
     def _take(
-        self, machine: MachineState, attempt: Attempt, start: float, end: float, demand: Demand
+        self,
+        machine: MachineState,
+        attempt: Attempt,
+        start: float,
+        end: float,
+        demand: Demand,
+        *,
+        nodes: int | None = None,
     ) -> None:
         now = self._state.now
         self.ends_s[attempt.number] = end
@@ -185,7 +209,7 @@ class Occupation:
                     machine=machine.index,
                     start_s=start - now,
                     finish_s=end - now,
-                    nodes=attempt.nodes,
+                    nodes=attempt.nodes if nodes is None else nodes,
                     amounts=tuple(held.get(name, 0.0) for name in self._resources) if held else (),
                 )
             )
@@ -196,7 +220,10 @@ def expected_end_s(state: EngineState, attempt: Attempt) -> float:
     now = state.now
     if attempt.stage >= Stage.ENDED:
         return now
-    speed = state.machines[attempt.machine].speed_factor
+    machine = state.machines[attempt.machine]
+    speed = machine.speed_factor
+    if machine.time_shared and attempt.started_s is not None:
+        return max(now, attempt.expected_end_s)
     if attempt.started_s is None:
         return max(attempt.expected_end_s, now + attempt.seconds / speed)
     whole = 1.0 - attempt.restart_from

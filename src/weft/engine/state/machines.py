@@ -17,7 +17,7 @@ from weft.engine.state.indexes import (
     to_seconds,
     to_units,
 )
-from weft.engine.states import Attempt, Demand
+from weft.engine.states import Attempt, Demand, Stage
 from weft.instance.instance import Instance
 
 _MAX_SERVED = 64
@@ -54,6 +54,7 @@ class MachineState:
         "amounts",
         "awaited_by",
         "believed_at_s",
+        "counts_nodes",
         "described",
         "free_nodes",
         "has_amounts",
@@ -73,8 +74,11 @@ class MachineState:
         "queue",
         "queue_rule",
         "queued_nodes",
+        "served_until_s",
+        "service_s",
         "share_of",
         "speed_factor",
+        "time_shared",
         "unlimited",
         "up",
         "usable",
@@ -98,6 +102,14 @@ class MachineState:
         self.free_nodes = machine.nodes
         """Nodes neither allocated nor reserved."""
         self.unlimited = machine.occupancy == "unlimited"
+        self.time_shared = machine.is_time_shared
+        """Whether any number of programs run at once, each slower; resources are counted."""
+        self.counts_nodes = not (self.unlimited or self.time_shared)
+        """Whether a node runs one task at a time."""
+        self.service_s = 0.0
+        """Of a time-shared machine: seconds of undisturbed computing that a program would have got so far."""
+        self.served_until_s = 0.0
+        """Time to which ``service_s`` refers."""
         self.queue_rule = machine.queue
         self.amounts: dict[str, float] = dict(machine.amounts)
         """Free amounts of its countable resources."""
@@ -137,16 +149,53 @@ class MachineState:
 
     def free_capacity(self) -> FreeCapacity | None:
         """Return the free capacity of the machine; None: not usable, or no free node."""
-        nodes = self.nodes if self.unlimited else self.free_nodes
+        nodes = self.free_nodes if self.counts_nodes else self.nodes
         if nodes <= 0 or not self.usable or self.awaited_by:
             return None
+        if self.time_shared:
+            return (nodes, self.speed_factor, *self.amounts.values(), self.free_nodes)
         if self.speed_factor == 1.0 and not self.has_amounts:
             return nodes
         return (nodes, self.speed_factor, *self.amounts.values())
 
+    def crowding(self, more: int = 0) -> float:
+        """Return the factor by which programs on a time-shared machine slow each other down; else 1.
+
+        ``more``: nodes that a further program would take.
+        """
+        if not self.time_shared:
+            return 1.0
+        return max(1.0, (self.nodes - self.free_nodes + more) / self.nodes)
+
+    def serve(self, now: float) -> None:
+        """Advance the service of a time-shared machine to ``now``, before the number of programs changes."""
+        self.service_s += (now - self.served_until_s) / self.crowding()
+        self.served_until_s = now
+
+    def begin_sharing(self, attempt: Attempt, now: float) -> None:
+        """Record that the program of an attempt starts to share the machine."""
+        self.serve(now)
+        attempt.service_from_s = self.service_s
+        self.expect_ends(now)
+
+    def expect_ends(self, now: float) -> None:
+        """Estimate the ends of all programs on a time-shared machine again, after their number changed."""
+        slowness = self.crowding() / self.speed_factor
+        for holder in self.holders.values():
+            if holder.stage != Stage.ASSIGNED:
+                left_s = max(0.0, holder.seconds - (self.service_s - holder.service_from_s))
+                holder.expected_end_s = now + left_s * slowness
+
+    def delay_s(self, attempt: Attempt, now: float) -> float:
+        """Return the seconds by which other programs on a time-shared machine have delayed an attempt."""
+        if not self.time_shared or attempt.started_s is None:
+            return 0.0
+        served_s = self.service_s + (now - self.served_until_s) / self.crowding() - attempt.service_from_s
+        return max(0.0, now - attempt.started_s - served_s)
+
     def load(self) -> MachineLoad | None:
         """Return when the last holder ends, and the seconds of queued and bound work; None: not usable."""
-        if not self.usable or self.unlimited:
+        if not self.usable or not self.counts_nodes:
             return (0.0, 0.0) if self.usable else None
         end_s = max((holder.expected_end_s for holder in self.holders.values()), default=0.0)
         behind = self.waiting_units + self.promised_units
@@ -169,7 +218,7 @@ class MachineState:
 
     def has_room(self, nodes: int) -> bool:
         """Return whether the machine is up and has this many free nodes."""
-        return self.up and (self.unlimited or self.free_nodes >= nodes)
+        return self.up and (not self.counts_nodes or self.free_nodes >= nodes)
 
     def enqueue(self, attempt: Attempt) -> None:
         """Add an attempt to the queue."""
@@ -194,7 +243,7 @@ class MachineState:
         each starting when enough nodes are free; the rest counts as spread evenly over all nodes. O(holders),
         plus O(log holders) per simulated attempt; the simulation is cached until something changes.
         """
-        if self.unlimited or (self.free_nodes >= nodes and not self.queue):
+        if not self.counts_nodes or (self.free_nodes >= nodes and not self.queue):
             return now
         ends = [(max(holder.expected_end_s, now), holder.nodes) for holder in self.holders.values()]
         first = self.queue[:_MAX_SERVED] if self.nodes > 1 else []
@@ -234,6 +283,8 @@ class MachineStates:
 
     def __init__(self, instance: Instance) -> None:
         self.all = [MachineState(instance, index) for index in range(len(instance.machines))]
+        self.now = 0.0
+        """Time of the event that is being applied, in seconds of the engine's clock."""
         self.off_nominal: set[int] = set()
         """Machines with an estimated speed other than nominal."""
         self.free: dict[int, None] = {}
@@ -341,9 +392,13 @@ class MachineStates:
     def take(self, attempt: Attempt) -> None:
         """Allocate the nodes and resource amounts of an attempt on its machine."""
         state = self.all[attempt.machine]
+        if state.time_shared:
+            state.serve(self.now)
         attempt.holds = True
         state.holders[attempt.number] = attempt
         state.free_nodes -= attempt.nodes
+        if state.time_shared:
+            state.expect_ends(self.now)
         for name, amount in attempt.demand:
             if name in state.amounts:
                 state.amounts[name] -= amount
@@ -354,9 +409,13 @@ class MachineStates:
         if not attempt.holds:
             return
         state = self.all[attempt.machine]
+        if state.time_shared:
+            state.serve(self.now)
         attempt.holds = False
         del state.holders[attempt.number]
         state.free_nodes += attempt.nodes
+        if state.time_shared:
+            state.expect_ends(self.now)
         for name, amount in attempt.demand:
             if name in state.amounts:
                 state.amounts[name] += amount
@@ -451,7 +510,7 @@ class MachineStates:
         state = self.all[index]
         if not state.up or state.unlimited:
             return state.up
-        if state.free_nodes < nodes:
+        if state.counts_nodes and state.free_nodes < nodes:
             return False
         for name, amount in demand:
             left = state.amounts.get(name)

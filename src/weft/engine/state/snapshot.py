@@ -110,6 +110,7 @@ def _record_machine(machine: MachineState) -> dict[str, Any]:
         **{name: getattr(machine, name) for name in (*_MACHINE, *_LATER)},
         "measured": list(machine.measured),
         "amounts": dict(machine.amounts),
+        "service": [machine.service_s, machine.served_until_s] if machine.time_shared else None,
         "holders": list(machine.holders),
         "queue": [number for _, number in machine.queue],
     }
@@ -122,6 +123,8 @@ def _restore_machine(state: EngineState, machine: MachineState, kept: Mapping[st
         setattr(machine, name, kept.get(name, default))
     machine.measured = MeasuredValues(*kept.get("measured", ()))
     machine.amounts = dict(kept["amounts"])
+    if kept.get("service") is not None:
+        machine.service_s, machine.served_until_s = kept["service"]
     machine.holders = {number: state.attempts[number] for number in kept["holders"]}
     for number in kept["queue"]:
         machine.enqueue(state.attempts[number])

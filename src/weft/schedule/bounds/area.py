@@ -175,8 +175,18 @@ def bound_by_turns(load: SupplyLoad, tasks: _Positions) -> float:
     )
 
 
-def bound_by_area(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats, low_s: float) -> float:
+def bound_by_area(
+    load: SupplyLoad,
+    tasks: _Positions,
+    head_s: Floats,
+    tail_s: Floats,
+    low_s: float,
+    *,
+    in_turn: bool = True,
+) -> float:
     """Return a bound on the makespan from the area of tasks with these heads and tails, at least ``low_s``.
+
+    ``in_turn``: whether a node runs one task at a time, which the last refinement needs.
 
     A makespan T is possible only if ``a + area + b <= T`` for every set of tasks whose heads are at least a
     and whose tails are at least b. There are three refinements:
@@ -195,7 +205,8 @@ def bound_by_area(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: F
         order = by_tail[head_s[by_tail] >= threshold]
         # Tasks are sorted by descending tail, so the tail of the last one is common to all.
         nests.append(_nest_tasks(load, tasks, order, threshold + tail_s[order]))
-    low_s = max(low_s, _turns_between(load, tasks, head_s, tail_s))
+    if in_turn:
+        low_s = max(low_s, _turns_between(load, tasks, head_s, tail_s))
     return _bound_nested_sets(load, nests, tasks, head_s + tail_s, low_s)
 
 

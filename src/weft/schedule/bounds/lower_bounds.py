@@ -101,13 +101,19 @@ def lower_bounds(instance: Instance) -> Bounds:
     - *co-location* (``colocation``): tasks that must share a host or machine need their time there;
     - *windows* (``area``): work that cannot lie outside a time window must fit into it.
 
-    If all times are integers, the bound is rounded up (``modes.has_whole_times``).
+    If all times are integers, the bound is rounded up (``modes.has_whole_times``). On time-shared machines
+    tasks need not run in turn: only paths and area hold there, and nothing is rounded.
     """
     case = _BoundCase(instance)
     critical = case.critical_path_s()
-    loads, tasks = case.loads(), np.arange(len(instance))
+    in_turn = not instance.is_time_shared
+    loads = [load for load in case.loads() if in_turn or not load.supply.rounding]
+    tasks = np.arange(len(instance))
     area = max((float(load.front.area.sum()) for load in loads), default=0.0)
-    each = [bound_by_area(load, tasks, case.head_s, case.tail_s, 0.0) for load in loads]
+    each = [bound_by_area(load, tasks, case.head_s, case.tail_s, 0.0, in_turn=in_turn) for load in loads]
+    if not in_turn:
+        combined = max(each, default=0.0)
+        return Bounds(critical_path_s=critical, area_s=area, combined_s=combined)
     best = max(critical, area, *each, 0.0)
     deep = [loads[index] for index in np.argsort(-np.array(each), kind="stable")[:_DEEP_LOADS].tolist()]
     levels = case.levels_s(deep)
@@ -152,8 +158,9 @@ def bound_arrivals(parts: Sequence[tuple[Instance, float]]) -> float:
     times = np.unique(head_s)
     times = times[np.unique(np.linspace(0, len(times) - 1, _ARRIVAL_THRESHOLDS).astype(int))]
     times = np.unique(np.concatenate([times, [arrival_s for _, arrival_s in parts]]))
+    in_turn = not parts[0][0].is_time_shared
     for supply in list_supplies(parts[0][0], modes):
-        if supply.resource is None:
+        if supply.resource is None and (in_turn or not supply.rounding):
             area = {each: build_front(each, case.modes, supply).area for each, case in cases.items()}
             together = np.concatenate([area[each] for each, _ in parts])[order]
             for start_s in times.tolist():
