@@ -53,7 +53,7 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     (going,) = status["running"]
     assert status["engine"]["command"] == "weft run long.yaml --on machines.yaml"
     other = {"left": "right", "right": "left"}[going["machine"]]
-    assert project.weft("migrate", "a", "--to", other).out == f"a of run 1 is moved to {other}\n"
+    assert project.weft("migrate", "a", "--to", other).out == f"a of run 1 is being moved to {other}\n"
 
     def moved() -> bool:
         return [each["machine"] for each in project.json("status")["running"]] == [other]

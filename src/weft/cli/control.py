@@ -75,7 +75,7 @@ def migrate(task: str, machine: str | None, run: int | None, project: str | None
     it moves when there are enough. Exit code 1: the task is not running, no other machine can run it now, it
     cannot run on MACHINE, or no engine is running; then nothing changes.
     """
-    where = f"is moved to {machine}" if machine else "is moved to another machine"
+    where = f"is being moved to {machine or 'another machine'}"
     _request(project, "migrate", run, (task,), machine=machine, as_json=as_json, done=where)
 
 
