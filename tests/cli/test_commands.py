@@ -286,7 +286,9 @@ def test_check_reports_unknown_backends_as_a_run_does(folder: Path) -> None:
 
 def test_check_counts_one_machine_as_one(folder: Path) -> None:
     (folder / "one.yaml").write_text("weft: 1\nmachines: {one: {}}\n")
-    assert "a platform of 1 machine, 1 node; no problems found" in weft("check", "one.yaml", folder=folder).out
+    assert (
+        "a platform of 1 machine, 1 node; no problems found" in weft("check", "one.yaml", folder=folder).out
+    )
 
 
 def test_check_refuses_tasks_without_a_program_if_the_machines_have_a_backend(folder: Path) -> None:

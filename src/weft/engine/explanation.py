@@ -173,6 +173,7 @@ def _check_capacity(
 _SHOWN_RECORDS = (
     messages.Refuse,
     messages.IgnoreRequirement,
+    messages.ReportModule,
     messages.ReportLateCancel,
 )
 """Record commands shown in the history of a task."""
@@ -219,7 +220,7 @@ class _MessageText:
     def _describe_arrival(self, event: messages.StagedIn) -> str:
         attempt = self.history.attempts[event.attempt]
         if event.problem:
-            return f"staging in failed: {event.problem}"
+            return f"{f'its {event.module}' if event.module else 'staging in'} failed: {event.problem}"
         if event.taken_over is not None:
             return f"its copy was reused from {self.name_source(attempt)}"
         copied = f" ({format_bytes(event.moved_bytes)} copied)" if event.moved_bytes else ""
@@ -239,8 +240,9 @@ class _MessageText:
                 return (
                     f"copying of its file from {self.state.machines[parcels[0].source].label} was requested"
                 )
-            case messages.StageIn(parcels=parcels):
-                return f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
+            case messages.StageIn(parcels=parcels, prolog=prolog):
+                copied = f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
+                return f"{copied}, then its own prolog" if prolog else copied
             case messages.Start(attempt=number):
                 if self.history.attempts[number].reused_from is not None:
                     return ""  # no program was submitted
