@@ -251,7 +251,8 @@ class _MessageText:
                 return f"{self._attempt(command.attempt)} was cancelled: {reason}"
             case messages.Settle():
                 why = f": {command.reason}" if command.reason else ""
-                return f"it became {command.state.name.lower()}{why}"
+                word = "held" if command.state == TaskState.STOPPED else command.state.name.lower()
+                return f"it became {word}{why}"
             case messages.RevertMigration():
                 return "its migration was called off"
             case messages.CleanUp():
@@ -293,7 +294,7 @@ def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str
         case TaskState.WAITING:
             return _describe_predecessors(run, task)
         case TaskState.READY:
-            return _describe_machines(state, run, task)
+            return _describe_selector(run, task) or _describe_machines(state, run, task)
         case TaskState.HELD:
             return ["a user to release it"]
         case TaskState.STOPPED:
@@ -303,6 +304,13 @@ def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str
         case _:
             attempt = state.attempt_of(run, task)
             return [] if attempt is None else _describe_attempt(state, run, attempt)
+
+
+def _describe_selector(run: RunState, task: int) -> list[str]:
+    facts = run.facts_of(task)
+    if facts.order_wanted:
+        return ["the answer of its selector program"]
+    return ["its selector program, which accepts no machine now"] if facts.order == () else []
 
 
 def _describe_predecessors(run: RunState, task: int) -> list[str]:

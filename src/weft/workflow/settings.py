@@ -82,6 +82,8 @@ class RunSettings:
     """Estimated seconds of a restart beyond copying the files."""
     better_every_s: float | None = None
     """Seconds between searches for a better machine (rescheduling in adaptive-jobs.md); None: never."""
+    better_until_s: float | None = None
+    """Seconds of running after which an attempt stays, even if a better machine is free; None: no limit."""
     suspension_timeout_s: float | None = 600.0
     """Seconds an attempt may be suspended by the machine's scheduler before it migrates; None: no limit."""
     waiting_timeout_s: float | None = None
@@ -354,6 +356,8 @@ SETTINGS: tuple[Setting, ...] = (
             help="estimated time of a restart beyond copying the files"),
     Setting(key="migration.search_every", attribute="better_every_s", type=_INTERVAL, optional=True,
             help="time between searches for a better machine"),
+    Setting(key="migration.search_until", attribute="better_until_s", type=_TIME, optional=True,
+            help="running time after which an attempt is not moved to a better machine any more"),
     Setting(key="timeouts.suspended", attribute="suspension_timeout_s", type=_TIME, optional=True,
             help="time an attempt may be suspended by its machine before it migrates"),
     Setting(key="timeouts.queued", attribute="waiting_timeout_s", type=_TIME, optional=True,

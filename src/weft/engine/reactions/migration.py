@@ -337,6 +337,9 @@ def move_to_better_machines(context: DecisionContext) -> None:
             continue
         if run.facts_of(attempt.task).migrations >= settings.migration_limit:
             continue
+        until_s = settings.better_until_s
+        if until_s is not None and state.now - (attempt.started_s or 0.0) >= until_s:
+            continue
         if not _is_search_due(attempt, settings.better_every_s, tick_s, state.now):
             continue
         found = find_best_mode(context, run, attempt)
