@@ -533,6 +533,7 @@ def _expected_start(attempt: ActiveAttempt) -> Start:
         nodes=attempt.nodes,
         count=attempt.count,
         iteration=attempt.iteration,
+        counters=attempt.counters,
         tries=attempt.tries,
         restart_from=attempt.restart_from,
     )
