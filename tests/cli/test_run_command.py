@@ -396,7 +396,7 @@ def test_a_run_that_waits_for_the_user_is_resumed(project: Project) -> None:
     )
     stopped = project.weft("run", "held.yaml")
     assert stopped.code == 1
-    assert "a failed, waits for `weft resume` (error)" in stopped.err
+    assert "a failed, is held until `weft resume` (error)" in stopped.err
     assert project.json("ls")[0]["state"] == "stopped"
     project.write("go", "")
     assert project.weft("run", "tiny.yaml").code == 0

@@ -59,9 +59,12 @@ def test_task_may_have_its_own_evaluator(evaluator, moves):
     assert ("cancel 0 m0: performance" in words) == moves
 
 
-def test_evaluator_that_is_a_program_gives_no_contract():
+def test_task_with_an_evaluator_program_is_polled_and_its_verdict_moves_it():
     engine = running(RunSettings(**EAGER), evaluator="./monitor --gently")
-    assert engine.engine.state.timers == {}
+    assert engine.handle(ev.TimerFired(timer="watch"), at=10) == ["probe progress 0"]
+    failed = ev.Progressed(attempt=0, problem="the evaluator failed: exit code 2")
+    assert engine.handle(failed, at=11) == ["note module"]
+    assert "cancel 0 m0: performance" in engine.handle(ev.Progressed(attempt=0, degraded="slow"), at=12)
 
 
 def test_progress_of_an_attempt_sets_the_speed_of_its_machine_until_it_expires():

@@ -26,7 +26,9 @@ def started(engine, attempt=0):
     return engine.handle(ev.Started(attempt=attempt))
 
 
-@pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause not in ("contract", "cancelled")])
+@pytest.mark.parametrize(
+    "cause", [cause for cause in CAUSES if cause not in ("contract", "cancelled", "epilog")]
+)
 def test_every_failure_cause_has_its_own_retries(cause):
     engine = DrivenEngine(one_task(retries={cause: 1}), platform_of(1, 1))
     for attempt in range(2):
@@ -37,6 +39,13 @@ def test_every_failure_cause_has_its_own_retries(cause):
             engine.handle(ev.CleanedUp(attempt=0))
     assert f"settle 0 FAILED ({cause})" in words
     assert words[-1] == "finish failed"
+
+
+def test_epilog_that_the_backend_has_repeated_is_not_a_reason_to_run_the_program_again():
+    engine = DrivenEngine(one_task(retries={"epilog": 5}), platform_of(1, 1))
+    started(engine)
+    words = engine.handle(failing("epilog"))
+    assert words[0].startswith("settle 0 FAILED (epilog)")
 
 
 def test_permanent_failure_is_not_retried():

@@ -23,7 +23,7 @@ from weft.engine.journal import (
     encode_message,
     note_fields,
 )
-from weft.engine.messages import Ended, KeepAttempt, Parcel, SetTimer, TimerFired
+from weft.engine.messages import Ended, KeepAttempt, Parcel, SelectionCandidate, SetTimer, TimerFired
 from weft.engine.replay import rebuild, replay
 from weft.errors import InvalidInput
 from weft.repository.journal_store import read_journal_file
@@ -53,8 +53,8 @@ def _field(hint: object) -> st.SearchStrategy[typing.Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
         return st.lists(_field(arguments[0]), max_size=3).map(tuple)
-    if hint is Parcel:
-        return _message(Parcel)
+    if hint in (Parcel, SelectionCandidate):
+        return _message(hint)
     if isinstance(origin, type) and issubclass(origin, typing.Mapping):
         inner = (
             VALUES if arguments[1] not in simple and typing.get_origin(arguments[1]) is not tuple else None
@@ -87,11 +87,12 @@ def test_stored_names_never_change() -> None:
     """A renamed class keeps its stored name; a removed or changed one needs a conversion."""
     names = (
         "Submitted Started Ended StagedIn StagedOut CleanedUp Progressed Checkpointed Suspended Resumed "
-        "RequirementsChanged MachineChanged Answered Discovered Fetched PlanReady TimerFired TasksAdded Asked "
-        "Assign StageIn Start Signal Cancel StageOut CleanUp Probe Discover Fetch Replan SetTimer Drop Return "
+        "RequirementsChanged MachineChanged Answered Discovered Fetched Selected PlanReady TimerFired TasksAdded "
+        "Asked Assign StageIn Start Signal Cancel StageOut CleanUp Probe Discover Fetch Select Replan SetTimer "
+        "Drop Return "
         "Settle Repeat Leave Finish StopRun EstimateSpeed MarkMachine AbandonAttempt LoseAttempt CountRequeue "
         "MarkViolating Unbind AdoptPlan Refuse ReportCondition ReportViolation AwaitMachine KeepAttempt "
-        "PostponeStaging IgnoreRequirement ReattachJob ReportTargetLoss ReportLateCancel"
+        "PostponeStaging IgnoreRequirement ReportModule ReattachJob ReportTargetLoss ReportLateCancel"
     )
     assert " ".join(TYPE_NAMES.values()) == names
 
@@ -218,7 +219,7 @@ def test_note_of_schema_1_is_read_as_a_command(
 
 
 def test_every_recording_command_replaces_a_note_of_schema_1() -> None:
-    later = {messages.PostponeStaging, messages.AwaitMachine}
+    later = {messages.PostponeStaging, messages.AwaitMachine, messages.ReportModule}
     assert {type(command) for _, command in NOTES} == messages.RECORDS - later
     assert note_fields(messages.CloseAttempt(attempt=0)) is None
 

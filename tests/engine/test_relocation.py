@@ -137,6 +137,14 @@ def test_task_does_not_migrate_to_a_better_machine_that_saves_too_little():
     assert engine.handle(ev.TimerFired(timer="better"), at=60) == []
 
 
+def test_task_stays_when_it_has_run_longer_than_better_machines_are_searched():
+    settings = RunSettings(better_every_s=60.0, better_until_s=55.0, gain=0.2)
+    engine = DrivenEngine(one_task(**SWEPT), platform_of(2, 1), settings)
+    engine.handle(ev.Started(attempt=0), ev.Started(attempt=1))
+    engine.handle(ev.Checkpointed(attempt=1, work_done=0.45), ev.Ended(attempt=0), at=50)
+    assert engine.handle(ev.TimerFired(timer="better"), at=60) == []
+
+
 def test_suspended_task_migrates_after_the_suspension_timeout():
     engine = running(RunSettings(suspension_timeout_s=100.0))
     engine.handle(ev.Suspended(attempt=0), at=10)

@@ -1,5 +1,7 @@
 """GridWay job templates: every keyword, the published templates, reported mistakes."""
 
+import subprocess
+
 import pytest
 from hypothesis import given
 
@@ -73,7 +75,7 @@ def test_every_gridway_keyword_is_translated():
     assert (workflow.name, workflow.params, task.name) == ("job", {"total_tasks": 3}, "search")
     assert task.job == JobSpec(
         command='env HOST="{machine.name}" ./bin.{machine.arch} '
-        "-n {task_id} ${HOME}/x '{{a}}' ${WEFT_RESTART:-0} "
+        "-n {task_id} ${HOME-}/x '{{a}}' ${GW_RESTARTED:-0} "
         "&& mv best best.{machine.arch}.{task_id} && mv far far.{task_id}",
         env={"MODE": "fast, safe", "DIR": "/tmp"},
         stdin="in.txt",
@@ -81,7 +83,7 @@ def test_every_gridway_keyword_is_translated():
         stderr="err.{task_id}",
         prolog="/opt/prepare --quick {machine.arch}",
         wrapper="tools/wrap.sh",
-        evaluator="./watch.sh",
+        evaluator='./watch.sh "$WEFT_PID"',
     )
     assert task.inputs == (
         Input(file="bin.{machine.arch}"),
@@ -108,16 +110,59 @@ def test_every_gridway_keyword_is_translated():
     assert task.requirements == parse("default(CPU_MHZ, 0) > 1000")
     assert task.rank == parse("default(CPU_MHZ, 0)")
     assert task.nodes == (4,)
+    assert task.settings == {
+        "better_every_s": 30,
+        "better_until_s": 300,
+        "suspension_timeout_s": 600.5,
+        "iteration_limit_s": 8,
+        "evaluator_timeout_s": None,
+    }
+    assert workflow.settings == {"deadline_s": 7200}
     assert task.attributes == {
-        "RESCHEDULING_INTERVAL": 30,
-        "RESCHEDULING_THRESHOLD": 300,
-        "SUSPENSION_TIMEOUT": 600.5,
         "CPULOAD_THRESHOLD": 50,
-        "PROFILE_THRESHOLD": 8,
         "CHECKPOINT_URL": "gsiftp://store/dir",
-        "DEADLINE": "2:00",
         "files_on_machine": ["/etc/hosts", "/var/log/x"],
     }
+
+
+def test_zero_switches_limits_off_as_in_gridway():
+    task = job("RESCHEDULING_INTERVAL = 0\nSUSPENSION_TIMEOUT = 0\nCPULOAD_THRESHOLD = 0\nDEADLINE = 0")
+    assert task.settings == {"better_every_s": None, "suspension_timeout_s": None}
+    assert task.job.evaluator is None
+
+
+def test_better_machines_are_searched_within_the_threshold():
+    assert job("RESCHEDULING_INTERVAL = 60").settings == {"better_every_s": 60, "better_until_s": 300}
+    assert job("RESCHEDULING_THRESHOLD = 60").settings == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "evaluator"),
+    [
+        ("CPULOAD_THRESHOLD = 30", "cpu:30%"),
+        ("MONITOR = libexec/gw_monitor.sh", "cpu:50%"),
+        ("MONITOR = libexec/gw_monitor.sh\nCPULOAD_THRESHOLD = 20", "cpu:20%"),
+        ("MONITOR = /opt/m\nCPULOAD_THRESHOLD = 20", '/opt/m "$WEFT_PID"'),
+        ("", None),
+    ],
+)
+def test_monitor_and_load_become_the_evaluator(text, evaluator):
+    assert job(text).job.evaluator == evaluator
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 5400), ("2:30", 9000), ("1:00:00", 86400)])
+def test_deadline_is_days_hours_and_minutes(text, seconds):
+    workflow = read(f"EXECUTABLE = /bin/x\nDEADLINE = {text}\n".encode())
+    assert workflow.settings == {"deadline_s": seconds}
+
+
+def test_unset_variables_of_arguments_are_empty_and_random_has_a_number():
+    command = job("ARGUMENTS = $NO_SUCH ${ALSO:-x} $RANDOM").job.command
+    ran = subprocess.run(
+        ["/bin/sh", "-eu", "-c", command.replace("/bin/x", "echo")], capture_output=True, check=True
+    )
+    words = ran.stdout.split()
+    assert (words[0], words[1].isdigit(), len(words)) == (b"x", True, 2)
 
 
 def test_program_follows_the_architecture_of_the_machine():
@@ -165,7 +210,7 @@ def test_template_without_restart_files_has_no_checkpoint():
     assert job("RESTART_FILES = a\nCHECKPOINT_INTERVAL = 0").recovery.checkpoint == Checkpoint(files=("a",))
 
 
-@pytest.mark.parametrize(("word", "rule"), [("no", "stop"), ("YES", "reschedule")])
+@pytest.mark.parametrize(("word", "rule"), [("no", "hold"), ("YES", "reschedule")])
 def test_action_after_the_last_retry_is_translated(word, rule):
     assert job(f"RESCHEDULE_ON_FAILURE = {word}").recovery.on_failure == rule
 
@@ -174,9 +219,11 @@ def test_default_wrapper_of_gridway_is_dropped():
     assert job("WRAPPER = libexec/gw_wrapper.sh").job.wrapper is None
 
 
-def test_np_is_used_for_mpi_jobs_only():
-    assert job("NP = 4").nodes == (1,)
-    assert job("TYPE = mpi\nNP = 4").nodes == (4,)
+def test_mpi_job_has_its_processors_and_mpirun():
+    assert job("NP = 1").nodes == (1,)
+    task = job("TYPE = mpi\nNP = 4")
+    assert (task.nodes, task.job.wrapper) == ((4,), "mpirun -n {nodes}")
+    assert job("TYPE = mpi\nNP = 4\nWRAPPER = /opt/wrap").job.wrapper == "/opt/wrap"
 
 
 def test_requirements_select_machines():
@@ -197,6 +244,8 @@ def test_requirements_select_machines():
         ("just words", 2, "KEYWORD = value"),
         ("RANK = 1\nRANK = 2", 3, "a second RANK"),
         ("\n\nRANK = CPU_MHZ +", 4, "the end is not expected in RANK"),
+        ("NP = 4", 2, "NP is the number of processors of an MPI job; add TYPE = mpi"),
+        ("DEADLINE = tomorrow", 2, "must be [[DAYS:]HOURS:]MINUTES"),
         ("NUMBER_OF_RETRIES = many", 2, "must be a whole number, at least 0"),
         ("TOTAL_TASKS = 0", 2, "at least 1"),
         ("SUSPENSION_TIMEOUT = -1", 2, "must be a number, at least 0"),

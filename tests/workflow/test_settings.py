@@ -31,8 +31,8 @@ from weft.workflow.settings import (
 )
 from weft.workflow.task import CAUSES
 
-INTERNAL = {"begins_at_once", "brings_results"}
-"""Facts about the backend, which no user states."""
+INTERNAL = {"begins_at_once", "brings_results", "evaluated"}
+"""Facts about the backend, and what the key ``evaluator`` of a task states."""
 
 
 def test_every_setting_has_one_key_and_every_key_one_setting():
@@ -56,9 +56,8 @@ def values_of(setting):
         return st.sampled_from(["heft", "auto:islands=2"])
     if label == "whole number":
         return st.integers(1, 99)
-    return (
-        st.floats(1.0, 1.0) if setting.attribute in ("gain", "replan_share", "alpha") else st.floats(1.0, 1e6)
-    )
+    shares = ("gain", "replan_share", "alpha")
+    return st.floats(1.0, 1.0) if setting.attribute in shares else st.floats(1.0, 1e6)
 
 
 @st.composite

@@ -32,6 +32,7 @@ from weft.api.request import (
 )
 from weft.api.settings import ProfileSource, SettingsSource, find_profile, load_layers, stated_options
 from weft.backends.attempt.isolation import check_isolation
+from weft.backends.attempt.modules import check_programs
 from weft.backends.layout import ProjectLayout
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
@@ -303,7 +304,9 @@ def run(
     platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
     check_backend(platform)
     check_isolation(flows.values())
-    request = compile_request(flows, platform, {**loaded.folders, **more.folders})
+    folders = {**loaded.folders, **more.folders}
+    check_programs(flows, {key: layout.project / folder for key, folder in folders.items()})
+    request = compile_request(flows, platform, folders)
     check_runnable(instance.graph for instance in request.instances.values())
     layers = set_poll_interval(_suit_real_runs(layers), request.instances.values())
     chosen = request.choose_planning(

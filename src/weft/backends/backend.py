@@ -6,6 +6,7 @@ engine. It makes no decisions. Commands are idempotent: a command repeated after
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import ClassVar, Protocol
@@ -18,6 +19,7 @@ from weft.expressions import Value
 from weft.instance.instance import Instance
 from weft.platform.machine import Machine
 from weft.records import dataclass, message
+from weft.workflow.settings import DEFAULTS, RunSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,8 @@ class RecoveredAttempt:
     """Random identity (see ``ProjectContext.attempt_nonce``). Numbers are used again after a lost tail of the
     journal; a record with another nonce is of another attempt."""
     cancelled: bool = False
+    tries: int = 1
+    """Which start of its task it is, in its iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,8 @@ class ProjectContext(BackendContext):
     """Whether nothing stored by earlier executions is used: no products, no digests of inputs."""
     secrets: Mapping[str, SecretValues] = field(default_factory=dict)
     """By workflow: the values of the secrets that it declares; none for a workflow without secrets."""
+    task_settings: Callable[[int, int], RunSettings] = lambda run, task: DEFAULTS  # noqa: ARG005
+    """Returns the settings of a task of a run."""
 
     def secrets_of(self, run: int) -> SecretValues:
         """Return the secrets of a run's workflow."""
@@ -137,8 +143,12 @@ class Backend(Protocol):
     def busy(self) -> bool:
         """Return whether a program runs or its end has not been reported."""
 
-    def halt(self, grace_s: float) -> None:
-        """Terminate all programs; ``poll`` reports them with the exit code that requests another run."""
+    def halt(self, most_s: float = math.inf) -> float:
+        """Terminate all programs; ``poll`` reports them with the exit code that requests another run.
+
+        Each has the time of its setting ``timeouts.ending``, at most ``most_s``, to write its restart files.
+        Return the longest of these times.
+        """
 
     def close(self, *, stop: bool) -> None:
         """Release the machines. ``stop``: no more work follows; otherwise programs continue to run."""

@@ -110,6 +110,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         return grid
     reader = detect_format(source)
     graph = check_and_unfold(reader.read(source))
+    _check_programs(graph, name)
     notes = _check_names(graph, name) if reader.name == WeftYaml.name else []
     notes += map(str, find_open_secrets(graph.workflow))
     summary = (
@@ -148,6 +149,19 @@ def _check_grid(source: SourceFile) -> dict[str, object] | None:
     grid = read_grid(parse_document(source.text(), source.name))
     summary = f"a tuning grid of {format_count(grid.count, 'experiment')}; no problems found"
     return {"file": source.name, "kind": "grid", "summary": summary}
+
+
+def _check_programs(graph: TaskGraph, name: str) -> None:
+    """Raise InvalidInput if an evaluator or selector program of a workflow does not exist."""
+    jobs = [task.job for task in graph.workflow.tasks if task.job is not None]
+    if not any(job.evaluator or job.selector for job in jobs):
+        return
+    from pathlib import Path
+
+    from weft.backends.attempt.modules import check_programs
+    from weft.formats.files import STDIN
+
+    check_programs({"": graph.workflow}, {"": Path() if name == STDIN else Path(name).parent})
 
 
 def _check_names(graph: TaskGraph, name: str) -> list[str]:

@@ -35,6 +35,11 @@ _MOST_BYTES = 10_000_000
     help="Attempt number of the task, from 1 (default: the last).",
 )
 @click.option("--stderr", is_flag=True, help="Print the standard error.")
+@click.option(
+    "--module",
+    type=click.Choice(["prolog", "epilog", "evaluator"]),
+    help="Print the output of this module of the task instead.",
+)
 @options.project
 @options.as_json
 def command(
@@ -43,6 +48,7 @@ def command(
     run: int | None,
     attempt: int | None,
     stderr: bool,
+    module: str | None,
     project: str | None,
     as_json: bool,
 ) -> None:
@@ -59,7 +65,8 @@ def command(
         found, followed = follow_run(opened, run)
         tried = find_attempt(followed, found, task, attempt)
         records = opened.records(found.execution, tried.number)
-        out, err = TaskLog(records / "out"), TaskLog(records / "err")
+        prefix = f"{module}." if module else ""
+        out, err = TaskLog(records / f"{prefix}out"), TaskLog(records / f"{prefix}err")
         if as_json:
             if follow:
                 raise click.UsageError("--json prints one object: omit --follow.")

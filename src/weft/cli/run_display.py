@@ -191,10 +191,10 @@ class RunDisplay:
         """Return lines about one failure: task, cause, last lines and path of the log."""
         then = "failed, will be retried"
         if each.for_good:
-            then = "failed, waits for `weft resume`" if each.waits else "failed permanently"
+            then = "failed, is held until `weft resume`" if each.waits else "failed permanently"
         text = f": {redact(each.text)}" if each.text else ""
         lines = [f"{each.label} {then} ({each.cause}{text})"]
-        log = self.logs.last(each.reported_by) if each.reported_by >= 0 else None
+        log = self.logs.last(each.reported_by, each.cause) if each.reported_by >= 0 else None
         if log is not None:
             lines += [f"  | {line}" for line in log.lines[-_LOG_LINES:]]
             lines.append(f"  log: {log.path}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from weft.engine.messages import Cancel, Command, SetTimer, Settle
@@ -16,19 +16,22 @@ from weft.policies.policy import Policy
 class DecisionContext:
     """Engine state, settings and policy for the reactions, with methods that emit commands."""
 
-    __slots__ = ("commands", "policy", "selectors", "settings", "state")
+    __slots__ = ("commands", "policy", "selector_programs", "selectors", "settings", "state")
 
     def __init__(
         self,
         state: EngineState,
         policy: Policy,
         selectors: Mapping[str, Policy] | None = None,
+        selector_programs: Sequence[str] = (),
     ) -> None:
         self.state = state
         self.policy = policy
         """The policy that makes the decisions."""
         self.selectors = selectors or {}
         """By selector name: the policy that places the jobs that state this selector."""
+        self.selector_programs = tuple(selector_programs)
+        """The selectors that are programs."""
         self.settings = state.settings
         """The settings that all runs share; ``RunState.settings_of`` returns those of a task."""
         self.commands: list[Command] = []

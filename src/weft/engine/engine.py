@@ -23,6 +23,7 @@ from weft.errors import InvalidInput, WeftError
 from weft.instance.instance import Instance
 from weft.policies.policy import Policy
 from weft.workflow.settings import DEFAULTS, RunSettings, SettingsLayers
+from weft.workflow.task import JobSpec
 
 _MAY_BEGIN = (Submitted, RequestReceived, RequirementsChanged)
 """Events after which a run may be active, or queries are needed; the engine then sets the periodic timers."""
@@ -57,7 +58,8 @@ class Engine:
             layers=layers,
         )
         self.settings = self.state.settings
-        self._context = DecisionContext(self.state, policy, _selectors(library, policy_named))
+        programs = [name for name in library.selectors if JobSpec(selector=name).selector_program]
+        self._context = DecisionContext(self.state, policy, _selectors(library, policy_named), programs)
         self._view = EngineView(self.state)
 
     def handle(self, event: Event, now: float) -> list[Command]:
@@ -112,9 +114,12 @@ def _selectors(library: WorkflowLibrary, policy_named: Callable[[str], Policy] |
     """Return the policies that jobs select, by name; InvalidInput if one is unknown or needs a plan."""
     found: dict[str, Policy] = {}
     for name in library.selectors:
+        if JobSpec(selector=name).selector_program:
+            continue
         policy = None if policy_named is None else policy_named(name)
         if policy is None or policy.needs_plan:
             why = "unknown policy" if policy is None else "it needs a plan, and a single job has none"
-            raise InvalidInput(f"selector {name!r}: {why}", advice="`weft policies` lists the policies")
+            advice = "`weft policies` lists the policies; a program is written with a slash: ./select"
+            raise InvalidInput(f"selector {name!r}: {why}", advice=advice)
         found[name] = policy
     return found

@@ -173,6 +173,7 @@ def _check_capacity(
 _SHOWN_RECORDS = (
     messages.Refuse,
     messages.IgnoreRequirement,
+    messages.ReportModule,
     messages.ReportLateCancel,
 )
 """Record commands shown in the history of a task."""
@@ -219,7 +220,7 @@ class _MessageText:
     def _describe_arrival(self, event: messages.StagedIn) -> str:
         attempt = self.history.attempts[event.attempt]
         if event.problem:
-            return f"staging in failed: {event.problem}"
+            return f"{f'its {event.module}' if event.module else 'staging in'} failed: {event.problem}"
         if event.taken_over is not None:
             return f"its copy was reused from {self.name_source(attempt)}"
         copied = f" ({format_bytes(event.moved_bytes)} copied)" if event.moved_bytes else ""
@@ -239,8 +240,9 @@ class _MessageText:
                 return (
                     f"copying of its file from {self.state.machines[parcels[0].source].label} was requested"
                 )
-            case messages.StageIn(parcels=parcels):
-                return f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
+            case messages.StageIn(parcels=parcels, prolog=prolog):
+                copied = f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
+                return f"{copied}, then its own prolog" if prolog else copied
             case messages.Start(attempt=number):
                 if self.history.attempts[number].reused_from is not None:
                     return ""  # no program was submitted
@@ -249,7 +251,8 @@ class _MessageText:
                 return f"{self._attempt(command.attempt)} was cancelled: {reason}"
             case messages.Settle():
                 why = f": {command.reason}" if command.reason else ""
-                return f"it became {command.state.name.lower()}{why}"
+                word = "held" if command.state == TaskState.STOPPED else command.state.name.lower()
+                return f"it became {word}{why}"
             case messages.RevertMigration():
                 return "its migration was called off"
             case messages.CleanUp():
@@ -291,7 +294,7 @@ def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str
         case TaskState.WAITING:
             return _describe_predecessors(run, task)
         case TaskState.READY:
-            return _describe_machines(state, run, task)
+            return _describe_selector(run, task) or _describe_machines(state, run, task)
         case TaskState.HELD:
             return ["a user to release it"]
         case TaskState.STOPPED:
@@ -301,6 +304,13 @@ def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str
         case _:
             attempt = state.attempt_of(run, task)
             return [] if attempt is None else _describe_attempt(state, run, attempt)
+
+
+def _describe_selector(run: RunState, task: int) -> list[str]:
+    facts = run.facts_of(task)
+    if facts.order_wanted:
+        return ["the answer of its selector program"]
+    return ["its selector program, which accepts no machine now"] if facts.order == () else []
 
 
 def _describe_predecessors(run: RunState, task: int) -> list[str]:

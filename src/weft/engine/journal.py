@@ -20,7 +20,7 @@ from dataclasses import MISSING
 from typing import Any
 
 from weft.engine import messages
-from weft.engine.messages import TYPE_NAMES, Command, Event, Parcel
+from weft.engine.messages import TYPE_NAMES, Command, Event, Parcel, SelectionCandidate
 from weft.engine.states import TaskState
 from weft.engine.stored_fields import (
     DAMAGE,
@@ -84,7 +84,7 @@ def encode_message(message: Event | Command) -> list[Any]:
     return [TYPE_NAMES[type(message)], encode_fields(message)]
 
 
-def encode_fields(message: Event | Command | Parcel) -> dict[str, Any]:
+def encode_fields(message: Event | Command | Parcel | SelectionCandidate) -> dict[str, Any]:
     """Return the fields of a message that do not have their default value, as plain data."""
     found: dict[str, Any] = {}
     for name, default in _field_defaults(typing.cast("Hashable", type(message))):
@@ -96,7 +96,7 @@ def encode_fields(message: Event | Command | Parcel) -> dict[str, Any]:
 def _to_plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.name if isinstance(value, TaskState) else value.value
-    if isinstance(value, Parcel):
+    if isinstance(value, Parcel | SelectionCandidate):
         return encode_fields(value)
     if isinstance(value, Mapping):
         return {key: _to_plain(item) for key, item in value.items()}
@@ -169,6 +169,7 @@ _NOTES: Mapping[str, _NoteKind] = {
     "stay": _NoteKind(messages.KeepAttempt, text="reason"),
     "postponed": _NoteKind(messages.PostponeStaging, text="reason"),
     "requirement": _NoteKind(messages.IgnoreRequirement, text="reason"),
+    "module": _NoteKind(messages.ReportModule, text="reason"),
     "reattached": _NoteKind(messages.ReattachJob),
     "target-lost": _NoteKind(messages.ReportTargetLoss, text="reason"),
     "too-late": _NoteKind(messages.ReportLateCancel, text="reason"),

@@ -20,7 +20,7 @@ _S = TaskState
 _WAITING = (_S.WAITING, _S.READY, _S.SCHEDULED, _S.PROLOG)
 _RUNNING = (_S.SUBMITTED, _S.RUNNING, _S.EPILOG, _S.MIGRATING, _S.SUSPENDED)
 _DONE = (_S.COMPLETED, _S.SKIPPED)
-_FAILED = (_S.FAILED, _S.STOPPED)
+_HELD = (_S.HELD, _S.STOPPED)
 _STATES = len(TaskState)
 _NUMBERS = ("tasks", "waiting", "running", "done", "taken_over", "failed", "held", "cancelled", "skipped")
 
@@ -42,6 +42,7 @@ class KindCount:
     """Number of ``done`` tasks whose outputs came from an earlier run."""
     failed: int
     held: int = 0
+    """Number of tasks that wait for the user: held by request, or after a failure (``on_failure: hold``)."""
     cancelled: int = 0
     skipped: int = 0
 
@@ -73,8 +74,8 @@ def count_kinds(run: RunState, history: History) -> Iterator[KindCount]:
             running=_sum_states(row, _RUNNING),
             done=_sum_states(row, _DONE),
             taken_over=history.taken_over[run.index, name],
-            failed=_sum_states(row, _FAILED),
-            held=row[_S.HELD],
+            failed=row[_S.FAILED],
+            held=_sum_states(row, _HELD),
             cancelled=row[_S.CANCELLED],
             skipped=row[_S.SKIPPED],
         )

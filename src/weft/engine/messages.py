@@ -119,6 +119,8 @@ class StagedIn:
     """Whether a retry is pointless: a file does not exist."""
     taken_over: int | None = None
     """Of a transfer: the earlier execution whose copy is reused; None: the file was copied."""
+    module: str = ""
+    """The task's own module that failed, ``prolog``; "": the data could not be copied."""
 
 
 @stored_as("StagedOut")
@@ -137,6 +139,11 @@ class CleanedUp:
 
     attempt: int
     problem: str = ""
+    module: str = ""
+    """``epilog`` if the task's own epilog failed in the clean-up."""
+    run: int = -1
+    task: int = -1
+    """Run and task of an attempt whose own epilog failed; -1: not stated."""
 
 
 @stored_as("Progressed")
@@ -153,11 +160,13 @@ class Progressed:
     all_iterations: int | None = None
     """Number of iterations that the application will do in total."""
     degraded: str = ""
-    """The application's own complaint about its performance; "": none."""
+    """Complaint of the application or of its evaluator about the performance; "": none."""
     age_s: float | None = None
     """Seconds since the program reported ``work_done``; None: it is current."""
     every_s: float | None = None
     """Longest time between two reports of the program so far; None: unknown."""
+    problem: str = ""
+    """Why the task's evaluator program gave no answer; "": it did, or there is none."""
 
 
 @stored_as("Checkpointed")
@@ -240,6 +249,18 @@ class Fetched:
     """Cores that programs other than weft's tasks keep busy."""
     free_memory_bytes: float | None = None
     free_disk_bytes: float | None = None
+
+
+@stored_as("Selected")
+class MachinesSelected:
+    """The answer to SelectMachines."""
+
+    run: int
+    task: int
+    machines: tuple[int, ...] = ()
+    """The machines that the selector program accepts, best first."""
+    problem: str = ""
+    """Why the program gave no answer; ``machines`` are then the candidates in the engine's own order."""
 
 
 @stored_as("PlanReady")
@@ -338,6 +359,12 @@ class StageIn:
     iteration: int = 1
     counters: tuple[int, ...] = ()
     """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
+    prolog: int = 0
+    """Number of the start that the task's own prolog prepares after the data are there; 0: it does not run.
+
+    It runs here only for the new attempt of a migration, whose old attempt is cleaned up after it; otherwise
+    it runs at the start.
+    """
 
 
 @stored_as("Start")
@@ -414,6 +441,33 @@ class Fetch:
     machine: int
     every_s: float | None = None
     """Interval at which the backend measures it again by itself; None: once."""
+
+
+@message
+class SelectionCandidate:
+    """A machine among which a selector program chooses, with the estimates for the task there."""
+
+    machine: int
+    count: int
+    """Node count with the earliest end."""
+    seconds: float
+    ready_s: float
+    """Estimated seconds until its data are there."""
+    wait_s: float
+    """Estimated seconds until nodes are free."""
+    free_nodes: int
+    speed_factor: float
+    rank: float | None = None
+
+
+@stored_as("Select")
+class SelectMachines:
+    """Ask the selector program of a task for the order of its candidate machines."""
+
+    run: int
+    task: int
+    candidates: tuple[SelectionCandidate, ...] = ()
+    """By rank, then by estimated end."""
 
 
 @stored_as("Replan")
@@ -634,6 +688,15 @@ class IgnoreRequirement:
     reason: str = ""
 
 
+@stored_as("ReportModule")
+class ReportModule(_OfAttempt):
+    """Record that a task's own module failed without consequences for the task."""
+
+    module: str
+    """``evaluator``, ``selector`` or ``epilog``."""
+    reason: str = ""
+
+
 @stored_as("ReattachJob")
 class ReattachJob(_OnMachine):
     """Record that a new job manager is attached to an attempt."""
@@ -670,6 +733,7 @@ Event = (
     | ProbeAnswered
     | Discovered
     | Fetched
+    | MachinesSelected
     | PlanReady
     | TimerFired
     | TasksAdded
@@ -693,6 +757,7 @@ Record = (
     | KeepAttempt
     | PostponeStaging
     | IgnoreRequirement
+    | ReportModule
     | ReattachJob
     | ReportTargetLoss
     | ReportLateCancel
@@ -712,6 +777,7 @@ Command = (
     | Probe
     | Discover
     | Fetch
+    | SelectMachines
     | Replan
     | SetTimer
     | CloseAttempt

@@ -126,6 +126,12 @@ class Cause(enum.StrEnum):
     STAGING = "staging"
     CONTRACT = "contract"
     CANCELLED = "cancelled"
+    PROLOG = "prolog"
+    """The task's own prolog failed, so its program did not start."""
+    WRAPPER = "wrapper"
+    """The task's own wrapper failed, or ended without running the command."""
+    EPILOG = "epilog"
+    """The task's own epilog failed after its program had succeeded."""
 
 
 class RunOutcome(enum.StrEnum):
@@ -206,6 +212,8 @@ class TimerKind(enum.StrEnum):
     """Copy the outputs of an attempt again; per attempt."""
     WAITING = "waiting"
     """Migrate an attempt that was in a machine's own queue for too long; per attempt."""
+    ASK = "ask"
+    """Ask selector programs again that have accepted no machine."""
 
     def name_of(self, number: int) -> str:
         """Return the name of the timer of this kind for a machine, run or attempt number."""

@@ -327,6 +327,15 @@ def _on_fetched(state: EngineState, event: messages.Fetched) -> None:
     state.pending.policy = True
 
 
+def _on_machines_selected(state: EngineState, event: messages.MachinesSelected) -> None:
+    run = state.runs[event.run]
+    if not run.facts_of(event.task).order_wanted:
+        return
+    facts = run.change_facts(event.task)
+    facts.order, facts.order_wanted = tuple(event.machines), False
+    state.pending.policy = True
+
+
 def _on_plan_ready(state: EngineState, event: messages.PlanReady) -> None:
     run = state.runs[event.run]
     run.plan_wanted = False
@@ -372,6 +381,7 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.ProbeAnswered: _on_answered,
     messages.Discovered: _on_discovered,
     messages.Fetched: _on_fetched,
+    messages.MachinesSelected: _on_machines_selected,
     messages.PlanReady: _on_plan_ready,
     messages.TimerFired: _on_timer_fired,
     messages.TasksAdded: _on_tasks_added,
@@ -754,6 +764,8 @@ def _settle_otherwise(
     state: EngineState, run: RunState, task: int, wanted: TaskState, command: messages.Settle
 ) -> None:
     if wanted in (TaskState.READY, TaskState.WAITING):
+        if run.facts_of(task).order is not None:
+            run.change_facts(task).order = None
         _reopen_task(state, run, task, failed=bool(command.cause))
     else:
         run.early.discard(task)
@@ -843,6 +855,11 @@ def _unbind(state: EngineState, command: messages.Unbind) -> None:
     run.unbind(run.compiled.variable[command.task])
 
 
+def _select_machines(state: EngineState, command: messages.SelectMachines) -> None:
+    facts = state.runs[command.run].change_facts(command.task)
+    facts.order, facts.order_wanted = None, True
+
+
 def _change_nothing(state: EngineState, command: messages.Command) -> None:
     """Do nothing: the command only records a decision, or an event will report its effect."""
 
@@ -861,6 +878,7 @@ ENACT: Mapping[type, Callable[[EngineState, Any], None]] = {
     messages.Probe: _probe,
     messages.Discover: _discover,
     messages.Fetch: _fetch,
+    messages.SelectMachines: _select_machines,
     messages.Replan: _replan,
     messages.SetTimer: _set_timer,
     messages.Settle: _settle,

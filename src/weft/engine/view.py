@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from weft.engine.messages import SelectionCandidate
 from weft.engine.ranking import TaskRanking, accepts_machine, find_ranking
 from weft.engine.selection import (
     avoids_machine,
@@ -196,6 +197,10 @@ class EngineRunView:
         tasks.refresh(state.changes, state.machines.is_usable)
         return PlanCursor(tasks, strict=strict)
 
+    def counts(self, task: int, machine: int) -> Sequence[int]:
+        """Return the node counts with which a task may run on a machine."""
+        return self._run.compiled.options(task).counts.get(machine, ())
+
     def bound(self, task: int) -> int | None:
         """Return the machine to which a task's abstract machine is bound; None: not bound."""
         return self._run.binding.get(self._run.compiled.variable[task])
@@ -327,6 +332,30 @@ class EngineView:
     def ranking(self, run: RunView, task: int) -> TaskRanking | None:
         """Return the rank of a task, which decides between machines; None: it has none."""
         return find_ranking(self._state, self._state.runs[run.index], task)
+
+    def candidates(self, run: RunView, task: int) -> tuple[SelectionCandidate, ...]:
+        """Return the machines that a task may use, by rank, then by estimated end."""
+        best: dict[int, Mode] = {}
+        for mode in self.modes(run, task, free=False):
+            if mode.machine not in best or mode.finish_s < best[mode.machine].finish_s:
+                best[mode.machine] = mode
+        ranks = {machine: self.rank(run, task, machine) for machine in best}
+        order = sorted(
+            best.values(), key=lambda mode: (-(ranks[mode.machine] or 0.0), mode.finish_s, mode.machine)
+        )
+        return tuple(
+            SelectionCandidate(
+                machine=mode.machine,
+                count=mode.count,
+                seconds=mode.seconds,
+                ready_s=mode.ready_s - self.now,
+                wait_s=max(0.0, self.machines[mode.machine].free_at_s(mode.nodes) - self.now),
+                free_nodes=self.machines[mode.machine].free_nodes,
+                speed_factor=self.machines[mode.machine].speed_factor,
+                rank=ranks[mode.machine],
+            )
+            for mode in order
+        )
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
         """Return the value of the task's rank for a machine, in its fastest mode there; None: no number."""

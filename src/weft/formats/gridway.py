@@ -28,7 +28,12 @@ _COUNT_NAME = "total_tasks"
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _ARRAY_NAMES = ("TASK_ID", "TOTAL_TASKS")
 _BULK_NAMES = ("PARAM", "MAX_PARAM")
-_RESTART = "RESTARTED"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_IN_SHELL = {
+    "RESTARTED": "${GW_RESTARTED:-0}",
+    "RANDOM": "$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')",  # not every shell has this variable
+}
+"""Variables that the shell of the machine replaces, in command lines only."""
 
 
 def _variable_name(match: re.Match[str]) -> str:
@@ -87,9 +92,11 @@ class _TemplateVariables:
             self.problems.add(
                 f"${{{name}}} in {entry.key}", rule=rule, advice="use ${TASK_ID}", line=entry.line
             )
-        elif name == _RESTART and in_line:
-            return "${WEFT_RESTART:-0}"
-        elif not in_line:
+        elif in_line:
+            # The shell of GridWay's wrapper replaces unset variables by nothing; that of a task refuses them.
+            stated = match[1] if match[1] is not None else match[2]
+            return _IN_SHELL.get(name) or (f"${{{stated}-}}" if _NAME.fullmatch(stated) else match[0])
+        else:
             known = [*self._known, *self.environment]
             advice = suggest(name, known, f"known: {', '.join(known)}")
             what = f"unknown variable ${{{name}}} in a file name of {entry.key}"
@@ -257,16 +264,17 @@ class _JobFiles:
         return size
 
 
-_KEPT_NUMBERS = ("RESCHEDULING_INTERVAL", "RESCHEDULING_THRESHOLD", "SUSPENSION_TIMEOUT", "CPULOAD_THRESHOLD",
-                 "PROFILE_THRESHOLD")  # fmt: skip
-_KEPT_TEXTS = ("CHECKPOINT_URL", "DEADLINE")
 _CHECKPOINT_S = 300.0
-_OWN_WRAPPER = "libexec/gw_wrapper.sh"
-"""GridWay's default wrapper; weft's own wrapper does the same."""
+_SEARCHED_S = 300.0
+"""Time of running within which GridWay moves a job to a better machine, if a template does not state it."""
+_CPU_PERCENT = 50
+_OWN_PROGRAMS = ("libexec/gw_wrapper.sh", "libexec/gw_monitor.sh")
+"""GridWay's default wrapper and monitor; weft itself does the same."""
+_DEADLINE = re.compile(r"(?:(?:([0-9]{1,4}):)?([0-9]{1,4}):)?([0-9]{1,6})")
 _ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)(?:\s*=\s*|\s+)(?:"([^"]*)"|([^"]*?))\s*')
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
 _COUNT = re.compile(r"[0-9]{1,9}")
-_YES_NO = {"yes": "reschedule", "no": "stop"}
+_YES_NO = {"yes": "reschedule", "no": "hold"}
 
 
 class JobTemplate:
@@ -292,6 +300,12 @@ class JobTemplate:
         """Return the task, None without a program; ``as_parameter``: a parameter sets the array's size."""
         executable = self.entries.get("EXECUTABLE")
         self._refuse_unsupported()
+        if not as_parameter and (entry := self.entries.get("DEADLINE")):
+            rule = "the deadline of one job of a graph is not supported"
+            advice = "state it for the whole run: weft run --deadline TIME"
+            self.problems.add(
+                f"DEADLINE = {shorten(entry.value, 40)}", rule=rule, advice=advice, line=entry.line
+            )
         if executable is None:
             self.problems.add("no EXECUTABLE", rule="a job template must name its program")
             return None
@@ -310,8 +324,39 @@ class JobTemplate:
             rank=translate_expression(self.entries.get("RANK"), self.problems, is_rank=True),
             job=job,
             recovery=self._recovery(variables),
+            settings=self._settings(),
             attributes=self._attributes(files),
         )
+
+    @property
+    def run_settings(self) -> dict[str, float]:
+        """Return the settings of a run of this template alone, by attribute of ``RunSettings``."""
+        if (entry := self.entries.get("DEADLINE")) is None:
+            return {}
+        if (parts := _DEADLINE.fullmatch(entry.value)) is None:
+            what = f"DEADLINE = {shorten(entry.value, 40)}"
+            self.problems.add(what, rule="must be [[DAYS:]HOURS:]MINUTES", line=entry.line)
+            return {}
+        days, hours, minutes = (int(part or 0) for part in parts.groups())
+        deadline_s = 60.0 * (minutes + 60 * (hours + 24 * days))
+        return {"deadline_s": deadline_s} if deadline_s else {}
+
+    def _settings(self) -> dict[str, float | None]:
+        """Return the settings that the template states; 0 switches a limit off, as in GridWay."""
+        found: dict[str, float | None] = {}
+        if entry := self.entries.get("RESCHEDULING_INTERVAL"):
+            found["better_every_s"] = float(self._number(entry)) or None
+            threshold = self.entries.get("RESCHEDULING_THRESHOLD")
+            within_s = _SEARCHED_S if threshold is None else float(self._number(threshold))
+            if found["better_every_s"]:
+                found["better_until_s"] = within_s
+        if entry := self.entries.get("SUSPENSION_TIMEOUT"):
+            found["suspension_timeout_s"] = float(self._number(entry)) or None
+        if entry := self.entries.get("PROFILE_THRESHOLD"):
+            found["iteration_limit_s"] = float(self._number(entry)) or None
+        if "MONITOR" in self.entries:
+            found["evaluator_timeout_s"] = None  # a monitor runs as long as the job
+        return found
 
     def _sweep(self, as_parameter: bool) -> Sweep:
         last = parse(f"{_COUNT_NAME} - 1" if as_parameter else str(self.total_tasks - 1))
@@ -344,9 +389,21 @@ class JobTemplate:
             stdout=None if (entry := self.entries.get("STDOUT_FILE")) is None else files.write(entry),
             stderr=None if (entry := self.entries.get("STDERR_FILE")) is None else files.write(entry),
             prolog=self._module("PRE_WRAPPER", variables, files),
-            wrapper=self._module("WRAPPER", variables, files),
-            evaluator=self._module("MONITOR", variables, files),
+            wrapper=self._module("WRAPPER", variables, files) or self._mpi_wrapper(),
+            evaluator=self._evaluator(variables, files),
         )
+
+    def _mpi_wrapper(self) -> str | None:
+        kind = self.entries.get("TYPE")
+        return "mpirun -n {nodes}" if kind is not None and kind.value.lower() == "mpi" else None
+
+    def _evaluator(self, variables: _TemplateVariables, files: _JobFiles) -> str | None:
+        """Return the monitor, which GridWay calls with the process of the job, or the limit of the load."""
+        own, limit = self.entries.get("MONITOR"), self.entries.get("CPULOAD_THRESHOLD")
+        percent = _CPU_PERCENT if limit is None else self._number(limit)
+        if own is not None and own.value not in _OWN_PROGRAMS:
+            return f'{self._module("MONITOR", variables, files)} "$WEFT_PID"'
+        return f"cpu:{percent:g}%" if (own or limit) and percent else None
 
     def _environment(self, variables: _TemplateVariables) -> tuple[dict[str, str], dict[str, str]]:
         """Return the environment variables with fixed values, and those that are expanded at run time.
@@ -371,7 +428,7 @@ class JobTemplate:
         return fixed, filled
 
     def _module(self, key: str, variables: _TemplateVariables, files: _JobFiles) -> str | None:
-        if (entry := self.entries.get(key)) is None or entry.value == _OWN_WRAPPER:
+        if (entry := self.entries.get(key)) is None or entry.value in _OWN_PROGRAMS:
             return None
         words = [files.program(entry)]
         if arguments := self.entries.get(f"{key}_ARGUMENTS"):
@@ -385,7 +442,11 @@ class JobTemplate:
             advice = suggest(named, ("single", "mpi"))
             what = f"TYPE = {shorten(kind.value, 40)}"
             self.problems.add(what, rule="must be single or mpi", advice=advice, line=kind.line)
-        return 1 if count is None or named != "mpi" else self._count(count, least=1)
+        processors = 1 if count is None else self._count(count, least=1)
+        if count is not None and processors > 1 and named != "mpi":
+            rule = "NP is the number of processors of an MPI job"
+            self.problems.add(f"NP = {processors}", rule=rule, advice="add TYPE = mpi", line=count.line)
+        return processors
 
     def _recovery(self, variables: _TemplateVariables) -> Recovery:
         retries, after = self.entries.get("NUMBER_OF_RETRIES"), self.entries.get("RESCHEDULE_ON_FAILURE")
@@ -420,12 +481,10 @@ class JobTemplate:
 
     def _attributes(self, files: _JobFiles) -> dict[str, object]:
         kept: dict[str, object] = {}
-        for key in _KEPT_NUMBERS:
-            if entry := self.entries.get(key):
-                kept[key] = self._number(entry)
-        for key in _KEPT_TEXTS:
-            if entry := self.entries.get(key):
-                kept[key] = entry.value
+        if entry := self.entries.get("CPULOAD_THRESHOLD"):
+            kept[entry.key] = self._number(entry)
+        if entry := self.entries.get("CHECKPOINT_URL"):
+            kept[entry.key] = entry.value
         if files.on_machine:
             kept["files_on_machine"] = list(files.on_machine)
         return kept
@@ -455,10 +514,10 @@ class GridWay(ReadOnlyFormat):
     the key TOTAL_TASKS, is an array job: a sweep ``task_id: 0..total_tasks-1``. Its size is the parameter
     ``total_tasks``, so ``-p total_tasks=50`` corresponds to ``gwsubmit -n 50``.
 
-    Keywords that only configure GridWay's daemon (RESCHEDULING_INTERVAL, SUSPENSION_TIMEOUT,
-    CPULOAD_THRESHOLD, PROFILE_THRESHOLD, CHECKPOINT_URL, DEADLINE) are kept as attributes. Keywords that
-    would change the meaning of the job and have no equivalent are refused by name. GridWay's defaults belong
-    to an installation, not to a template; only the checkpoint interval (300 s) is used.
+    Keywords about rescheduling, suspension and the performance profile become settings of the task, DEADLINE
+    one of the run. What has no equivalent is refused by name; no keyword is dropped. GridWay's defaults
+    belong to an installation, not to a template; only those of CHECKPOINT_INTERVAL and
+    RESCHEDULING_THRESHOLD (300 s each) are used, and 50 % for GridWay's own monitor.
     """
 
     name = "gridway"
@@ -478,11 +537,13 @@ class GridWay(ReadOnlyFormat):
         template = JobTemplate(parse_template(source.text(), problems), problems)
         name = entry.value if (entry := template.entries.get("NAME")) else source.stem
         task = template.task(name, as_parameter=True)
+        settings = template.run_settings
         problems.finish()
         assert task is not None, "a template without a program is a problem"
         return Workflow(
             name=source.stem,
             tasks=(task,),
             params={_COUNT_NAME: template.total_tasks} if template.is_array else {},
+            settings=settings,
             document=Document(file=source.name),
         )

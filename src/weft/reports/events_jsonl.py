@@ -27,14 +27,16 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.RequestReceived: ("run-asked", ("asked",)),
     cm.RepeatLoop: ("loop-repeated", ("body",)),
     cm.EndLoop: ("loop-left", ("body", "reason")),
+    cm.SelectMachines: ("selector-asked", ("candidates",)),
+    ev.MachinesSelected: ("selector-answered", ("machines", "problem")),
     cm.Replan: ("plan-asked", ("reason", "version")),
     ev.PlanReady: ("plan-ready", ("plan", "steps", "problem", "version")),
     cm.Assign: (
         "attempt-assigned",
         ("nodes", "count", "reserve", "replaces", "restart_from", "reason"),
     ),
-    cm.StageIn: ("attempt-staging", ("part", "parcels", "bytes")),
-    ev.StagedIn: ("attempt-staged", ("part", "moved_bytes", "taken_over", "problem")),
+    cm.StageIn: ("attempt-staging", ("part", "parcels", "bytes", "prolog")),
+    ev.StagedIn: ("attempt-staged", ("part", "moved_bytes", "taken_over", "problem", "module")),
     cm.Start: (
         "attempt-submitted",
         ("nodes", "count", "tries", "restart_from", "time_limit_s", "memory_bytes"),
@@ -42,7 +44,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.Started: ("attempt-started", ()),
     ev.Progressed: (
         "attempt-progressed",
-        ("work_done", "iterations", "all_iterations", "last_iteration_s"),
+        ("work_done", "iterations", "all_iterations", "last_iteration_s", "degraded", "problem"),
     ),
     ev.Checkpointed: ("attempt-checkpointed", ("work_done",)),
     ev.Suspended: ("attempt-suspended", ()),
@@ -59,7 +61,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     cm.StageOut: ("attempt-leaving", ()),
     ev.StagedOut: ("attempt-left", ("problem",)),
     cm.CleanUp: ("attempt-cleaning", ()),
-    ev.CleanedUp: ("attempt-cleaned", ("problem",)),
+    ev.CleanedUp: ("attempt-cleaned", ("problem", "module")),
     cm.Settle: ("task-settled", ("state", "cause", "reason", "again")),
     ev.MachineChanged: ("machine-changed", ("up", "speed_factor")),
     **dict.fromkeys(cm.RECORDS, ("noted", ("kind", "value", "text"))),
@@ -119,6 +121,8 @@ class EventLines:
 
 
 def _value(message: Any, key: str) -> Any:
+    if isinstance(message, cm.SelectMachines) and key == "candidates":
+        return len(message.candidates)
     if isinstance(message, cm.StageIn) and key in ("parcels", "bytes"):
         sizes = [parcel.size_bytes for parcel in message.parcels]
         return len(sizes) if key == "parcels" else sum(sizes)

@@ -412,7 +412,7 @@ class ExecutedRun:
             exit_code=None if attempt is None else attempt.exit_code,
             signal=measured.signal,
             text=story or measured.text or problem,
-            log=None if logs is None or number < 0 else logs.last(number),
+            log=None if logs is None or number < 0 else logs.last(number, failed.cause),
         )
 
     def number(self, run: int) -> int:

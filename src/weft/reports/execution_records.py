@@ -19,6 +19,7 @@ from weft.backends.attempt.safe_paths import StagingProblem, open_inside
 from weft.backends.backend import Product
 from weft.backends.layout import ProjectLayout
 from weft.engine.replan.promise import Promise
+from weft.engine.states import Cause
 from weft.engine.stored_fields import LAST_MOMENT_S
 from weft.records import dataclass
 from weft.redaction import redact_tail, tail_bytes
@@ -48,11 +49,15 @@ class AttemptLogs:
     nonce: Callable[[int], str]
     """Returns the nonce of an attempt, which is part of the path of its logs."""
 
-    def last(self, attempt: int, lines: int = _LINES) -> LogTail | None:
-        """Return the last lines of an attempt's standard error, else of its output; None: both are empty."""
+    def last(self, attempt: int, cause: str = "", lines: int = _LINES) -> LogTail | None:
+        """Return the last lines of an attempt's standard error, else of its output; None: both are empty.
+
+        ``cause``: why it failed; if this is the task's own prolog or epilog, the lines of that program.
+        """
         folder = self.layout.records(self.execution, attempt, self.nonce(attempt))
         folder = folder.relative_to(self.layout.project)
-        for name in ("err", "out"):
+        module = f"{cause}." if cause in (Cause.PROLOG, Cause.EPILOG) else ""
+        for name in (f"{module}err", f"{module}out"):
             path = str(folder / name)
             if found := _last_lines(_end_of(self.layout.project, path), lines):
                 return LogTail(path=path, lines=found)

@@ -25,7 +25,7 @@ from weft import __version__
 from weft.documents import Document, from_python
 from weft.engine.engine import Engine
 from weft.engine.journal import READABLE_SCHEMAS, SCHEMA, JournalEntry, encode_fields
-from weft.engine.messages import TYPE_NAMES, Parcel
+from weft.engine.messages import TYPE_NAMES, Parcel, SelectionCandidate
 from weft.engine.replay import rebuild
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
@@ -150,8 +150,8 @@ def _encode_value(value: Any) -> str:
         return f'"{value.name}"'
     if isinstance(value, str):
         return encode_basestring_ascii(value)
-    if kind is tuple and value and type(value[0]) is Parcel:
-        return f"[{','.join([_encode_fields(parcel, Parcel) for parcel in value])}]"
+    if kind is tuple and value and (inner := type(value[0])) in (Parcel, SelectionCandidate):
+        return f"[{','.join([_encode_fields(each, inner) for each in value])}]"
     return ""
 
 

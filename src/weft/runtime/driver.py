@@ -58,9 +58,12 @@ _IDLE_EVENTS = (
     ev.Fetched,
     ev.PlanReady,
     ev.MachineChanged,
+    ev.MachinesSelected,
     ev.Progressed,
 )
-_IDLE_COMMANDS = (cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.Replan, *cm.RECORDS)
+_IDLE_COMMANDS = (
+    cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.SelectMachines, cm.Replan, *cm.RECORDS
+)  # fmt: skip
 """Events and commands that do not change a task."""
 
 _DRIVER_COMMANDS = frozenset({cm.SetTimer, cm.Replan})
@@ -166,7 +169,8 @@ class StandstillRule:
     def check_time(self, *, expected: bool) -> bool:
         """Return whether a real clock has passed the standstill timeout without any activity.
 
-        ``expected``: a submission or request is scheduled. A task that a user holds prevents it too.
+        ``expected``: a submission or request is scheduled. A task that a user holds prevents it too, and one
+        whose selector program has not answered, or accepts no machine now.
         """
         if (now := self._clock.now()) < self._check_at_s:
             return False
@@ -177,6 +181,7 @@ class StandstillRule:
             or self._plans.busy
             or any(not state.is_early(attempt) for attempt in state.attempts.values())
             or any(int(TaskState.HELD) in run.state for run in state.active.values())
+            or any(run.is_selecting for run in state.active.values())
         ):
             self._quiet_since_s = math.inf
             return False

@@ -28,6 +28,7 @@ from weft.engine.explanation import describe_standstill
 from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Refuse, RequestReceived
+from weft.engine.reactions.dispatch import describe_selection
 from weft.engine.replan.promise import Promise
 from weft.engine.replay import apply_entry
 from weft.engine.state.compiled import WorkflowLibrary
@@ -197,12 +198,20 @@ def find_pending_plans(state: EngineState) -> Iterable[cm.Replan]:
             yield cm.Replan(run=run.index, version=run.version, reason="" if run.plan else cm.SUBMITTED)
 
 
+def find_pending_selections(state: EngineState) -> Iterable[cm.SelectMachines]:
+    """Yield a command for every selector program whose answer the engine is waiting for."""
+    for run in state.active.values():
+        for task in [task for task, facts in run.facts.items() if facts.order_wanted]:
+            yield describe_selection(state, run, task)
+
+
 _TOKEN = "token"  # noqa: S105 -- the key it is kept under
 _ARRIVALS, _FRESH = "arrivals", "fresh"
 _TIME, _STEPS = "plan_time_s", "plan_steps"
 _PLANS = "plans"
 _DEFAULT_BUDGET = PlanningBudget()
-_GRACE_S = 5.0
+_AFTER_ENDING_S = 5.0
+"""Seconds after the last program has ended in which restart files are copied and epilogs run."""
 _COLLECTION_THRESHOLD = 50_000
 """Number of allocations between two runs of Python's garbage collector."""
 _STAGES = {Stage.ASSIGNED: "assigned", Stage.SUBMITTED: "started", Stage.RUNNING: "started"}
@@ -398,7 +407,8 @@ class Execution:
         commands = pending.commands(self.engine)
         started = {command.attempt for command in commands if isinstance(command, cm.Start)}
         self.backend.find([self._job(number, number in started) for number in self.engine.state.attempts])
-        self.loop.resume([*commands, *find_pending_plans(self.engine.state)])
+        state = self.engine.state
+        self.loop.resume([*commands, *find_pending_plans(state), *find_pending_selections(state)])
 
     def request(self, what: str, runs: Sequence[int]) -> None:
         """Schedule a request about these runs; the engine handles it as soon as the loop starts."""
@@ -422,12 +432,15 @@ class Execution:
             stage=stage,
             nonce=self.attempt_nonce(number),
             cancelled=bool(attempt.cancelled),
+            tries=max(1, attempt.tries),
         )
 
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> ExecutionOutcome:
         """Drive the execution until all runs have ended, none can continue, or ``interrupted`` is True."""
         with _infrequent_collection():
             self.loop.run(interrupted)
+        while self.loop.over and self.backend.busy and not interrupted():
+            self.loop.turn(0.1)  # epilogs of attempts that have left their machines
         if self.loop.over:
             return self._record_outcome(ExecutionOutcome(state=self._worst_ending()))
         if interrupted():
@@ -438,16 +451,15 @@ class Execution:
             ExecutionOutcome(state="failed", stuck=tuple(describe_standstill(self.engine.state, numbers)))
         )
 
-    def end_programs(self) -> None:
-        """Terminate all programs and start no further ones; idempotent."""
+    def end_programs(self) -> float:
+        """Terminate all programs and start no further ones; return their time to end. Idempotent."""
         self.loop.halting = True
-        self.backend.halt(_GRACE_S)
+        return self.backend.halt()
 
     def _halt(self) -> None:
         """Terminate all programs and wait until they have ended; new commands are recorded, not executed."""
-        self.end_programs()
         loop = self.loop
-        until = time.monotonic() + 2 * _GRACE_S
+        until = time.monotonic() + self.end_programs() + _AFTER_ENDING_S
         while self.backend.busy and time.monotonic() < until:
             loop.turn(0.1)
 
@@ -544,6 +556,7 @@ class Execution:
                 token=token,
                 fresh=fresh,
                 secrets=secrets,
+                task_settings=lambda run, task: self.engine.state.runs[run].settings_of(task),
             )
         )
 

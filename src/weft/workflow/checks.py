@@ -26,7 +26,7 @@ from weft.workflow.templates import is_late, list_fields
 from weft.workflow.unfold import try_unfold
 from weft.workflow.workflow import Loop, Workflow
 
-_TEMPLATE_KEYS = ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog")
+_TEMPLATE_KEYS = ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog", "evaluator")
 _TEMPLATE_PATHS: tuple[DocumentPath, ...] = tuple((key,) for key in _TEMPLATE_KEYS)
 _template_texts = attrgetter(*_TEMPLATE_KEYS)
 _FILE_NAMES = ("iteration", "task", "machine.name", "machine.arch", "machine.os")

@@ -84,8 +84,9 @@ def command_problems(task: Task, lists: Container[str] = _LISTS) -> Iterator[Pro
         words = (*job.command, *job.arguments)
         if any("{" in word for word in words):
             yield from _refused(check_program_words(words), ("command",), DataFields(task), lists)
-    for key in _SURROUNDINGS:
-        if text := getattr(job, key):
+    texts = [(key, getattr(job, key)) for key in _SURROUNDINGS]
+    for key, text in (*texts, ("evaluator", job.evaluator_program)):
+        if text:
             yield from line_problems(task, split_template(text), (key,), lists)
     yield from _wrapper_problems(job)
     yield from _variable_problems(task, job)

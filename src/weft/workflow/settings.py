@@ -21,7 +21,7 @@ from weft.errors import InvalidInput
 from weft.fields import FLAG, QUANTITY_SHAPE, TEXT, Field, Record, Shape, ValueType, any_of, choice, integer
 from weft.records import dataclass
 from weft.units import parse_seconds
-from weft.workflow.task import CAUSES, ON_FAILURE, Task
+from weft.workflow.task import CAUSES, ON_FAILURE, JobSpec, Task
 from weft.workflow.workflow import Workflow
 
 SettingsLayer = Mapping[str, Any]
@@ -36,6 +36,9 @@ DEFAULT_RETRIES: Mapping[str, int] = {
     "staging": 3,
     "contract": 10,
     "cancelled": 0,
+    "prolog": 1,
+    "wrapper": 0,
+    "epilog": 1,
 }
 """Allowed retries by cause of failure."""
 
@@ -79,10 +82,24 @@ class RunSettings:
     """Estimated seconds of a restart beyond copying the files."""
     better_every_s: float | None = None
     """Seconds between searches for a better machine (rescheduling in adaptive-jobs.md); None: never."""
+    better_until_s: float | None = None
+    """Seconds of running after which an attempt stays, even if a better machine is free; None: no limit."""
     suspension_timeout_s: float | None = 600.0
     """Seconds an attempt may be suspended by the machine's scheduler before it migrates; None: no limit."""
     waiting_timeout_s: float | None = None
     """Seconds an attempt may wait in the machine's own queue before it migrates; None: no limit."""
+    ending_timeout_s: float = 5.0
+    """Seconds between SIGTERM and SIGKILL, in which a program can write its restart files and end."""
+    prolog_timeout_s: float | None = 3600.0
+    """Seconds that the task's own prolog may take; None: no limit."""
+    epilog_timeout_s: float | None = 3600.0
+    """Seconds that the task's own epilog may take; None: no limit."""
+    evaluator_timeout_s: float | None = 60.0
+    """Seconds that one run of the task's evaluator program may take; None: until the task ends."""
+    selector_timeout_s: float = 10.0
+    """Seconds that one run of the task's selector program may take."""
+    evaluated: bool = False
+    """Whether a program of the task judges the performance of its attempts."""
     ladder_every_s: float | None = None
     """Seconds between liveness probes (adaptive-jobs.md, section 5); None: no probes."""
     discover_every_s: float | None = None
@@ -140,7 +157,7 @@ class RunSettings:
     @property
     def has_contract(self) -> bool:
         """Return whether attempts must deliver a performance."""
-        return self.contract is not None or self.iteration_limit_s is not None
+        return self.contract is not None or self.iteration_limit_s is not None or self.evaluated
 
     @property
     def replans(self) -> bool:
@@ -339,10 +356,22 @@ SETTINGS: tuple[Setting, ...] = (
             help="estimated time of a restart beyond copying the files"),
     Setting(key="migration.search_every", attribute="better_every_s", type=_INTERVAL, optional=True,
             help="time between searches for a better machine"),
+    Setting(key="migration.search_until", attribute="better_until_s", type=_TIME, optional=True,
+            help="running time after which an attempt is not moved to a better machine any more"),
     Setting(key="timeouts.suspended", attribute="suspension_timeout_s", type=_TIME, optional=True,
             help="time an attempt may be suspended by its machine before it migrates"),
     Setting(key="timeouts.queued", attribute="waiting_timeout_s", type=_TIME, optional=True,
             help="time an attempt may wait in the queue of its machine before it migrates"),
+    Setting(key="timeouts.ending", attribute="ending_timeout_s", type=_TIME,
+            help="time that a program has after SIGTERM to write its restart files, before it is killed"),
+    Setting(key="timeouts.prolog", attribute="prolog_timeout_s", type=_INTERVAL, optional=True,
+            help="time that the prolog of a task may take"),
+    Setting(key="timeouts.epilog", attribute="epilog_timeout_s", type=_INTERVAL, optional=True,
+            help="time that the epilog of a task may take"),
+    Setting(key="timeouts.evaluator", attribute="evaluator_timeout_s", type=_INTERVAL, optional=True,
+            help="time that one run of an evaluator program may take; `none`: until the task ends"),
+    Setting(key="timeouts.selector", attribute="selector_timeout_s", type=_INTERVAL,
+            help="time that one run of a selector program may take"),
     Setting(key="probe_every", attribute="ladder_every_s", type=_INTERVAL, optional=True, scope=EXECUTION,
             help="time between probes whether job, runner and machine answer"),
     Setting(key="discover_every", attribute="discover_every_s", type=_INTERVAL, optional=True,
@@ -421,7 +450,7 @@ def _group_field(group: str, record: Record, first: Setting | None) -> Field:
 _GROUPS = {
     "contract": "performance that attempts must deliver: the factor, or a mapping",
     "migration": "when and how attempts move to another machine",
-    "timeouts": "how long attempts may wait on a machine",
+    "timeouts": "how long attempts may wait on a machine, and their own modules may take",
     "pauses": "pauses between tries to copy outputs",
     "replan": "when the rest of a run is planned again",
 }
@@ -507,7 +536,7 @@ def task_layer(task: Task) -> SettingsLayer:
     recovery = task.recovery
     layer: dict[str, Any] = dict(task.settings)
     if task.job is not None and task.job.evaluator is not None:
-        layer.update(_evaluator_layer(task.job.evaluator.strip()))
+        layer.update(_evaluator_layer(task.job))
     if recovery.contract is not None:
         layer.update(contract=recovery.contract.factor, grace_s=recovery.contract.grace_s)
     retries = {} if recovery.retries is None else dict.fromkeys(CAUSES, recovery.retries)
@@ -518,10 +547,13 @@ def task_layer(task: Task) -> SettingsLayer:
     return layer
 
 
-def _evaluator_layer(text: str) -> SettingsLayer:
-    """Return the contract that an evaluator states: ``none``, a factor, or seconds per iteration."""
+def _evaluator_layer(job: JobSpec) -> SettingsLayer:
+    """Return the contract that an evaluator states: ``none``, a factor, seconds per iteration, a program."""
+    text = (job.evaluator or "").strip()
     if text == "none":
-        return {"contract": None, "grace_s": None, "iteration_limit_s": None}
+        return {"contract": None, "grace_s": None, "iteration_limit_s": None, "evaluated": False}
+    if job.evaluator_program:
+        return {"evaluated": True}
     try:
         return {"contract": float(text)}
     except ValueError:

@@ -14,6 +14,7 @@ from typing import Any
 from weft.errors import Problem
 from weft.expressions import Expression, Value
 from weft.records import dataclass
+from weft.units import parse_seconds
 from weft.workflow.quantity import Amount, Quantity, Range, Sweep, constant_value, stated_quantities
 
 
@@ -138,20 +139,40 @@ class JobSpec:
     isolate: Isolation | None = None
     """Isolation of the program; None: as the run says, by default none."""
     prolog: str | None = None
-    """User command that prepares the machine before the task."""
+    """Command that prepares the machine before the program starts, a program of its own."""
     wrapper: str | None = None
-    """User command that runs the task."""
+    """Command that runs the program, which it gets as its arguments."""
     epilog: str | None = None
-    """User command that cleans up after the task."""
+    """Command that cleans up after the program has ended, a program of its own."""
     selector: str | None = None
-    """Name of the policy that selects the machine of this task."""
+    """Policy or program that selects the machine of this task."""
     evaluator: str | None = None
-    """Contract of this task: a factor, seconds per iteration, ``none``, or a program."""
+    """Contract of this task: a factor, seconds per iteration, ``none``, or a program that judges it."""
     version: str | None = None
     """Part of the fingerprint: change it when the program changed but its files did not."""
 
+    @property
+    def evaluator_program(self) -> str:
+        """Return the command line of the program that judges the performance; "": there is none."""
+        text = (self.evaluator or "").strip()
+        return "" if text in ("", "none") or _is_decimal(text) or parse_seconds(text) is not None else text
 
-CAUSES = ("error", "oom", "timeout", "preempted", "lost", "staging", "contract", "cancelled")
+    @property
+    def selector_program(self) -> str:
+        """Return the command line of the program that selects machines; "": a policy selects them."""
+        text = (self.selector or "").strip()
+        return text if "/" in text or len(text.split()) > 1 else ""
+
+
+def _is_decimal(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+CAUSES = ("error", "oom", "timeout", "preempted", "lost", "staging", "contract", "cancelled", "prolog",
+          "wrapper", "epilog")  # fmt: skip
 """Causes of failure; each may have its own number of retries."""
 
 ON_FAILURE = ("hold", "reschedule", "stop", "continue")

@@ -14,7 +14,13 @@ import pytest
 
 from backends.attempt.job_examples import LOCAL, compile_flow, rendered, run_job, with_task
 from patience import PATIENCE_S
-from weft.backends.attempt.command import PROGRESS_FILE, RESULT_FILE, find_result_tasks, monitored_files
+from weft.backends.attempt.command import (
+    EXIT_FILE,
+    PROGRESS_FILE,
+    RESULT_FILE,
+    find_result_tasks,
+    monitored_files,
+)
 from weft.backends.attempt.substitution import JobProblem
 from weft.platform.machine import Machine
 from weft.workflow.builder import Builder
@@ -147,7 +153,7 @@ def test_environment_states_the_allocation(tmp_path):
     job = rendered(known, tmp_path, machine=machine, nodes=4, count=4, iteration=2, limits=(90.0, 3.5e9), attempt_number=3,
                    restart=True)  # fmt: skip
     work = str(tmp_path / "box/1/7")
-    assert job.env == {
+    assert {name: value for name, value in job.env.items() if not name.startswith("GW_")} == {
         "OWN": "a b",
         "WEFT_TASK": "job",
         "WEFT_ATTEMPT": "3",
@@ -188,6 +194,35 @@ def test_fields_in_values_of_variables_are_substituted(tmp_path):
     assert found == {"P": "<a b>", "R": "$(touch 'x')\n", "N": "2 here", "I": "i j", "B": "{p} ${p}"}
     # The fingerprint does not depend on the machine.
     assert job.declared == {**found, "N": "@nodes@ @machine.name@"}
+
+
+def test_programs_written_for_gridway_find_its_variables(tmp_path):
+    attributes = {"CPU_MHZ": 2400, "CPU_MODEL": "x"}
+    machine = Machine(name="cluster", arch="x86_64", os="linux", memory=4e9, attributes=attributes)
+    facets = {
+        "command": "x",
+        "sweep": {"k": "5..7"},
+        "env": {"GW_ARRAY_ID": "own"},
+        "checkpoint": ["r1", "r2"],
+    }
+    known = with_task(machine=machine, **facets)
+    job = rendered(known, tmp_path, name=known.names[1], machine=machine, attempt_number=3)
+    assert {name: value for name, value in job.env.items() if name.startswith("GW_")} == {
+        "GW_JOB_ID": "job.1",
+        "GW_ARRAY_ID": "own",
+        "GW_TASK_ID": "1",
+        "GW_TOTAL_TASKS": "3",
+        "GW_PARAM": "1",
+        "GW_MAX_PARAM": "2",
+        "GW_HOSTNAME": "cluster",
+        "GW_ARCH": "x86_64",
+        "GW_OS_NAME": "linux",
+        "GW_MEM_MB": "4000",
+        "GW_CPU_MHZ": "2400",
+        "GW_CPU_MODEL": "x",
+        "GW_RESTARTED": "2",
+        "GW_RESTART_FILES": "r1,r2",
+    }
 
 
 def test_variables_of_unset_limits_are_absent(tmp_path):
@@ -339,7 +374,7 @@ def test_command_script_gives_the_same_result_as_the_direct_command(tmp_path):
 
 def run_script(job, place):
     (place / "records").mkdir(exist_ok=True)
-    (place / "records/command.sh").write_text(job.script)
+    (place / "records" / job.script_name).write_text(job.script)
     return run_job(job)
 
 
@@ -362,20 +397,34 @@ def test_long_value_is_set_in_a_script(tmp_path):
     assert done.stdout.decode() == f"{value}{len(value)}\n"
 
 
-def test_values_reach_every_part_of_a_surrounded_command(tmp_path):
+def test_values_reach_the_command_and_every_module(tmp_path):
     texts = {
         "prolog": "printf '<%s>' {word} {inputs}; set -- none",
         "wrapper": "env WRAPPED={word}",
         "epilog": "printf '<%s>' \"{word}\" {outputs}",
+        "evaluator": "printf '<%s>' {word} {machine.name}",
     }
-    expected = "<a'b><i 1><i2>" + "<a'b><{}><i 1><i2>" + "<a'b><o>"
-    for command in (
-        "printf '<%s>' \"$WRAPPED\" '{{}}' {inputs}",
-        ["printf", "<%s>", "{word}", "{{}}", "{inputs}"],
+    expected = {
+        "": "<a'b><{}><i 1><i2>",
+        "prolog": "<a'b><i 1><i2>",
+        "epilog": "<a'b><o>",
+        "evaluator": "<a'b><here>",
+    }
+    for number, command in enumerate(
+        ("printf '<%s>' \"$WRAPPED\" '{{}}' {inputs}", ["printf", "<%s>", "{word}", "{{}}", "{inputs}"])
     ):
         known = with_task(params={"word": "a'b"}, inputs=["i"], outputs=["o"], command=command, **texts)
-        done = run_job(rendered(known, tmp_path, inputs=["i 1", "i2"]))
-        assert done.stdout.decode() == expected, done.stderr
+        for module, shown in expected.items():
+            place = tmp_path / f"{number}{module}"
+            done = run_job(rendered(known, place, inputs=["i 1", "i2"], module=module))
+            assert done.stdout.decode() == shown, done.stderr
+
+
+def test_long_values_reach_a_module(tmp_path):
+    known = with_task(params={"word": "x" * 300_000}, command="true", prolog="printf %s {word}")
+    job = rendered(known, tmp_path, module="prolog")
+    assert (job.needs_script, job.script_name) == (True, "prolog.sh")
+    assert run_script(job, tmp_path).stdout.decode() == "x" * 300_000
 
 
 def test_shell_stops_at_a_failure_and_at_unset_variables(tmp_path):
@@ -383,28 +432,26 @@ def test_shell_stops_at_a_failure_and_at_unset_variables(tmp_path):
     assert run_job(rendered(with_task(command="echo $WEFT_NO_SUCH_VARIABLE"), tmp_path)).returncode == 2
 
 
-def test_prolog_wrapper_and_epilog_surround_the_command(tmp_path):
-    known = with_task(
-        params={"word": "a'b"}, prolog="echo prolog {word}", wrapper="env WRAPPED=1", epilog="echo epilog {nodes}",
-        command="echo $WRAPPED {word}; exit 3",
-    )  # fmt: skip
-    done = run_job(rendered(known, tmp_path))
-    assert done.stdout.decode().splitlines() == ["prolog a'b", "1 a'b", "epilog 1"]
-    assert done.returncode == 3
-    failing = run_job(
-        rendered(with_task(prolog="false", command="echo never", epilog="echo never"), tmp_path)
-    )
-    assert (failing.returncode, failing.stdout) == (1, b"")
+def test_wrapper_runs_the_command_and_its_exit_code_is_recorded(tmp_path):
+    known = with_task(params={"word": "a'b"}, wrapper="env WRAPPED=1", command="echo $WRAPPED {word}; exit 3")
+    job = rendered(known, tmp_path)
+    done = run_job(job)
+    assert (done.stdout.decode(), done.returncode) == ("1 a'b\n", 3)
+    assert (Path(job.workdir) / EXIT_FILE).read_text() == "3\n"
 
 
-def test_epilog_runs_after_sigterm(tmp_path):
-    job = rendered(with_task(command="echo began; sleep 20", epilog="echo cleaned"), tmp_path)
+def test_exit_code_under_a_wrapper_is_recorded_after_sigterm(tmp_path):
+    program = "trap 'exit 85' TERM; echo began; while :; do sleep 0.1; done"
+    job = rendered(with_task(command=program, wrapper="env"), tmp_path)
     Path(job.workdir).mkdir(parents=True)
-    running = subprocess.Popen(job.argv, cwd=job.workdir, stdout=subprocess.PIPE, start_new_session=True)
+    env = {**os.environ, **job.env}
+    running = subprocess.Popen(
+        job.argv, cwd=job.workdir, env=env, stdout=subprocess.PIPE, start_new_session=True
+    )
     assert running.stdout.readline() == b"began\n"
     os.killpg(running.pid, 15)
-    rest, _ = running.communicate(timeout=PATIENCE_S)
-    assert (rest, running.returncode) == (b"cleaned\n", 143)
+    running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, (Path(job.workdir) / EXIT_FILE).read_text()) == (85, "85\n")
 
 
 def program_on_path(folder, name, text):

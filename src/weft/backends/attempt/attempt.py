@@ -25,7 +25,7 @@ from typing import Any
 from weft.backends.attempt.command import RESULT_FILE
 from weft.backends.attempt.content import write_all
 from weft.backends.attempt.safe_paths import FileDescriptor, StagingProblem, open_directory, staging_errors
-from weft.backends.attempt.task_files import TaskFiles
+from weft.backends.attempt.task_files import ReportedProgress, TaskFiles
 from weft.backends.attempt.trees import remove_tree
 from weft.engine.messages import Assign, Start
 from weft.private_files import FILE_MODE, FOLDER_MODE, make_folder
@@ -55,9 +55,13 @@ class ActiveAttempt:
     count: int
     workdir_path: str
     records_path: str
+    restart_from: float = 0.0
+    """Share of the work that restart files save, as known at the assignment."""
     iteration: int = 1
     counters: tuple[int, ...] = ()
     """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
+    tries: int = 1
+    """Which start of its task this is, in this iteration."""
     recovered: bool = False
     """Whether an earlier engine had assigned it."""
     has_workdir: bool = False
@@ -70,6 +74,18 @@ class ActiveAttempt:
     """Numbers of the StageIn commands received."""
     cancelled: bool = False
     """Whether the engine cancelled it."""
+    moves: bool = False
+    """Whether it was cancelled for another attempt of its task, after whose prolog it is cleaned up."""
+    has_prolog: bool = False
+    """Whether the task's own prolog has prepared its directory."""
+    restarted: bool = False
+    """Whether restart files were staged before the prolog."""
+    scripts: dict[str, str] | None = None
+    """Digests of the staged files that the command names; None: not staged yet."""
+    owes_epilog: bool = False
+    """Whether the task's own epilog runs when its files are removed, since its task moves or was lost."""
+    module_problem: str = ""
+    """The last problem of the evaluator that was reported; "": none."""
     halted: bool = False
     """Whether it is terminated because the engine stops; it will run again."""
     abandoned_at: float = math.inf
@@ -98,6 +114,8 @@ class ActiveAttempt:
     """Digest of each staged input, by name."""
     files: TaskFiles | None = None
     """Observer of the files written by the program; None: not observed yet."""
+    seen: ReportedProgress = ReportedProgress()
+    """Progress as last reported by the program."""
     done: float | None = None
     """Completed share of the work as last reported by the program."""
     reported_at: float | None = None
@@ -141,7 +159,8 @@ class ActiveAttempt:
     def of(cls, command: Assign, nonce: str, workdir: str, records: str) -> ActiveAttempt:
         """Return the initial state of the attempt that a command assigns."""
         place = command.machine, command.nodes, command.count
-        return cls(command.attempt, nonce, command.run, command.task, *place, workdir, records)
+        saved = command.restart_from
+        return cls(command.attempt, nonce, command.run, command.task, *place, workdir, records, saved)
 
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -196,13 +215,21 @@ class AttemptRecords:
         return False
 
     def create(self, path: str) -> None:
-        """Create an empty directory for the records of an attempt; raises StagingProblem."""
+        """Create a directory for the records of an attempt, without those of its program.
+
+        Raises StagingProblem.
+        """
         try:
             os.mkdir(_name(path), FOLDER_MODE, dir_fd=self._checked_parent(path))
         except OSError:
             records = Path(path)
             _clear(records, ("command.sh", "out", "err"))
             self._keep_open(records.parent)
+
+    def ensure(self, path: str) -> None:
+        """Create a directory for the records of an attempt if there is none; raises StagingProblem."""
+        with _open_nested(Path(path), _RECORDS_DEPTH):
+            return
 
     def write(self, path: str, name: str, content: bytes) -> None:
         """Write a record, replacing any entry of its name; raises StagingProblem."""

@@ -7,18 +7,21 @@ A subclass supplies a ``Transport``, which starts programs on machines and repor
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
+from weft.backends.attempt.command import EPILOG, EVALUATOR, PROLOG
 from weft.backends.attempt.completion import (
     AttemptFinisher,
     FinishedAttempt,
@@ -28,7 +31,8 @@ from weft.backends.attempt.completion import (
 )
 from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.inputs import RunProducts
-from weft.backends.attempt.preparation import AttemptPreparer, PreparedAttempt
+from weft.backends.attempt.modules import SelectorPrograms, describe_failure, module_number, read_last_line
+from weft.backends.attempt.preparation import AttemptPreparer, PreparedAttempt, PreparedModule
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.backend import Capabilities, Product, ProjectContext, RecoveredAttempt
 from weft.backends.layout import attempt_folder
@@ -43,6 +47,10 @@ if TYPE_CHECKING:
 
 
 _THREADS = 4
+_TOO_SLOW = 1
+"""Exit code of an evaluator program whose task is too slow."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+"""Pause before an epilog that failed runs again; it doubles each time."""
 _SIGNALS = {"checkpoint": "USR1", "suspend": "STOP", "resume": "CONT"}
 
 
@@ -118,6 +126,15 @@ class Transport(Protocol):
         """Disconnect from the machines; with ``stop`` no more work follows, else programs continue to run."""
 
 
+class _RunningModule(NamedTuple):
+    """A program of a task's own module."""
+
+    attempt: ActiveAttempt
+    nonce: str
+    then: Callable[[ProgramReport], None]
+    """Callback for the report of its end."""
+
+
 class ProgramBackend:
     """Executes attempts as programs through a transport. Implements ``Backend`` except ``kind``."""
 
@@ -125,17 +142,21 @@ class ProgramBackend:
     capabilities: ClassVar[Capabilities]
 
     def __init__(
-        self, context: ProjectContext, transport: Callable[[select.poll], Transport], *, grace_s: float
+        self,
+        context: ProjectContext,
+        transport: Callable[[select.poll], Transport],
+        *,
+        grace_s: float = math.inf,
     ) -> None:
-        """Create the transport; a cancelled program is killed ``grace_s`` seconds after SIGTERM."""
+        """Create the transport; a program is killed at most ``grace_s`` seconds after SIGTERM."""
         self._context = context
         self._grace_s = grace_s
         self._attempts: dict[int, ActiveAttempt] = {}
         self._last_attempt: dict[tuple[int, int], int] = {}
         """By run and task: the number of the last attempt."""
         self._events: deque[ev.Event] = deque()
-        self._recovered: set[int] = set()
-        """Attempts that an earlier engine had assigned."""
+        self._recovered: dict[int, RecoveredAttempt] = {}
+        """By number: the attempts that an earlier engine had assigned."""
         self._inherited: set[int] = set()
         """Attempts that an earlier engine had decided to start."""
         self._survivors = SurvivingPrograms()
@@ -145,6 +166,12 @@ class ProgramBackend:
         """By attempt: the monotonic time at which its end is reported, and the end."""
         self._unconfirmed: dict[int, int] = {}
         """By attempt: its machine. The transport keeps the end of its program until it is confirmed."""
+        self._modules: dict[int, _RunningModule] = {}
+        """By number: the modules that run."""
+        self._owed_epilogs = 0
+        """Number of epilogs that run for attempts that have left their machines."""
+        self._later: list[tuple[float, Callable[[], None]]] = []
+        """Callbacks, each with the monotonic time at which it is due."""
         self._threads = _StagingThreads()
         self._poller = select.poll()
         self._poller.register(self._threads.descriptor, select.POLLIN)
@@ -160,6 +187,7 @@ class ProgramBackend:
         self._preparer = AttemptPreparer(context, self._records, self._products, self._on_record_problem)
         self._finisher = AttemptFinisher(context, self._records)
         self._monitor = TaskMonitor(context)
+        self._selector = SelectorPrograms(context)
         self._actions: dict[type, Callable[[Any], None]] = {
             cm.Assign: self._assign,
             cm.Settle: self._settle,
@@ -173,6 +201,7 @@ class ProgramBackend:
             cm.Probe: self._probe,
             cm.Discover: self._discover,
             cm.Fetch: self._fetch,
+            cm.SelectMachines: self._select,
         }
 
     # Commands of the engine.
@@ -193,13 +222,18 @@ class ProgramBackend:
         name = attempt_folder(number, nonce)
         workdir, records = f"{self._workdirs[command.machine]}/{name}", f"{self._record_folder}/{name}"
         attempt = self._attempts[number] = ActiveAttempt.of(command, nonce, workdir, records)
-        attempt.recovered = number in self._recovered
+        if (earlier := self._recovered.get(number)) is not None:
+            attempt.recovered = True
+            attempt.iteration, attempt.tries = earlier.iteration, earlier.tries
+            attempt.owes_epilog = earlier.stage == "ended" and self._has_module(attempt, EPILOG)
 
     def _settle(self, command: cm.Settle) -> None:
         """Drop the ended attempt of a task, unless its directory is kept for the next attempt."""
         number = self._last_attempt.get((command.run, command.task))
         attempt = None if number is None else self._attempts.get(number)
         if attempt is not None and attempt.over and not command.keep:
+            if attempt.owes_epilog:
+                self._run_owed_epilog(attempt, lambda problem: None)  # noqa: ARG005 -- its task has ended
             del self._attempts[attempt.number]
             del self._last_attempt[command.run, command.task]
 
@@ -209,10 +243,12 @@ class ProgramBackend:
             return
         attempt.staged_parts.add(command.part)
         attempt.iteration, attempt.counters = command.iteration, command.counters
+        attempt.tries = command.prolog or attempt.tries
         if self._context.compiled_workflow(attempt.run).kind[attempt.task] == TRANSFER:
             self._threads.run(lambda: self._transfer(attempt, command), self._transferred)
         else:
-            self._threads.run(lambda: self._preparer.stage_in(attempt, command), self._report)
+            then = partial(self._stage_prolog, attempt) if command.prolog else self._report
+            self._threads.run(lambda: self._preparer.stage_in(attempt, command), then)
 
     def _transfer(self, attempt: ActiveAttempt, command: cm.StageIn) -> tuple[ev.StagedIn, Product | None]:
         """Copy the file of a transfer in a thread; return the event that reports it, and the product."""
@@ -238,6 +274,30 @@ class ProgramBackend:
             self._context.products.add(product)
         self._events.append(event)
 
+    def _stage_prolog(self, attempt: ActiveAttempt, staged: ev.StagedIn | None) -> None:
+        """Run the own prolog of a migrated task after its data were staged, then report both."""
+        if staged is None or staged.problem or attempt.cancelled or attempt.over:
+            self._report(staged)
+            return
+        then = partial(self._launch_prolog, attempt, staged)
+        self._threads.run(lambda: self._preparer.prepare(attempt), then)
+
+    def _launch_prolog(self, attempt: ActiveAttempt, staged: ev.StagedIn, prepared: PreparedAttempt) -> None:
+        if attempt.cancelled or attempt.over:
+            return
+        if prepared.problem:
+            self._report(replace(staged, problem=prepared.problem, lasting=prepared.lasting))
+        elif prepared.prolog is None:  # a result of an earlier run is reused
+            self._report(staged)
+        else:
+            self._run_module(attempt, prepared.prolog, partial(self._end_prolog, attempt, staged))
+
+    def _end_prolog(self, attempt: ActiveAttempt, staged: ev.StagedIn, report: ProgramReport) -> None:
+        problem = describe_failure(PROLOG, report, attempt.records_path)
+        attempt.has_prolog = not problem
+        if not attempt.over:
+            self._report(replace(staged, problem=problem, module=PROLOG) if problem else staged)
+
     def _start(self, command: cm.Start) -> None:
         attempt = self._attempts[command.attempt]
         if attempt.start is not None:
@@ -245,6 +305,7 @@ class ProgramBackend:
         number, survivors = attempt.number, self._survivors
         attempt.start = command
         attempt.iteration, attempt.counters = command.iteration, command.counters
+        attempt.tries = command.tries
         attempt.began_at = time.time()
         attempt.inherited = number in self._inherited
         survivors.restore(attempt)
@@ -280,13 +341,126 @@ class ProgramBackend:
                 lasting=True,
             )
             self._report_end(attempt, nothing)
+        elif prepared.prolog is not None:
+            self._run_module(attempt, prepared.prolog, partial(self._after_prolog, attempt, prepared.order))
         else:
-            if problem := self._transport.start(attempt.machine, prepared.order):
-                lost = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=problem)
-                self._report_end(attempt, lost)
+            self._launch_program(attempt, prepared.order)
+
+    def _after_prolog(self, attempt: ActiveAttempt, order: Mapping[str, Any], report: ProgramReport) -> None:
+        """Start the program of an attempt after its own prolog, or report that the prolog failed."""
+        if attempt.over:
+            return
+        problem = describe_failure(PROLOG, report, attempt.records_path)
+        if attempt.cancelled or attempt.halted:
+            self._report_not_started(attempt)
+        elif problem:
+            cause = Cause.LOST if report.get("cause") == Cause.LOST else Cause.PROLOG
+            ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=cause, story=problem)
+            self._report_end(attempt, ended)
+        else:
+            attempt.has_prolog = True
+            self._launch_program(attempt, order)
+
+    def _launch_program(self, attempt: ActiveAttempt, order: Mapping[str, Any]) -> None:
+        if problem := self._transport.start(attempt.machine, order):
+            lost = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=problem)
+            self._report_end(attempt, lost)
+            return
+        attempt.launched = True
+        self._monitor.add(attempt)
+
+    # The own modules of tasks.
+
+    def _has_module(self, attempt: ActiveAttempt, module: str) -> bool:
+        job = self._context.compiled_workflow(attempt.run).description(attempt.task).job
+        if job is None:
+            return False
+        return bool(job.evaluator_program if module == EVALUATOR else getattr(job, module))
+
+    def _run_module(
+        self, attempt: ActiveAttempt, order: Mapping[str, Any], then: Callable[[ProgramReport], None]
+    ) -> None:
+        """Start the program of a module; ``then`` gets the report of its end."""
+        number = int(order["attempt"])
+        self._modules[number] = _RunningModule(attempt, str(order["nonce"]), then)
+        if problem := self._transport.start(attempt.machine, order):
+            del self._modules[number]
+            then({"is": "ended", "cause": "lost", "text": problem})
+        self._transport.flush()
+
+    def _prepare_and_run(
+        self, attempt: ActiveAttempt, module: str, then: Callable[[ProgramReport], None], given: bytes = b""
+    ) -> None:
+        """Render the program of a module in a thread, then run it."""
+
+        def launch(prepared: PreparedModule) -> None:
+            if prepared.order is None:
+                then({"is": "ended", "cause": "error", "text": prepared.problem})
+            else:
+                self._run_module(attempt, prepared.order, then)
+
+        self._threads.run(lambda: self._preparer.prepare_module(attempt, module, given), launch)
+
+    def _end_module(self, attempt: ActiveAttempt, module: str, grace_s: float) -> bool:
+        """Terminate a running module of an attempt; return whether there was one."""
+        if (number := module_number(attempt.number, module)) not in self._modules:
+            return False
+        self._transport.cancel(attempt.machine, number, grace_s)
+        return True
+
+    def _run_epilog(self, attempt: ActiveAttempt, report: ProgramReport, failures: int = 0) -> None:
+        """Run the own epilog of an attempt whose program has ended, again after a failure, then finish."""
+
+        def end(done: ProgramReport) -> None:
+            problem = describe_failure(EPILOG, done, attempt.records_path)
+            settings = self._context.task_settings(attempt.run, attempt.task)
+            final = attempt.halted or attempt.cancelled or report.get("code") != 0
+            if problem and not final and failures < settings.retries.get(EPILOG, 0):
+                pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**failures)
+                again = partial(self._run_epilog, attempt, report, failures + 1)
+                self._later.append((time.monotonic() + pause_s, again))
                 return
-            attempt.launched = True
-            self._monitor.add(attempt)
+            tried = f" ({failures + 1} times)" if failures else ""
+            self._collect_outputs(attempt, report, f"{problem}{tried}" if problem else "")
+
+        self._prepare_and_run(attempt, EPILOG, end)
+
+    def _evaluate(self, attempt: ActiveAttempt) -> None:
+        """Run the evaluator program of an attempt, unless it still runs; its exit code is the verdict."""
+        number = module_number(attempt.number, EVALUATOR)
+        if number in self._modules or not self._has_module(attempt, EVALUATOR):
+            return
+        given = json.dumps(self._monitor.describe(attempt)).encode()
+        self._prepare_and_run(attempt, EVALUATOR, partial(self._end_evaluation, attempt), given)
+
+    def _end_evaluation(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
+        """Report the verdict: 0 is fine, 1 is too slow; anything else is a failure of the evaluator."""
+        if attempt.over or attempt.cancelled:
+            return
+        degraded, problem = "", ""
+        if report.get("code") == _TOO_SLOW and not report.get("cause"):
+            said = read_last_line(attempt.records_path, f"{EVALUATOR}.out")
+            degraded = f"the evaluator: {said or 'too slow'}"
+        else:
+            problem = describe_failure(EVALUATOR, report, attempt.records_path)
+        if degraded or problem not in ("", attempt.module_problem):
+            self._events.append(
+                ev.Progressed(
+                    attempt=attempt.number, work_done=attempt.done, degraded=degraded, problem=problem
+                )
+            )
+        attempt.module_problem = problem
+
+    def _run_owed_epilog(self, attempt: ActiveAttempt, then: Callable[[str], None]) -> None:
+        """Run the epilog of an attempt that has left its machine; ``then`` gets its problem, or ""."""
+        attempt.owes_epilog = False
+        self._owed_epilogs += 1
+
+        def end(report: ProgramReport) -> None:
+            self._owed_epilogs -= 1
+            then(describe_failure(EPILOG, report, attempt.records_path))
+
+        self._prepare_and_run(attempt, EPILOG, end)
 
     def _report_reuse(self, attempt: ActiveAttempt, prepared: PreparedAttempt, product: Product) -> None:
         self._products.add(product)
@@ -317,17 +491,25 @@ class ProgramBackend:
         # Outputs of a program that has ended are still needed, unless the run was stopped.
         started = attempt.launched or attempt.over
         if stopped := command.reason == cm.STOPPED or not started:
-            attempt.abandon(self._grace_s if started else 0.0)
+            attempt.abandon(self._ending_s(attempt) if started else 0.0)
         if attempt.cancelled:
             return
         attempt.cancelled = stopped or not attempt.over
         self._end_pause(attempt.number)
+        attempt.moves = command.reason != cm.STOPPED
         if attempt.over:
             return
         if attempt.launched:
-            self._transport.cancel(attempt.machine, attempt.number, self._grace_s)
+            self._transport.cancel(attempt.machine, attempt.number, self._ending_s(attempt))
+        elif self._end_module(attempt, PROLOG, 0.0) and attempt.start is not None:
+            return  # reported after its end
         elif attempt.start is None:
             self._report_not_started(attempt)
+
+    def _ending_s(self, attempt: ActiveAttempt) -> float:
+        """Return the seconds between SIGTERM and SIGKILL of a program."""
+        stated_s = self._context.task_settings(attempt.run, attempt.task).ending_timeout_s
+        return min(stated_s, self._grace_s)
 
     def _report_not_started(self, attempt: ActiveAttempt) -> None:
         """Report the end of an attempt that was cancelled or halted before its program started."""
@@ -349,10 +531,21 @@ class ProgramBackend:
 
     def _clean_up(self, command: cm.CleanUp) -> None:
         attempt = self._attempts.get(command.attempt)
-        self._threads.run(
-            lambda: "" if attempt is None else self._finisher.clean_up(attempt),
-            lambda problem: self._events.append(ev.CleanedUp(attempt=command.attempt, problem=problem)),
-        )
+        if attempt is not None and attempt.owes_epilog:
+            self._run_owed_epilog(attempt, partial(self._remove_files, command, attempt))
+        else:
+            self._remove_files(command, attempt, "")
+
+    def _remove_files(self, command: cm.CleanUp, attempt: ActiveAttempt | None, epilog_problem: str) -> None:
+        """Remove the files of an attempt after its own epilog; ``epilog_problem``: why the epilog failed."""
+
+        def report(problem: str) -> None:
+            event = ev.CleanedUp(attempt=command.attempt, problem=epilog_problem or problem)
+            if epilog_problem and attempt is not None:
+                event = replace(event, module=EPILOG, run=attempt.run, task=attempt.task)
+            self._events.append(event)
+
+        self._threads.run(lambda: "" if attempt is None else self._finisher.clean_up(attempt), report)
 
     def _drop(self, command: cm.CloseAttempt) -> None:
         self._attempts.pop(command.attempt, None)
@@ -362,6 +555,7 @@ class ProgramBackend:
             attempt = self._attempts.get(command.attempt)
             if attempt is not None and attempt.launched and not attempt.over:
                 self._events.extend(self._monitor.report_progress(attempt))
+                self._evaluate(attempt)
         elif command.of == "reattach" and command.attempt is not None:
             return  # the transport reconnects by itself
         elif command.machine is not None:
@@ -376,6 +570,9 @@ class ProgramBackend:
     def _fetch(self, command: cm.Fetch) -> None:
         self._events.append(ev.Fetched(machine=command.machine, speed_factor=1.0))
 
+    def _select(self, command: cm.SelectMachines) -> None:
+        self._threads.run(lambda: self._selector.choose(command), self._report)
+
     # Events.
 
     def poll(self, timeout_s: float) -> list[ev.Event]:
@@ -384,7 +581,7 @@ class ProgramBackend:
         self._transport.flush()
         if self._events or self._threads.has_results:
             timeout_s = 0.0
-        wait_s = min(timeout_s, self._monitor.remaining_s())
+        wait_s = min(timeout_s, self._monitor.remaining_s(), self._run_due())
         for descriptor, _ in self._poller.poll(max(0.0, wait_s) * 1000.0):
             if descriptor == self._threads.descriptor:
                 self._threads.drain()
@@ -400,6 +597,15 @@ class ProgramBackend:
         self._events.clear()
         return found
 
+    def _run_due(self) -> float:
+        """Call the callbacks that are due; return the seconds until the next one."""
+        now_s = time.monotonic()
+        due = [then for due_s, then in self._later if due_s <= now_s]
+        self._later = [each for each in self._later if each[0] > now_s]
+        for then in due:
+            then()
+        return min((due_s for due_s, _ in self._later), default=math.inf) - now_s
+
     def confirm_ends(self, attempts: Sequence[int]) -> None:
         """Let the transport drop the ends of these attempts: they are in the journal, and on disk."""
         for number in attempts:
@@ -408,7 +614,10 @@ class ProgramBackend:
 
     def _process(self, reports: Iterable[ProgramReport]) -> None:
         for report in reports:
-            attempt = self._attempts.get(report.get("attempt", -1))
+            if (number := report.get("attempt", -1)) in self._modules:
+                self._process_module(number, report)
+                continue
+            attempt = self._attempts.get(number)
             if attempt is None or report.get("nonce", "") != attempt.nonce:
                 continue
             if report["is"] == "ended":
@@ -418,19 +627,45 @@ class ProgramBackend:
             elif report["is"] == "continued" and not attempt.over:
                 self._events.append(ev.Resumed(attempt=attempt.number))
 
+    def _process_module(self, number: int, report: ProgramReport) -> None:
+        module = self._modules[number]
+        if report["is"] == "ended" and report.get("nonce", "") == module.nonce:
+            del self._modules[number]
+            self._transport.forget(module.attempt.machine, number)
+            module.then(report)
+
     def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
-        """Collect the outputs of an ended program, then report its end."""
+        """Run the task's own epilog, collect the outputs of the ended program, then report its end.
+
+        If the task moves to another machine, the epilog runs when the files are removed here; if the runner
+        is lost, too.
+        """
         if attempt.over:
             return
         attempt.over = True
         attempt.end = report
         self._monitor.remove(attempt)
-        if self._finisher.needs_no_files(attempt):
+        self._end_module(attempt, EVALUATOR, 0.0)
+        if not (attempt.launched and self._has_module(attempt, EPILOG)):
+            self._collect_outputs(attempt, report)
+        elif (attempt.cancelled and attempt.moves) or report.get("cause") == Cause.LOST:
+            attempt.owes_epilog = True
+            self._collect_outputs(attempt, report)
+        else:
+            self._finishing.add(attempt.number)
+            self._run_epilog(attempt, report)
+
+    def _collect_outputs(
+        self, attempt: ActiveAttempt, report: ProgramReport, epilog_problem: str = ""
+    ) -> None:
+        """Collect the outputs of an ended program, then report its end."""
+        if not epilog_problem and self._finisher.needs_no_files(attempt):
             self._finished(attempt, self._finisher.finish(attempt, report))
         else:
             self._finishing.add(attempt.number)
             self._threads.run(
-                lambda: self._finisher.finish(attempt, report), partial(self._finished, attempt)
+                lambda: self._finisher.finish(attempt, report, epilog_problem),
+                partial(self._finished, attempt),
             )
 
     def _report_paused(self, now_s: float) -> None:
@@ -481,16 +716,26 @@ class ProgramBackend:
         If programs do not survive the engine, the repeated ``Start`` of an attempt reports it as lost.
         """
         started = [attempt for attempt in attempts if attempt.stage == "started"]
-        self._recovered |= {attempt.attempt for attempt in attempts}
+        self._recovered |= {attempt.attempt: attempt for attempt in attempts}
         self._inherited |= {attempt.attempt for attempt in started}
         if not self.capabilities.reattaches:
             lost = {"is": "ended", "cause": Cause.LOST, "text": "its program ended with the engine"}
             self._survivors.ends |= {attempt.attempt: lost for attempt in started}
             return
-        self._survivors.update(self._transport.recover(started))
+        # A prolog of an earlier engine would write into the directory that is prepared again.
+        modules = [each for each in attempts if each.stage != "started" and self._may_have_modules(each)]
+        self._survivors.update(self._transport.recover([*started, *modules]))
 
-    def halt(self, grace_s: float) -> None:
-        """Terminate all programs; they are reported with the exit code that requests another run."""
+    def _may_have_modules(self, attempt: RecoveredAttempt) -> bool:
+        job = self._context.compiled_workflow(attempt.run).description(attempt.task).job
+        return job is not None and any((job.prolog, job.epilog))
+
+    def halt(self, most_s: float = math.inf) -> float:
+        """Terminate all programs; they are reported with the exit code that requests another run.
+
+        Return the longest time that one of them has to end.
+        """
+        longest_s = 0.0
         for number in list(self._paused):
             self._end_pause(number)
         for attempt in list(self._attempts.values()):
@@ -501,14 +746,19 @@ class ProgramBackend:
                 continue
             attempt.halted = True
             if attempt.launched:
-                self._transport.cancel(attempt.machine, attempt.number, grace_s)
+                ending_s = min(most_s, self._ending_s(attempt))
+                longest_s = max(longest_s, ending_s)
+                self._transport.cancel(attempt.machine, attempt.number, ending_s)
+            else:
+                self._end_module(attempt, PROLOG, 0.0)
         self._transport.flush()
+        return longest_s
 
     @property
     def busy(self) -> bool:
-        """Return whether a program runs or its end has not been reported."""
+        """Return whether a program or an epilog runs, or the end of a program has not been reported."""
         running = (attempt.start is not None and not attempt.over for attempt in self._attempts.values())
-        return bool(self._finishing) or any(running)
+        return bool(self._finishing or self._owed_epilogs) or any(running)
 
     def wake(self) -> None:
         """Make ``poll`` return."""

@@ -6,8 +6,9 @@ state the *allocated* amounts (docs/reference/programs.md). Rendering writes no 
 the same Start gives the same job.
 
 Files in the workflow's folder that a command names (``./lapw0``, ``python train.py``) are staged under the
-same name and are part of the fingerprint. Modules, containers, conda environments, prolog, wrapper and epilog
-become lines of the script around the command (docs/papers/adaptive-jobs.md, section 3).
+same name and are part of the fingerprint. Modules, containers, conda environments and the wrapper become
+lines of the script around the command. Prolog, epilog and evaluator are programs of their own, with the same
+variables (docs/papers/adaptive-jobs.md, section 3).
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ class RenderedJob:
     parameters: tuple[str, ...] = ()
     """Positional parameters of the shell script."""
     needs_script: bool = False
-    """Whether ``argv`` runs ``command.sh`` because line and values exceed the argument limit."""
+    """Whether ``argv`` runs ``script_name`` because line and values exceed the argument limit."""
+    script_name: str = "command.sh"
+    """Name of the file with the text of ``script``."""
     command: str = ""
     """The command for people, without values that differ between attempts of one task."""
     values: str = ""
@@ -105,9 +108,12 @@ class RenderedJob:
 
     @property
     def script(self) -> str:
-        """Return the text of ``command.sh``, with which a user can run the same program by hand."""
+        """Return the text of the script file, with which a user can run the same program by hand."""
         name = self.task if self.task.isprintable() else repr(self.task)
-        lines = ["#!/bin/sh", f"# task {name}"]
+        what = (
+            "task" if self.script_name == "command.sh" else self.script_name.removesuffix(".sh") + " of task"
+        )
+        lines = ["#!/bin/sh", f"# {what} {name}"]
         if self.argv is None:
             return "\n".join([*lines, "# nothing to execute", ""])
         lines.append(f"cd {shlex.quote(self.workdir)}")
@@ -237,11 +243,15 @@ class CommandTemplate:
     fixed: bool
     """Whether no field has to be substituted."""
     surroundings: bool
-    """Whether an environment, prolog, wrapper or epilog surrounds the command."""
+    """Whether an environment or wrapper surrounds the command."""
+    modules: bool
+    """Whether the task has a prolog or an epilog."""
     calls: bool
     """Whether the command calls a Python function."""
     texts: tuple[ShellPieces, ...]
     """Shell texts: the line (empty if there is none), prolog, wrapper and epilog."""
+    evaluator: ShellPieces
+    """Shell text of the evaluator program; empty: there is none. Outputs do not depend on it."""
     shell: ShellTemplate | None
     """The compiled shell texts; None: they have raw fields, whose values are text."""
     source: tuple[str, ...]
@@ -267,11 +277,12 @@ def compile_template(task: Task) -> CommandTemplate:
     texts = _template_texts(job)
     names = template_names([*texts, *job.env.values()])
     calls = job.call is not None and job.command is None
-    surroundings = any((job.environment, job.prolog, job.wrapper, job.epilog))
+    surroundings, modules = any((job.environment, job.wrapper)), any((job.prolog, job.epilog))
     runs = task.kind is TaskKind.COMPUTE and (calls or bool(job.command))
     shell = _shell_texts(job)
     has_raw = any(isinstance(piece, TemplateField) and piece.raw for text in shell for piece in text)
-    fixed = not calls and not surroundings and not any("{" in text or "}" in text for text in texts)
+    plain = not (calls or surroundings or modules)
+    fixed = plain and not any("{" in text or "}" in text for text in texts)
     return CommandTemplate(
         job=job,
         runs=runs,
@@ -279,8 +290,10 @@ def compile_template(task: Task) -> CommandTemplate:
         by_attempt=any(name in ALLOCATED or name.startswith("machine.") for name in template_names(texts)),
         fixed=fixed or not runs,
         surroundings=surroundings,
+        modules=modules,
         calls=calls,
         texts=shell,
+        evaluator=split_template(_evaluator_line(job)),
         shell=None if has_raw else compile_shell(shell),
         source=tuple(map(format_pieces, shell)),
         kept=_kept_names(shell),
@@ -297,6 +310,18 @@ def _shell_texts(job: JobSpec) -> tuple[ShellPieces, ...]:
     return (line, *(split_template(text or "") for text in (job.prolog, job.wrapper, job.epilog)))
 
 
+_CPU_EVALUATOR = "weft.backends.attempt.cpu_evaluator"
+_CPU_SHARE = re.compile(r"cpu:([0-9]+(?:\.[0-9]+)?)%")
+
+
+def _evaluator_line(job: JobSpec) -> str:
+    """Return the shell line of an evaluator program; "": there is none. ``cpu:50%`` is weft's own."""
+    program = job.evaluator_program
+    if (built_in := _CPU_SHARE.fullmatch(program)) is None:
+        return program
+    return f'{shlex.quote(sys.executable)} -P -m {_CPU_EVALUATOR} "$WEFT_PID" {built_in[1]}'
+
+
 def _kept_names(texts: Sequence[ShellPieces]) -> tuple[str, ...]:
     names = {piece.name for text in texts for piece in text if isinstance(piece, TemplateField)}
     return tuple(sorted(name for name in names if name not in ALLOCATED and not name.startswith("machine.")))
@@ -311,12 +336,20 @@ def _render_fixed(job: JobSpec) -> RenderedCommand:
 def _template_texts(job: JobSpec) -> list[str]:
     """Return all texts of a job in which fields are substituted."""
     command = (job.command,) if isinstance(job.command, str) else job.command or ()
-    references = (job.stdin, job.stdout, job.stderr, job.prolog, job.wrapper, job.epilog)
+    references = (
+        job.stdin,
+        job.stdout,
+        job.stderr,
+        job.prolog,
+        job.wrapper,
+        job.epilog,
+        job.evaluator_program,
+    )
     return [*command, *job.arguments, *(text for text in references if text)]
 
 
 def _file_words(job: JobSpec) -> tuple[str, ...]:
-    lines = [text for text in (job.prolog, job.wrapper, job.epilog) if text]
+    lines = [text for text in (job.prolog, job.wrapper, job.epilog, job.evaluator_program) if text]
     if isinstance(job.command, str):
         lines.append(job.command)
     found = [word for line in lines for word in split_words(line)]
@@ -418,12 +451,10 @@ _SPEC_FILE = re.compile(r".*\.ya?ml", re.IGNORECASE | re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEnvironment:
-    """Environment, prolog, wrapper and epilog of one command, with fields substituted."""
+    """Environment and wrapper of one command, with fields substituted."""
 
     environment: Environment | None = None
-    prolog: str = ""
     wrapper: str = ""
-    epilog: str = ""
     conda_prefix: str = ""
     """Directory of the environment created from a conda file; "": an existing environment is named."""
 
@@ -440,28 +471,35 @@ def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -
     return str(sandbox / "conda" / hashlib.blake2b(content, digest_size=10).hexdigest())
 
 
-def wrap_command(
-    command: str, surroundings: CommandEnvironment, variables: Iterable[str], *, has_parameters: bool = False
-) -> str:
+EXIT_FILE = ".weft-exit"
+"""Name of the file in which the exit code of a command is stored that a wrapper runs."""
+
+# A shell that records the exit code of its arguments. It must survive SIGTERM to do so.
+_RECORD_EXIT = (
+    'trap : TERM; weft_code=0; "$@" || weft_code=$?; '
+    f'echo "$weft_code" > "${{WEFT_CHECKPOINT_DIR:-.}}/{EXIT_FILE}"; exit "$weft_code"'
+)
+
+
+def _prepare_shell(environment: Environment | None) -> list[str]:
+    """Return the lines before every text of a job: modules are loaded, and errors end the script."""
+    if environment is None or not environment.modules:
+        return ["set -eu"]
+    # Initialisation files of module systems fail under `set -u`.
+    load = "module load " + " ".join(map(shlex.quote, environment.modules))
+    return [_FIND_MODULES, f"{load} || exit", "set -eu"]
+
+
+def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iterable[str]) -> str:
     """Return the script lines that run a simple shell command inside its environment.
 
-    ``variables`` are the names passed into a container. With ``has_parameters`` the command refers to the
-    positional parameters, which a prolog must not replace. The order is: modules, prolog, wrapper, then
-    container or conda environment with the command, finally the epilog, also after a failure. The script uses
-    the first container program found on the machine.
+    ``variables`` are the names passed into a container. The order is: modules, wrapper, then container or
+    conda environment with the command. Under a wrapper the exit code of the command is recorded, so that a
+    failure of the wrapper can be told apart. The script uses the first container program found on the
+    machine.
     """
-    lines = []
     environment = surroundings.environment or Environment()
-    if environment.modules:
-        # Initialisation files of module systems fail under `set -u`.
-        load = "module load " + " ".join(map(shlex.quote, environment.modules))
-        lines += [_FIND_MODULES, f"{load} || exit"]
-    lines.append("set -eu")
-    if surroundings.prolog and has_parameters:
-        # `set --` and `shift` in a function do not change the parameters of the script.
-        lines += ["weft_prolog() {", ":", surroundings.prolog, "}", 'weft_prolog "$@"']
-    elif surroundings.prolog:
-        lines.append(surroundings.prolog)
+    lines = _prepare_shell(environment)
     if environment.conda is not None:
         which = f"--name {shlex.quote(environment.conda)}"
         if surroundings.conda_prefix:
@@ -469,20 +507,16 @@ def wrap_command(
             lines.append(_CREATE_CONDA.format(prefix=prefix, file=file))
             which = '--prefix "$weft_conda"'
         command = f"conda run --no-capture-output {which} {command}"
-    wrapper = f"{surroundings.wrapper} " if surroundings.wrapper else ""
-    # The shell must survive SIGTERM to run the epilog.
-    before, after = ("", " || weft_code=$?") if surroundings.epilog else ("exec ", "")
-    if surroundings.epilog:
-        lines += ["trap : TERM", "weft_code=0"]
+    before = "exec "
+    if surroundings.wrapper:
+        before += f"{surroundings.wrapper} /bin/sh -c {shlex.quote(_RECORD_EXIT)} weft "
     if environment.container is None:
-        lines.append(f"{before}{wrapper}{command}{after}")
+        lines.append(f"{before}{command}")
     else:
         lines += [_FIND_CONTAINERS, 'case "$weft_runtime" in']
         for pattern, started in _container_commands(environment.container, variables):
-            lines.append(f'{pattern}) {before}{wrapper}"$weft_runtime" {started} {command}{after} ;;')
+            lines.append(f'{pattern}) {before}"$weft_runtime" {started} {command} ;;')
         lines.append("esac")
-    if surroundings.epilog:
-        lines += [surroundings.epilog, 'exit "$weft_code"']
     return "\n".join(lines)
 
 
@@ -504,13 +538,24 @@ PROGRESS_FILE = ".weft-progress"
 RESULT_FILE = ".weft-result.json"
 """Name of the file for the task's result."""
 
+PROLOG, EPILOG, EVALUATOR = "prolog", "epilog", "evaluator"
+"""Modules of a job that are programs of their own."""
+
+_TEXT_OF = {PROLOG: 1, EPILOG: 3}
+"""By module: its place among the shell texts of a template."""
+
 _MAX_ARGUMENT_BYTES = 100_000
 """Linux limits one argument to 128 KiB; a longer line is run from ``command.sh``."""
+_GRIDWAY_ATTRIBUTES = ("OS_VERSION", "CPU_MODEL", "CPU_MHZ")
+"""Attributes of machines that GridWay passes to programs, if the platform states them."""
 _NO_RESULTS: Mapping[str, Mapping[str, Value]] = {}
 _CALL_MODULE = "weft.backends.attempt.call"
 _WEFT_VARIABLES = ("WEFT_TASK", "WEFT_ATTEMPT", "WEFT_NODES", "WEFT_CORES", "WEFT_MEM_MB", "WEFT_ITERATION",
          "WEFT_RESTART", "WEFT_CHECKPOINT_DIR", "WEFT_CHECKPOINT_FILES", "WEFT_PROGRESS_FILE",
-         "WEFT_RESULT_FILE", "WEFT_TIME_LEFT_S", "WEFT_FOLDER")  # fmt: skip
+         "WEFT_RESULT_FILE", "WEFT_TIME_LEFT_S", "WEFT_FOLDER", "GW_JOB_ID", "GW_ARRAY_ID", "GW_TASK_ID",
+         "GW_TOTAL_TASKS", "GW_PARAM", "GW_MAX_PARAM", "GW_HOSTNAME", "GW_ARCH", "GW_OS_NAME", "GW_MEM_MB",
+         "GW_RESTARTED", "GW_RESTART_FILES", "GW_CPULOAD_THRESHOLD", "GW_OS_VERSION", "GW_CPU_MODEL",
+         "GW_CPU_MHZ")  # fmt: skip
 
 
 def render_job(
@@ -527,8 +572,11 @@ def render_job(
     attempt_number: int = 1,
     restart: bool = False,
     secrets: tuple[str, ...] = (),
+    module: str = "",
 ) -> RenderedJob:
     """Render the job of an attempt; raise JobProblem if that is impossible.
+
+    ``module`` is ``prolog``, ``epilog`` or ``evaluator`` to render the program of that module instead.
 
     ``inputs`` are the names of the staged inputs in ``workdir``. ``results`` gives, by description,
     ``{"exit_code": 0, "result": {...}}`` for the tasks of ``find_result_tasks``. ``attempt_number`` counts
@@ -537,12 +585,13 @@ def render_job(
     """
     template = _template_cache(compiled).template(compiled, start.task)
     renderer = _CommandRenderer(compiled, start, machine, template, folder, inputs, results, secrets)
-    rendered = template.ready or renderer.rendered(workdir)
+    rendered = renderer.module(module) if module else template.ready or renderer.rendered(workdir)
     progress, restarts = monitored_files(compiled, start.task)
     env = renderer.environment(workdir, progress, restarts)
     env["WEFT_ATTEMPT"] = str(attempt_number)
     env["WEFT_RESTART"] = "1" if restart else "0"
-    stdin, stdout, stderr = renderer.streams()
+    env.setdefault("GW_RESTARTED", str(attempt_number - 1))
+    stdin, stdout, stderr = (None, None, None) if module else renderer.streams()
     own = tuple(name for name in (stdout, stderr) if name and not name.startswith("/"))
     words: Mapping[str, str | None] = {}
     if template.words and template.runs:
@@ -550,23 +599,25 @@ def render_job(
         words = find_command_files(renderer.words(), str(folder), declared)
     needs_script = rendered.body is not None and _is_long(rendered)
     # Values of a script without surroundings need not be in the environment, whose size is limited.
-    in_script = needs_script and not template.surroundings
+    in_script = needs_script and (bool(module) or not template.surroundings)
+    prefix, script = (f"{module}.", f"{module}.sh") if module else ("", "command.sh")
     if not in_script:
         env.update(rendered.variables)
     return RenderedJob(
         task=compiled.names[start.task],
-        argv=("/bin/sh", f"{records}/command.sh") if needs_script else rendered.argv,
+        argv=("/bin/sh", f"{records}/{script}") if needs_script else rendered.argv,
         env=env,
         workdir=workdir,
         stdin=None if stdin is None else _absolute_path(workdir, stdin),
-        stdout=f"{records}/out" if stdout is None else _absolute_path(workdir, stdout),
-        stderr=f"{records}/err" if stderr is None else _absolute_path(workdir, stderr),
+        stdout=f"{records}/{prefix}out" if stdout is None else _absolute_path(workdir, stdout),
+        stderr=f"{records}/{prefix}err" if stderr is None else _absolute_path(workdir, stderr),
         streams=own,
         words=words,
         body=rendered.body,
         variables=rendered.variables if in_script else {},
         parameters=rendered.parameters,
         needs_script=needs_script,
+        script_name=script,
         command=rendered.meaning,
         values=rendered.values,
         declared=renderer.declared(by_name=True),
@@ -624,6 +675,7 @@ class _TemplateCache:
     def __init__(self, compiled: CompiledWorkflow) -> None:
         self.references = ResultReferences(compiled)
         self._templates: dict[int, CommandTemplate] = {}
+        self._rows: dict[int, np.ndarray] = {}
 
     def template(self, compiled: CompiledWorkflow, task: int) -> CommandTemplate:
         """Return the compiled template of a task."""
@@ -631,6 +683,15 @@ class _TemplateCache:
         if (found := self._templates.get(template)) is None:
             found = self._templates[template] = compile_template(compiled.description(task))
         return found
+
+    def place(self, compiled: CompiledWorkflow, task: int) -> tuple[int, int]:
+        """Return the position of a task among the subtasks of its description, from 0, and their number."""
+        if compiled.description(task).sweep is None:
+            return 0, 1
+        template = compiled.template(task)
+        if (rows := self._rows.get(template)) is None:
+            rows = self._rows[template] = np.flatnonzero(compiled.graph.template == template)
+        return int(np.searchsorted(rows, task)), len(rows)
 
 
 _TEMPLATE_CACHES: WeakKeyDictionary[CompiledWorkflow, _TemplateCache] = WeakKeyDictionary()
@@ -715,22 +776,42 @@ class _CommandRenderer:
         if isinstance(self.template.job.command, str):
             filled = self._fill()
             command = shell_command(filled.texts[0], filled.parameters)
-            (meaning, *_), values = self._meaning()
-            return command._replace(meaning=meaning, values=values, variables=filled.variables)
-        return self._program()
+            return self._with_meaning(command._replace(variables=filled.variables))
+        program = self._program()
+        return self._with_meaning(program) if self.template.modules else program
+
+    def _with_meaning(self, command: RenderedCommand) -> RenderedCommand:
+        """Return a command with the texts and values on which the outputs depend."""
+        (described, *others), values = self._meaning()
+        described = described or command.meaning
+        whole = self.template.surroundings or self.template.modules
+        return command._replace(
+            meaning="\n".join([described, *others]) if whole else described, values=values
+        )
+
+    def module(self, module: str) -> RenderedCommand:
+        """Render the program of a module."""
+        environment = self.template.job.environment
+        if module == EVALUATOR:
+            filled = compile_shell((self.values.fill_raw(self.template.evaluator),)).fill(self.values)
+            text = filled.texts[0]
+        else:
+            filled = self._fill()
+            text = filled.texts[_TEXT_OF[module]]
+        body = "\n".join([*_prepare_shell(environment), text])
+        argv = ("/bin/sh", "-c", body, *_name_and(filled.parameters))
+        return RenderedCommand(argv, body, text, "", filled.variables, filled.parameters)
 
     def _surrounded(self, workdir: str) -> RenderedCommand:
-        """Render the command within its environment, prolog, wrapper and epilog."""
+        """Render the command within its environment and wrapper."""
         job = self.template.job
         is_line = isinstance(job.command, str)
         program = NO_COMMAND if is_line else self._program()
         filled = self._fill(program.argv or ())
-        line, prolog, wrapper, epilog = filled.texts
+        line, _, wrapper, _ = filled.texts
         surroundings = CommandEnvironment(
             environment=job.environment,
-            prolog=prolog,
             wrapper=wrapper,
-            epilog=epilog,
             conda_prefix=conda_prefix(job.environment, self.folder, Path(workdir).parent.parent),
         )
         has_parameters = bool(filled.parameters)
@@ -739,11 +820,10 @@ class _CommandRenderer:
         else:
             command = _word_references(len(program.argv or ()), len(filled.parameters))
         variables = [*self.template.env, *self.secrets, *_WEFT_VARIABLES, *filled.variables]
-        body = wrap_command(command, surroundings, variables, has_parameters=has_parameters)
+        body = wrap_command(command, surroundings, variables)
         argv = ("/bin/sh", "-c", body, *_name_and(filled.parameters))
-        (described, *others), values = self._meaning()
-        meaning = "\n".join([described or program.meaning, *others])
-        return RenderedCommand(argv, body, meaning, values, filled.variables, filled.parameters)
+        made = RenderedCommand(argv, body, program.meaning, "", filled.variables, filled.parameters)
+        return self._with_meaning(made)
 
     def _fill(self, before: Sequence[str] = ()) -> FilledShell:
         """Return the shell texts with their values; ``before`` are words of a program."""
@@ -864,7 +944,29 @@ class _CommandRenderer:
             env["WEFT_CHECKPOINT_FILES"] = "\n".join(restarts)
         if self.template.calls:
             env["WEFT_FOLDER"] = str(self.folder)
-        return env
+        return {**self._gridway_variables(restarts), **env}
+
+    def _gridway_variables(self, restarts: Sequence[str]) -> dict[str, str]:
+        """Return the variables that programs written for GridWay read; a variable of the task wins."""
+        compiled, task, machine = self.compiled, self.start.task, self.machine
+        place, count = _template_cache(compiled).place(compiled, task)
+        name = compiled.description(task).name
+        found: dict[str, Value] = {
+            "GW_JOB_ID": name if compiled.description(task).sweep is None else f"{name}.{place}",
+            "GW_ARRAY_ID": name,
+            "GW_TASK_ID": place,
+            "GW_TOTAL_TASKS": count,
+            "GW_PARAM": place,
+            "GW_MAX_PARAM": count - 1,
+            "GW_HOSTNAME": machine.name,
+            "GW_ARCH": machine.arch,
+            "GW_OS_NAME": machine.os,
+            "GW_MEM_MB": self.memory_mb,
+            "GW_RESTART_FILES": ",".join(restarts) or None,
+            "GW_CPULOAD_THRESHOLD": compiled.description(task).attributes.get("CPULOAD_THRESHOLD"),  # type: ignore[dict-item]
+        }
+        found |= {f"GW_{key}": machine.attributes.get(key) for key in _GRIDWAY_ATTRIBUTES}
+        return {key: str(value) for key, value in found.items() if value is not None}
 
 
 def _word_references(count: int, total: int) -> str:

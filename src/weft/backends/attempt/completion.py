@@ -10,13 +10,14 @@ import fnmatch
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from typing import Any
 
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
 from weft.backends.attempt.checkpoints import find_maker, keep_checkpoint
-from weft.backends.attempt.command import monitored_files
+from weft.backends.attempt.command import EXIT_FILE, monitored_files
 from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.external_files import publish, publish_as
@@ -31,7 +32,7 @@ from weft.backends.attempt.inputs import (
 )
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.staging import collect_outputs
-from weft.backends.attempt.substitution import JobProblem
+from weft.backends.attempt.substitution import JobProblem, machine_values
 from weft.backends.attempt.task_files import (
     Observation,
     TaskFiles,
@@ -110,6 +111,28 @@ class TaskMonitor:
         )
         return [*self._events(attempt, seen), answer]
 
+    def describe(self, attempt: ActiveAttempt) -> dict[str, Any]:
+        """Return what an evaluator program gets about an attempt (docs/reference/programs.md)."""
+        context, start = self._context, attempt.start
+        assert start is not None
+        compiled = context.compiled_workflow(attempt.run)
+        machine = context.machines[attempt.machine]
+        seen = attempt.seen
+        return {
+            "task": compiled.names[attempt.task],
+            "attempt": start.tries,
+            "iteration": attempt.iteration,
+            "running_s": max(0.0, time.time() - attempt.began_at),
+            "estimated_s": compiled.seconds(attempt.task, attempt.machine, attempt.count),
+            "restart_from": start.restart_from,
+            "done": attempt.done,
+            "iterations": seen.iterations,
+            "all_iterations": seen.all_iterations,
+            "last_iteration_s": seen.last_iteration_s,
+            "nodes": attempt.count,
+            "machine": {key: value for key, value in machine_values(machine).items() if value is not None},
+        }
+
     def _observe(self, attempt: ActiveAttempt) -> Observation:
         files = attempt.files
         if files is None:
@@ -118,7 +141,7 @@ class TaskMonitor:
             compiled = self._context.compiled_workflow(attempt.run)
             files = TaskFiles.of(compiled, attempt.task, attempt.workdir, from_now=from_now)
             attempt.files = files
-        seen = files.observe()
+        seen = attempt.seen = files.observe()
         if seen.done is not None:
             attempt.done = min(1.0, max(0.0, seen.done))
         if seen.reported_at is not None:
@@ -208,16 +231,21 @@ class AttemptFinisher:
         description = self._context.compiled_workflow(attempt.run).description(attempt.task)
         return not description.outputs and description.recovery.checkpoint is None
 
-    def finish(self, attempt: ActiveAttempt, report: ProgramReport) -> FinishedAttempt:
-        """Return the end of an attempt with its cause, after collecting outputs, result or restart files."""
+    def finish(
+        self, attempt: ActiveAttempt, report: ProgramReport, epilog_problem: str = ""
+    ) -> FinishedAttempt:
+        """Return the end of an attempt with its cause, after collecting outputs, result or restart files.
+
+        ``epilog_problem``: why the task's own epilog failed; "": it has none, or succeeded.
+        """
         try:
             with interruptible(lambda: attempt.abandoned):
-                return self._finish(attempt, report)
+                return self._finish(attempt, report, epilog_problem)
         except Interrupted:
             ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.CANCELLED)
             return FinishedAttempt(ended, interrupted=True)
 
-    def _finish(self, attempt: ActiveAttempt, report: ProgramReport) -> FinishedAttempt:
+    def _finish(self, attempt: ActiveAttempt, report: ProgramReport, epilog_problem: str) -> FinishedAttempt:
         compiled = self._context.compiled_workflow(attempt.run)
         self._write_exit_code(attempt, report)
         if attempt.record_problem:
@@ -225,7 +253,8 @@ class AttemptFinisher:
             return FinishedAttempt(
                 ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.STAGING, story=story)
             )
-        ended = _classify_end(attempt, report)
+        ended = self._judge_wrapper(attempt, compiled, _classify_end(attempt, report))
+        ended = _add_epilog_problem(ended, epilog_problem, compiled.outcomes(attempt.task))
         finished = FinishedAttempt(ended)
         if not ended.cause and (message := self._read_fork_failure(attempt, compiled, ended.exit_code)):
             story = f"the host could not start a process of its shell: {message!r}"
@@ -261,6 +290,30 @@ class AttemptFinisher:
         except JobProblem:
             return ""
         return find_fork_failure(code, text or "")
+
+    def _judge_wrapper(self, attempt: ActiveAttempt, compiled: CompiledWorkflow, ended: ev.Ended) -> ev.Ended:
+        """Return the end of a program; a failure of the task's own wrapper is told apart from the command's.
+
+        Under a wrapper the exit code of the command is recorded (``EXIT_FILE``). Without it the command has
+        not ended, whatever the wrapper returns.
+        """
+        job = compiled.description(attempt.task).job
+        if job is None or not job.wrapper or not attempt.launched or ended.cause:
+            return ended
+        if ended.exit_code in (None, _RERUN_CODE, _CHECKPOINTED_CODE):
+            return ended
+        try:
+            recorded = read_task_file(attempt.workdir, EXIT_FILE)
+        except JobProblem as problem:
+            recorded = str(problem)
+        if recorded is None:
+            how = "ended" if ended.exit_code == 0 else f"failed with exit code {ended.exit_code}"
+            story = f"the wrapper {how} before the command had run to its end"
+        elif ended.exit_code != 0 and recorded.strip() == "0":
+            story = f"the wrapper failed with exit code {ended.exit_code} after the command had succeeded"
+        else:
+            return ended
+        return ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.WRAPPER, story=story)
 
     def _collect(
         self,
@@ -444,6 +497,20 @@ def add_measured_times(attempt: ActiveAttempt, ended: ev.Ended) -> ev.Ended:
 def halted_event(attempt: ActiveAttempt) -> ev.Ended:
     """Return the end of an attempt that was terminated because the engine stops."""
     return ev.Ended(attempt=attempt.number, exit_code=_RERUN_CODE, story="the engine was stopped")
+
+
+def _add_epilog_problem(ended: ev.Ended, problem: str, outcomes: Collection[int]) -> ev.Ended:
+    """Return the end of a program whose own epilog failed: a failure, unless it has failed anyway."""
+    if not problem:
+        return ended
+    if not ended.cause and (ended.exit_code == 0 or ended.exit_code in outcomes):
+        return replace(ended, exit_code=None, cause=Cause.EPILOG, work_done=None, story=problem)
+    told = ended.story or (
+        f"exit code {ended.exit_code}" if ended.exit_code is not None else str(ended.cause)
+    )
+    if not ended.cause and ended.exit_code in (_RERUN_CODE, _CHECKPOINTED_CODE):
+        return ended  # a text would state that weft interrupted the program
+    return replace(ended, story=f"{told}; {problem}")
 
 
 def _is_result(name: str, results: set[str]) -> bool:

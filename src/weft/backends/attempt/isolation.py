@@ -65,7 +65,7 @@ class Mount(NamedTuple):
 def isolate_program(job: RenderedJob, records: str) -> tuple[list[str], dict[str, str | None]]:
     """Return arguments and changes of the environment that start a job's program in isolation.
 
-    ``records`` is the directory of ``command.sh``. A value of None removes a variable. Raises JobProblem if
+    ``records`` is the directory of the script file. A value of None removes a variable. Raises JobProblem if
     the program cannot be isolated.
     """
     assert job.argv is not None
@@ -74,7 +74,7 @@ def isolate_program(job: RenderedJob, records: str) -> tuple[list[str], dict[str
         raise JobProblem(f"{job.task} cannot be isolated: {problem}")
     mounts = [*_base_mounts(), *_stated_mounts(job, job.isolation)]
     if job.needs_script:
-        mounts.append(Mount("read", f"{records}/command.sh", f"{records}/command.sh"))
+        mounts.append(Mount("read", f"{records}/{job.script_name}", f"{records}/{job.script_name}"))
     mounts.append(Mount("write", job.workdir, job.workdir))
     start = _START[job.isolation.tool]
     return [*start(mounts, job.isolation.network, job.workdir), *job.argv], _environment(job.env)

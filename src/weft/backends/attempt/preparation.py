@@ -7,7 +7,8 @@ product with the same fingerprint, it is used where it is, instead of running th
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords
 from weft.backends.attempt.checkpoints import find_maker, restore_checkpoint
 from weft.backends.attempt.command import (
+    EPILOG,
+    EVALUATOR,
+    PROLOG,
     RenderedJob,
     find_result_tasks,
     monitored_files,
@@ -39,12 +43,13 @@ from weft.backends.attempt.inputs import (
     select_files,
 )
 from weft.backends.attempt.isolation import isolate_program
+from weft.backends.attempt.modules import module_number
 from weft.backends.attempt.safe_paths import StagingProblem, make_parents, split_name
 from weft.backends.attempt.staging import CopyPermissions, clone_or_copy, is_intact, looks_intact
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import read_sweep_lines
 from weft.backends.backend import FileRecord, Product, ProjectContext
-from weft.engine.messages import Ended, StagedIn, StageIn
+from weft.engine.messages import Ended, StagedIn, StageIn, Start
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.states import Cause
 from weft.expressions import Value
@@ -57,6 +62,8 @@ class PreparedAttempt:
 
     order: dict[str, Any] | None = None
     """Start order for the transport; None: there is no program."""
+    prolog: dict[str, Any] | None = None
+    """Start order of the task's own prolog, which runs first; None: it has none, or it has run."""
     problem: str = ""
     cause: Cause = Cause.STAGING
     lasting: bool = False
@@ -77,6 +84,15 @@ class PreparedAttempt:
             story=self.problem,
             lasting=self.lasting,
         )
+
+
+@dataclass(slots=True)
+class PreparedModule:
+    """A prepared program of a module, or the problem that prevents its start."""
+
+    order: dict[str, Any] | None = None
+    """Start order for the transport; None: there is a problem."""
+    problem: str = ""
 
 
 class AttemptPreparer:
@@ -163,7 +179,10 @@ class AttemptPreparer:
         return PreparedAttempt()
 
     def prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
-        """Stage the remaining files and render the command; return the program, or why it cannot start."""
+        """Stage the remaining files and render the command; return the program, or why it cannot start.
+
+        The own prolog of a migrated task is prepared before the start of the program is requested.
+        """
         try:
             with interruptible(lambda: attempt.abandoned):
                 return self._prepare(attempt)
@@ -173,10 +192,8 @@ class AttemptPreparer:
             return PreparedAttempt(problem=str(problem), cause=Cause.ERROR)
 
     def _prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
-        context, start = self._context, attempt.start
-        assert start is not None
-        compiled = context.compiled_workflow(attempt.run)
-        machine = context.machines[attempt.machine]
+        compiled = self._context.compiled_workflow(attempt.run)
+        machine = self._context.machines[attempt.machine]
         description = compiled.description(attempt.task)
         # A task without a program needs no directory; there may be very many of them.
         if description.job or description.inputs or description.outputs:
@@ -185,31 +202,115 @@ class AttemptPreparer:
         if description.inputs:
             for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
                 names += self._stage(attempt, item)[0]
-        restarted = self._restore_checkpoint(attempt)
-        secrets = context.secrets_of(attempt.run)
-        job = render_job(
-            compiled,
-            start,
-            machine,
-            workdir=attempt.workdir_path,
-            records=attempt.records_path,
-            project=context.layout.project,
-            folder=self._folder(attempt.run),
-            inputs=names,
-            results=self._results(attempt, find_result_tasks(compiled, attempt.task)),
-            attempt_number=start.tries,
-            restart=restarted,
-            secrets=secrets.names(description.job),
-        )
-        scripts = self._stage_scripts(attempt, job)
-        found = compute_fingerprint(job, attempt.input_digests, scripts, secrets.fingerprint(description.job))
+        if not attempt.has_prolog:
+            attempt.restarted = self._restore_checkpoint(attempt)
+        job = self._render(attempt, names)
+        if attempt.scripts is None:
+            attempt.scripts = self._stage_scripts(attempt, job)
+        secrets = self._context.secrets_of(attempt.run)
+        marks = secrets.fingerprint(description.job)
+        found = compute_fingerprint(job, attempt.input_digests, attempt.scripts, marks)
         attempt.fingerprint, attempt.fingerprint_parts = found.key, dict(found.parts)
-        reused = None if restarted else self._reuse(attempt, found.key)
+        reused = None if attempt.restarted else self._reuse(attempt, found.key)
         if reused is not None:
             return reused
         attempt.staleness = self._staleness(attempt, compiled)
         variables = secrets.environment(description.job)
-        return PreparedAttempt(order=self._write_order(attempt, job, variables))
+        prepared = PreparedAttempt(order=self._write_order(attempt, job, variables))
+        if (
+            prepared.order is not None
+            and description.job
+            and description.job.prolog
+            and not attempt.has_prolog
+        ):
+            prepared.prolog = self._module_order(attempt, PROLOG, names)
+        return prepared
+
+    def _render(self, attempt: ActiveAttempt, inputs: Sequence[str], module: str = "") -> RenderedJob:
+        """Render the program of an attempt, or that of a module."""
+        context, start = self._context, attempt.start or _expected_start(attempt)
+        compiled = context.compiled_workflow(attempt.run)
+        return render_job(
+            compiled,
+            start,
+            context.machines[attempt.machine],
+            workdir=attempt.workdir_path,
+            records=attempt.records_path,
+            project=context.layout.project,
+            folder=self._folder(attempt.run),
+            inputs=inputs,
+            results=self._results(attempt, find_result_tasks(compiled, attempt.task)),
+            attempt_number=start.tries,
+            restart=attempt.restarted,
+            secrets=context.secrets_of(attempt.run).names(compiled.description(attempt.task).job),
+            module=module,
+        )
+
+    def prepare_module(self, attempt: ActiveAttempt, module: str, given: bytes = b"") -> PreparedModule:
+        """Render the program of a module of an attempt; ``given`` is its standard input.
+
+        The files of the attempt are not touched: it may run, or have ended in an earlier engine.
+        """
+        try:
+            order = self._module_order(attempt, module, self._input_names(attempt))
+            if given:
+                self._records.write(attempt.records_path, f"{module}.in", given)
+                order["stdin"] = f"{attempt.records_path}/{module}.in"
+        except (StagingProblem, JobProblem) as problem:
+            return PreparedModule(problem=str(problem))
+        return PreparedModule(order=order)
+
+    def _module_order(self, attempt: ActiveAttempt, module: str, inputs: Sequence[str]) -> dict[str, Any]:
+        job = self._render(attempt, inputs, module)
+        description = self._context.compiled_workflow(attempt.run).description(attempt.task).job
+        order = self._order(attempt, job, self._context.secrets_of(attempt.run).environment(description))
+        self._records.ensure(attempt.records_path)
+        self._records.write(attempt.records_path, job.script_name, _encode_script(job))
+        settings = self._context.task_settings(attempt.run, attempt.task)
+        limits = {
+            PROLOG: settings.prolog_timeout_s,
+            EPILOG: settings.epilog_timeout_s,
+            EVALUATOR: settings.evaluator_timeout_s,
+        }
+        beside = {"beside": attempt.number} if module == EVALUATOR else {}
+        return {
+            **order,
+            **beside,
+            "attempt": module_number(attempt.number, module),
+            "nonce": os.urandom(16).hex(),
+            "time_s": limits[module],
+            "memory_bytes": None,
+            "reminder": "",
+        }
+
+    def _input_names(self, attempt: ActiveAttempt) -> list[str]:
+        """Return the names of the staged inputs of an attempt, without staging them."""
+        compiled = self._context.compiled_workflow(attempt.run)
+        if not compiled.description(attempt.task).inputs:
+            return []
+        names: list[str] = []
+        machine = self._context.machines[attempt.machine]
+        for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
+            products = self._products.for_input(
+                compiled, attempt.run, attempt.task, attempt.counters or (attempt.iteration,), item
+            )
+            if products:
+                names += [file.name for each in products for file in select_files(each, item.name)]
+            else:
+                source = self._source(attempt, item)
+                names.append("/".join(split_name(source.staged_name(item.name))))
+        return names
+
+    def _source(self, attempt: ActiveAttempt, item: DeclaredInput) -> InputSource:
+        return InputSource(
+            item.source or item.name,
+            self._folder(attempt.run),
+            compressed=item.compressed,
+            max_bytes=item.max_bytes,
+            is_name=not item.source and not item.is_url,
+            location=item.location,
+            below=item.below,
+        )
 
     def _make_workdir(self, attempt: ActiveAttempt) -> None:
         with attempt.workdir_lock:
@@ -222,9 +323,8 @@ class AttemptPreparer:
 
         Files of an attempt that the journal does not have are not used.
         """
-        context, start = self._context, attempt.start
-        assert start is not None
-        if not start.restart_from:
+        context = self._context
+        if not (attempt.restart_from if attempt.start is None else attempt.start.restart_from):
             return False
         kept = context.layout.checkpoints(context.execution, attempt.run, attempt.task)
         return context.is_known(context.execution, *find_maker(kept)) and restore_checkpoint(
@@ -238,15 +338,7 @@ class AttemptPreparer:
         products = self._products.for_input(compiled, attempt.run, attempt.task, counters, item)
         if products:
             return self._stage_products(attempt, item, products)
-        source = InputSource(
-            item.source or item.name,
-            self._folder(attempt.run),
-            compressed=item.compressed,
-            max_bytes=item.max_bytes,
-            is_name=not item.source and not item.is_url,
-            location=item.location,
-            below=item.below,
-        )
+        source = self._source(attempt, item)
         name = "/".join(split_name(source.staged_name(item.name)))
         if name in attempt.input_digests:
             return [name], 0.0
@@ -369,8 +461,6 @@ class AttemptPreparer:
 
         Only the order, which is never written to a file, contains the values of secrets.
         """
-        start = attempt.start
-        assert start is not None
         if job.argv is None:
             return None
         records = attempt.records_path
@@ -383,9 +473,17 @@ class AttemptPreparer:
             )
         for stream in job.streams:
             make_parents(attempt.workdir, stream)
-        argv, env = list(job.argv), dict[str, str | None](job.env)
+        return self._order(attempt, job, secrets)
+
+    def _order(
+        self, attempt: ActiveAttempt, job: RenderedJob, secrets: Mapping[str, str | None]
+    ) -> dict[str, Any]:
+        """Return the start order for the transport."""
+        start, records = attempt.start, attempt.records_path
+        argv, env = list(job.argv or ()), dict[str, str | None](job.env)
         if job.isolation is not None:
             argv, env = isolate_program(job, records)
+        settings = self._context.task_settings(attempt.run, attempt.task)
         return {
             "do": "start",
             "attempt": attempt.number,
@@ -397,9 +495,10 @@ class AttemptPreparer:
             "stdin": job.stdin,
             "stdout": job.stdout,
             "stderr": job.stderr,
-            "private": [f"{records}/out", f"{records}/err"],
-            "time_s": start.time_limit_s,
-            "memory_bytes": start.memory_bytes,
+            "private": [each for each in (job.stdout, job.stderr) if each.startswith(f"{records}/")],
+            "time_s": None if start is None else start.time_limit_s,
+            "memory_bytes": None if start is None else start.memory_bytes,
+            "grace_s": settings.ending_timeout_s,
             "reminder": attempt.save(),
         }
 
@@ -422,6 +521,22 @@ class AttemptPreparer:
         if (found := self._caches.get(place)) is None:
             found = self._caches[place] = InputCache(place, fresh=self._context.fresh)
         return found
+
+
+def _expected_start(attempt: ActiveAttempt) -> Start:
+    """Return the start of an attempt before it is requested, or after it has ended in an earlier engine."""
+    return Start(
+        attempt=attempt.number,
+        run=attempt.run,
+        task=attempt.task,
+        machine=attempt.machine,
+        nodes=attempt.nodes,
+        count=attempt.count,
+        iteration=attempt.iteration,
+        counters=attempt.counters,
+        tries=attempt.tries,
+        restart_from=attempt.restart_from,
+    )
 
 
 def _encode_script(job: RenderedJob) -> bytes:

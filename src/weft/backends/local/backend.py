@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -13,7 +14,6 @@ from weft.backends.local.link import RunnerPool
 from weft.errors import InvalidInput, Problem, nearest
 from weft.platform.machine import Machine
 
-_GRACE_S = 5.0
 _KEYS = ("kind", "cores", "sandbox")
 
 
@@ -31,7 +31,7 @@ class LocalBackend(ProgramBackend):
         own_disk=False,
     )
 
-    def __init__(self, context: ProjectContext, *, grace_s: float = _GRACE_S) -> None:
+    def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
         super().__init__(context, partial(RunnerPool, context), grace_s=grace_s)
 
     @staticmethod

@@ -314,6 +314,8 @@ class RunnerTasks:
         began, began_s, before_s = time.time(), time.monotonic(), _since_boot_s()
         # Recorded first: if the runner dies in between, the program may have run and must not run again.
         self._record_start(attempt, f'{{{name},"pid":null,"at":{began!r}}}')
+        if order.beside is not None and (watched := self.running.get(order.beside)) is not None:
+            order.env["WEFT_PID"] = str(watched.pid)
         try:
             pid = self._programs.start(order)
         except LaunchFailure as problem:

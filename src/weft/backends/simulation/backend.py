@@ -90,6 +90,7 @@ class SimulationBackend:
             cm.Probe: self._probe,
             cm.Discover: self._discover,
             cm.Fetch: self._fetch,
+            cm.SelectMachines: self._select,
         }
         self._disturbances = generate_disturbances(scenario, instance.platform.machines, seed)
         self._next: Disturbance | None = next(self._disturbances, None)
@@ -137,6 +138,11 @@ class SimulationBackend:
                 return [event]
         return []
 
+    def _select(self, command: cm.SelectMachines) -> None:
+        """Answer in place of a selector program, which is not executed: by rank, then by estimated end."""
+        order = tuple(each.machine for each in command.candidates)
+        self._queue.schedule(ev.MachinesSelected(run=command.run, task=command.task, machines=order))
+
     def confirm_ends(self, attempts: Sequence[int]) -> None:
         """Do nothing: ends of simulated programs are not stored."""
 
@@ -153,10 +159,11 @@ class SimulationBackend:
         """Return whether any program is computing or any data are being staged."""
         return self._staging.busy or self._programs.busy
 
-    def halt(self, grace_s: float) -> None:  # noqa: ARG002 -- simulated programs end at once
+    def halt(self, most_s: float = math.inf) -> float:  # noqa: ARG002 -- simulated programs end at once
         """Cancel all programs."""
         for attempt in list(self._programs.programs):
             self._programs.cancel(attempt)
+        return 0.0
 
     def close(self, *, stop: bool) -> None:
         """Do nothing: there is nothing to release."""

@@ -229,8 +229,14 @@ _SLOW, _USUAL = 0.9, 1.0
 
 def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
     """Set the poll timer if a started attempt has a contract and the timer is not set."""
-    if TimerKind.WATCH not in context.state.timers and _find_contract(context, attempt) is not None:
+    if TimerKind.WATCH not in context.state.timers and _is_watched(context, attempt):
         context.set_timer(TimerKind.WATCH, context.state.now + context.settings.poll_every_s)
+
+
+def _is_watched(context: DecisionContext, attempt: Attempt) -> bool:
+    """Return whether an attempt has a contract or an evaluator program."""
+    evaluated = context.state.runs[attempt.run].settings_of(attempt.task).evaluated
+    return evaluated or _find_contract(context, attempt) is not None
 
 
 def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
@@ -249,14 +255,12 @@ def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceCon
 
 
 def poll_attempts(context: DecisionContext) -> None:
-    """Probe every running attempt with a contract, and reset old speed estimates to nominal."""
+    """Probe every running attempt with a contract or evaluator, and reset old speed estimates to nominal."""
     state, settings = context.state, context.settings
     watched = [
         attempt
         for attempt in state.attempts.values()
-        if attempt.stage == Stage.RUNNING
-        and not attempt.cancelled
-        and _find_contract(context, attempt) is not None
+        if attempt.stage == Stage.RUNNING and not attempt.cancelled and _is_watched(context, attempt)
     ]
     for attempt in watched:
         context.emit(messages.Probe(of=ProbeTarget.PROGRESS, attempt=attempt.number))
@@ -273,6 +277,16 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
     attempt = context.state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.RUNNING or attempt.cancelled:
         return
+    if event.problem:
+        context.emit(
+            messages.ReportModule(
+                run=attempt.run,
+                task=attempt.task,
+                attempt=attempt.number,
+                module="evaluator",
+                reason=event.problem,
+            )
+        )
     if event.degraded:
         # A complaint of the application is a violation (gw_perf in docs/papers/adaptive-jobs.md).
         _record_violation(context, attempt, text=event.degraded)

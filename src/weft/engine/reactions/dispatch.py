@@ -13,7 +13,7 @@ starts, and an attempt may start out of order only if it does not delay the next
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
@@ -26,11 +26,11 @@ from weft.engine.reactions.staging import request_data
 from weft.engine.selection import spared_share
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import RunState
-from weft.engine.state.state import pop_first
+from weft.engine.state.state import EngineState, pop_first
 from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState, TimerKind
 from weft.engine.view import EngineView
 from weft.errors import WeftError
-from weft.policies.policy import Decision, Hold, Migrate, Place, RequestPlan
+from weft.policies.policy import Decision, Hold, Migrate, Mode, Place, RequestPlan
 from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.task_graph import COMPUTE
 
@@ -57,6 +57,55 @@ def dispatch(context: DecisionContext, view: EngineView) -> None:
         with context.use_policy(policy):
             for decision in policy.decide(EngineView(context.state, name)):
                 _carry_out(context, decision)
+    for name in context.selector_programs:
+        _place_selected(context, EngineView(context.state, name))
+
+
+def _place_selected(context: DecisionContext, view: EngineView) -> None:
+    """Place the ready tasks with a selector program where it said, and ask it about the others.
+
+    A task is placed on the first machine of the order that is free; if none is, it waits. O(ready tasks).
+    """
+    for seen in view.runs:
+        run = context.state.active[seen.index]
+        for task in list(seen.ready):
+            facts = run.facts_of(task)
+            if facts.order is None:
+                if not facts.order_wanted:
+                    context.emit(describe_selection(context.state, run, task))
+            elif (mode := _first_free_mode(view, seen.index, task, facts.order)) is not None:
+                reason = "first free machine of its selector"
+                _place(
+                    context,
+                    Place(run=seen.index, task=task, machine=mode.machine, count=mode.count, reason=reason),
+                )
+            elif not facts.order and TimerKind.ASK not in context.state.timers:
+                context.set_timer(TimerKind.ASK, context.state.now + context.settings.poll_every_s)
+
+
+def _first_free_mode(view: EngineView, index: int, task: int, order: Sequence[int]) -> Mode | None:
+    run = view.run(index)
+    for machine in order:
+        counts = run.counts(task, machine)
+        modes = [view.mode(run, task, machine, count, free=True) for count in counts]
+        if found := [mode for mode in modes if mode is not None]:
+            return min(found, key=lambda mode: mode.finish_s)
+    return None
+
+
+def describe_selection(state: EngineState, run: RunState, task: int) -> messages.SelectMachines:
+    """Return the command that asks the selector program of a task, with its candidates of now."""
+    view = EngineView(state)
+    candidates = view.candidates(view.run(run.index), task)
+    return messages.SelectMachines(run=run.index, task=task, candidates=candidates)
+
+
+def ask_selectors_again(context: DecisionContext) -> None:
+    """Ask the selector programs that have accepted no machine for a ready task."""
+    for run in list(context.state.active.values()):
+        for task in [task for task, facts in run.facts.items() if facts.order == ()]:
+            if run.state[task] == _READY:
+                context.emit(describe_selection(context.state, run, task))
 
 
 def _carry_out(context: DecisionContext, decision: Decision) -> None:

@@ -140,7 +140,10 @@ def fail_task(
         _fail_permanently(context, run, task, cause, reason)
         return
     growth = _grow_limit(context, run, task, cause)
-    if lasting:
+    if cause == Cause.EPILOG:
+        # The backend has run it again as often as it may; the program has succeeded.
+        _give_up(context, run, task, cause, reason)
+    elif lasting:
         _give_up(context, run, task, cause, f"{reason}; not tried again, since it would not change")
     elif before >= allowed or tries is not None:
         _give_up(context, run, task, cause, f"{reason}; no retry left ({allowed} for {cause})")

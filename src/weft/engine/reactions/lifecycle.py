@@ -10,7 +10,7 @@ from typing import Any
 from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.ranking import accepts_machine
-from weft.engine.reactions import contracts, machines, migration, replanning
+from weft.engine.reactions import contracts, dispatch, machines, migration, replanning
 from weft.engine.reactions.branches import complete_task, skip_task
 from weft.engine.reactions.failures import (
     fail_task,
@@ -67,6 +67,8 @@ def _handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
             contracts.end_waiting(context, number)
         case TimerKind.STAGE_OUT:
             _stage_out_again(context, number)
+        case TimerKind.ASK:
+            dispatch.ask_selectors_again(context)
 
 
 def _handle_request(context: DecisionContext, event: messages.RequestReceived) -> None:
@@ -315,10 +317,26 @@ def _on_staged_in(context: DecisionContext, event: messages.StagedIn) -> None:
     run = context.state.runs[attempt.run]
     if event.problem:
         if not (event.lost and rerun_lost(context, attempt, event.lost)):
-            reason = f"staging failed: {event.problem}"
-            fail_task(context, run, attempt.task, Cause.STAGING, reason, lasting=event.lasting)
+            cause, reason = Cause.STAGING, f"staging failed: {event.problem}"
+            if event.module:
+                cause, reason = Cause.PROLOG, event.problem
+            fail_task(context, run, attempt.task, cause, reason, lasting=event.lasting)
     elif attempt.replaces is not None and attempt.staging == 0:
         clean_up_or_drop(context, attempt)
+
+
+def _on_cleaned_up(context: DecisionContext, event: messages.CleanedUp) -> None:
+    """Record that the own epilog of an old attempt failed; the new attempt starts nevertheless (gap G8)."""
+    if event.module:
+        context.emit(
+            messages.ReportModule(
+                run=event.run,
+                task=event.task,
+                attempt=event.attempt,
+                module=event.module,
+                reason=event.problem,
+            )
+        )
 
 
 def _on_staged_out(context: DecisionContext, event: messages.StagedOut) -> None:
@@ -364,6 +382,16 @@ def _on_answered(context: DecisionContext, event: messages.ProbeAnswered) -> Non
         machines.handle_answer(context, event)
 
 
+def _on_machines_selected(context: DecisionContext, event: messages.MachinesSelected) -> None:
+    if event.problem:
+        number = context.state.runs[event.run].attempt_of.get(event.task, -1)
+        context.emit(
+            messages.ReportModule(
+                run=event.run, task=event.task, attempt=number, module="selector", reason=event.problem
+            )
+        )
+
+
 def _on_discovered(context: DecisionContext, event: messages.Discovered) -> None:  # noqa: ARG001
     machines.refresh_inquiries(context)
 
@@ -394,12 +422,14 @@ _REACTIONS: dict[type, Callable[[DecisionContext, Any], None]] = {
     messages.Ended: _on_ended,
     messages.StagedIn: _on_staged_in,
     messages.StagedOut: _on_staged_out,
+    messages.CleanedUp: _on_cleaned_up,
     messages.Progressed: contracts.handle_progress,
     messages.Suspended: contracts.handle_suspension,
     messages.RequirementsChanged: contracts.handle_requirements,
     messages.MachineChanged: _on_machine_changed,
     messages.ProbeAnswered: _on_answered,
     messages.Discovered: _on_discovered,
+    messages.MachinesSelected: _on_machines_selected,
     messages.PlanReady: replanning.adopt_plan,
     messages.TasksAdded: _on_tasks_added,
     messages.TimerFired: _handle_timer,

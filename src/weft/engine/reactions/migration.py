@@ -290,17 +290,18 @@ def find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) ->
     """Return the best free mode of a task on another machine, and its estimated seconds; None: none.
 
     Modes are compared by the task's rank for their machine (those without a number last), then by these
-    seconds (move included).
+    seconds (move included). The last order of a selector program replaces the rank.
     """
+    order = run.facts_of(attempt.task).order
     view = EngineView(context.state)
     seen = view.run(run.index)
     modes = view.modes(seen, attempt.task, but=attempt.machine, rebind=True)
     best: tuple[bool, float, float, int, int] | None = None
     chosen = None
     for mode in modes:
-        if mode.machine == attempt.machine:
+        if mode.machine == attempt.machine or (order is not None and mode.machine not in order):
             continue
-        rank = view.rank(seen, attempt.task, mode.machine)
+        rank = view.rank(seen, attempt.task, mode.machine) if order is None else -order.index(mode.machine)
         there_s = _time_there_s(context, run, attempt, mode)
         key = (rank is None, -(rank or 0.0), there_s, mode.machine, mode.count)
         if best is None or key < best:
@@ -337,6 +338,9 @@ def move_to_better_machines(context: DecisionContext) -> None:
         if attempt.awaited_machine is not None:
             continue
         if run.facts_of(attempt.task).migrations >= settings.migration_limit:
+            continue
+        until_s = settings.better_until_s
+        if until_s is not None and state.now - (attempt.started_s or 0.0) >= until_s:
             continue
         if not _is_search_due(attempt, settings.better_every_s, tick_s, state.now):
             continue

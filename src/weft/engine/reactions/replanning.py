@@ -105,13 +105,21 @@ def adopt_plan(context: DecisionContext, event: messages.PlanReady) -> None:
     if not event.plan or run.plan is None:
         problem = event.problem or "no plan"
         context.emit(messages.Refuse(run=run.index, reason=problem))
-        if run.plan is None:
+        if run.plan is None and _follows_plan(run):
             stop_run(context, run, f"there is no plan to follow: {problem}")
     else:
         context.emit(messages.AdoptPlan(run=run.index, finish_s=run.plan.stored.finish_s, plan=event.plan))
         _migrate_violators(context, run, run.plan)
         _requeue_moved(context, run, run.plan)
     schedule_replan(context, run)
+
+
+def _follows_plan(run: RunState) -> bool:
+    """Return whether a task without a machine is left that no selector of its own places."""
+    open_states = (TaskState.WAITING, TaskState.READY, TaskState.HELD)
+    return any(
+        state in open_states and not run.compiled.selector(task) for task, state in enumerate(run.state)
+    )
 
 
 def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> None:

@@ -19,17 +19,20 @@ _GONE = (TaskState.COMPLETED,)
 def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = False) -> None:
     """Request the available outputs of predecessors that an attempt needs and has not requested yet.
 
-    ``first``: also request external files and restart files.
+    ``first``: also request external files and restart files, and for the new attempt of a migration the
+    task's own prolog, which precedes the clean-up of the old attempt.
     """
     run = context.state.runs[attempt.run]
     parcels = _list_parcels(context, run, attempt)
+    old = context.state.find_attempt(attempt.replaces) if first else None
+    prolog = 0 if old is None else _find_prolog(run, attempt, old)
     if first:
         parcels += [
             Parcel(source=-1, size_bytes=file.size_bytes, files=1.0, name=file.source, shared=file.shared)
             for file in list_external_files(run, attempt.task, attempt.machine)
         ]
         parcels += _list_restart_parcels(context, run, attempt)
-    if parcels:
+    if parcels or prolog:
         context.emit(
             StageIn(
                 attempt=attempt.number,
@@ -38,8 +41,17 @@ def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = Fa
                 parcels=tuple(parcels),
                 iteration=attempt.iteration,
                 counters=attempt.counters if len(attempt.counters) > 1 else (),
+                prolog=prolog,
             )
         )
+
+
+def _find_prolog(run: RunState, attempt: Attempt, old: Attempt) -> int:
+    """Return the number of the start that an own prolog prepares; 0: none, or predecessors are missing."""
+    job = run.compiled.description(attempt.task).job
+    if job is None or not job.prolog or run.missing[attempt.task]:
+        return 0
+    return max(run.next_try(attempt.task), old.tries + 1)
 
 
 def _list_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:

@@ -233,6 +233,10 @@ class TaskFacts:
     """Machines on which it has failed."""
     reopened: bool = False
     """Whether the task runs again after it completed; started successors keep its earlier outputs."""
+    order: tuple[int, ...] | None = None
+    """Machines that its selector program accepts, best first; None: not asked since the task was ready."""
+    order_wanted: bool = False
+    """Whether the selector program was asked and has not answered."""
 
     @property
     def is_special(self) -> bool:
@@ -244,7 +248,8 @@ class TaskFacts:
         self.tries = self.requeues = 0
         self.restart_files = self.requirements = None
         self.growth, self.avoid, self.failed_on = {}, set(), set()
-        self.reopened = False
+        self.reopened = self.order_wanted = False
+        self.order = None
 
 
 _NO_FACTS = TaskFacts()
@@ -437,6 +442,13 @@ class RunState:
         if (factor := self.facts_of(task).growth.get(Cause.OUT_OF_MEMORY, 1.0)) == 1.0:
             return stated
         return tuple((name, amount * factor if name == "memory" else amount) for name, amount in stated)
+
+    @property
+    def is_selecting(self) -> bool:
+        """Return whether a selector program has not answered, or has accepted no machine."""
+        return bool(self.compiled.selectors) and any(
+            facts.order_wanted or facts.order == () for facts in self.facts.values()
+        )
 
     def next_try(self, task: int) -> int:
         """Return the number of the task's next start in this iteration, from 1."""

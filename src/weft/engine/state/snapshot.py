@@ -187,21 +187,24 @@ def _find_compiled(state: EngineState, kept: Mapping[str, Any]) -> CompiledWorkf
     return state.library.grown(compiled, unfold(set_growth_lines(compiled.graph.workflow, kept["lines"])))
 
 
+_PLAIN_FACTS = ("tries", "migrations", "requeues", "reopened", "order_wanted")
+
+
 def _record_facts(facts: TaskFacts) -> dict[str, Any]:
     """Return the facts of a task that differ from the defaults."""
     found: dict[str, Any] = {}
     for each in dataclasses.fields(facts):
         if (value := getattr(facts, each.name)) and each.name == "outcome":
             found["outcome"] = [value.exit_code, dict(value.result)]
+        elif each.name == "order" and value is not None:
+            found["order"] = list(value)
         elif value:
             found[each.name] = sorted(value) if isinstance(value, set) else copy(value)
     return found
 
 
 def _restore_facts(fields: Mapping[str, Any]) -> TaskFacts:
-    facts = TaskFacts(
-        **{name: fields[name] for name in ("tries", "migrations", "requeues", "reopened") if name in fields}
-    )
+    facts = TaskFacts(**{name: fields[name] for name in _PLAIN_FACTS if name in fields})
     for name in ("failures", "growth"):
         setattr(facts, name, {Cause(cause): value for cause, value in fields.get(name, {}).items()})
     facts.avoid = set(fields.get("avoid", ()))
@@ -210,6 +213,8 @@ def _restore_facts(fields: Mapping[str, Any]) -> TaskFacts:
         facts.restart_files = RestartFiles(*fields["restart_files"])
     if "requirements" in fields:
         facts.requirements = tuple(fields["requirements"])
+    if "order" in fields:
+        facts.order = tuple(fields["order"])
     if "outcome" in fields:
         code, result = fields["outcome"]
         facts.outcome = TaskOutcome(exit_code=code, result=result)
