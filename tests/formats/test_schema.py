@@ -281,7 +281,7 @@ MACHINES = [
     "availability: 0",
     "availability: 2",
     "queue: lifo",
-    "occupancy: shared",
+    "occupancy: sometimes",
     "attributes: {a: [1]}",
     "backend: local",
     "resources: {licence: -1}",
