@@ -308,7 +308,7 @@ def platforms(draw, most_machines=5):
         sites={site: draw(LINKS) for site in sorted({m.site for m in machines if m.site})},
         default_link=draw(LINKS),
         links=tuple(pairs),
-        virtual=(share,) if draw(st.booleans()) else (),
+        virtual=(share,) if not first.is_time_shared and draw(st.booleans()) else (),
     )
 
 

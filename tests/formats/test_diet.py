@@ -67,7 +67,8 @@ def test_nodes_become_tasks_of_services_and_ports_become_data():
     first, second, third = workflow.tasks
     assert workflow.name == "sample"
     assert [task.service for task in workflow.tasks] == ["split", "work", "join"]
-    assert first.inputs == (Input(file="in.dat"), Input(file="m.dat"))
+    far = Input(file="n1#far.far", source="http://host/far")
+    assert first.inputs == (Input(file="in.dat"), Input(file="m.dat"), far)
     assert first.outputs == (Output(file="n1#left", size=120), Output(file="n1#right"))
     assert first.attributes["arguments"]["k"] == {"type": "DIET_INT", "value": "4"}
     assert (first.attributes["program"], first.attributes["est"]) == ("split", "3")

@@ -55,7 +55,8 @@ def _platforms(draw: st.DrawFn) -> Platform:
     places = list(dict.fromkeys([*names, *sites]))
     pairs = [(a, b) for index, a in enumerate(places) for b in places[:index]]
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=6, unique=True)) if pairs else []
-    shared = draw(st.lists(st.sampled_from(names), max_size=3, unique=True))
+    divisible = [machine.name for machine in machines if not machine.is_time_shared]
+    shared = draw(st.lists(st.sampled_from(divisible), max_size=3, unique=True)) if divisible else []
     return Platform(
         name=draw(st.sampled_from(["platform", "grid"])),
         machines=machines,

@@ -16,6 +16,7 @@ from weft.engine.state.plan import StoredPlan
 from weft.errors import Infeasible, InvalidInput, nearest, shorten, suggest
 from weft.formats.files import STDIN, describes_machines, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
+from weft.formats.services import bind_services
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.planner import make_planner
@@ -193,7 +194,7 @@ def load_request(
     loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
     loaded = add_predictions(loaded, predictions)
     platform = on if isinstance(on, Platform) else load_platform(on)
-    graph = check_and_unfold(set_params(loaded, params or {}))
+    graph = check_and_unfold(set_params(bind_services(loaded, platform), params or {}))
     chain = None if predictor is None else chain_for(graph.workflow, platform, predictor)
     started = time.perf_counter()
     instance = compile_graph(graph, platform, predictor=chain, pinned=pinned)
@@ -225,7 +226,7 @@ def compile_request(
     instances = {}
     for key, workflow in workflows.items():
         try:
-            instances[key] = compile_graph(check_and_unfold(workflow), platform)
+            instances[key] = compile_graph(check_and_unfold(bind_services(workflow, platform)), platform)
         except Infeasible as error:
             raise Infeasible(f"{key}: {error}") from None
         _log.info("compiled %s: %d tasks", key, len(instances[key].graph))

@@ -93,6 +93,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     from weft.api.file_names import check_runnable, find_open_secrets
     from weft.formats.files import detect_format, open_source
     from weft.formats.native import WeftYaml, describes_platform, read_platform_file
+    from weft.formats.services import bind_services
     from weft.workflow.checks import check_and_unfold
 
     source = open_source(name)
@@ -109,7 +110,8 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     if (grid := _check_grid(source)) is not None:
         return grid
     reader = detect_format(source)
-    graph = check_and_unfold(reader.read(source))
+    workflow = reader.read(source)
+    graph = check_and_unfold(workflow if machines is None else bind_services(workflow, machines))
     _check_programs(graph, name)
     notes = _check_names(graph, name) if reader.name == WeftYaml.name else []
     notes += map(str, find_open_secrets(graph.workflow))

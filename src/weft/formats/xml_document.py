@@ -48,15 +48,16 @@ def parse_xml(source: SourceFile, handler: ContentHandler, *, names_grammar: boo
         raise file_error(source, f"not XML: {shorten(str(error))}") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class XmlElement:
-    """One element, without the text between its children."""
+    """One element; of its text only that before the first child."""
 
     name: str
     """The name without its namespace prefix."""
     attributes: Mapping[str, str]
     line: int | None
     children: list[XmlElement] = field(default_factory=list)
+    text: str = ""
 
 
 def read_xml_tree(source: SourceFile) -> XmlElement:
@@ -89,6 +90,11 @@ class _XmlTreeBuilder(ContentHandler):
         else:
             self.root = element
         self._open.append(element)
+
+    def characters(self, content: str) -> None:
+        """Add text to the innermost open element, unless it has children."""
+        if self._open and not self._open[-1].children and not content.isspace():
+            self._open[-1].text += content
 
     def endElement(self, name: str) -> None:  # noqa: ARG002, N802 -- named by xml.sax
         """Close the innermost open element."""

@@ -26,7 +26,7 @@ from weft.fields import (
     mapping_shape,
     version_field,
 )
-from weft.platform.machine import OCCUPANCIES, QUEUES, Attribute, Machine
+from weft.platform.machine import OCCUPANCIES, QUEUES, Attribute, Machine, ServiceProgram
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform, Share
 from weft.predictions import PREDICTIONS
 from weft.units import parse_bytes, parse_rate, parse_seconds
@@ -84,6 +84,10 @@ def _read_names(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
     return tuple(name for name in found if name is not None)
 
 
+def _read_command(reader: Reader, node: DocumentNode) -> str | tuple[str, ...] | None:
+    return _read_names(reader, node) if isinstance(node.value, list) else reader.text(node)
+
+
 def _read_attributes(reader: Reader, node: DocumentNode) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {}
     for name, entry in reader.mapping(node).items():
@@ -108,13 +112,80 @@ _SIZE = ValueType("size", QUANTITY_SHAPE, _read_size, unit="bytes")
 _SPEED = ValueType(
     "number or mapping", any_of(_ABOVE_0, mapping_shape(_ABOVE_0)), _read_speed, unit="work per second"
 )
-_SERVICES = ValueType("list of names", list_shape(TEXT_SHAPE), _read_names, list)
 _AVAILABILITY = ValueType("number", {**_ABOVE_0, "maximum": 1}, _read_number)
 _ATTRIBUTES = ValueType(
     "mapping", mapping_shape({"type": ["string", "number", "boolean", "null"]}), _read_attributes, dict
 )
 _BACKEND = ValueType("mapping", mapping_shape(ANY_SHAPE), _read_backend, dict)
 _RESOURCES = ValueType("mapping", mapping_shape(_AT_LEAST_0), _read_numbers, dict)
+
+_COMMAND = ValueType(
+    "text or list of texts",
+    any_of(TEXT_SHAPE, {"type": "array", "items": TEXT_SHAPE, "minItems": 1}),
+    _read_command,
+    lambda command: list(command) if isinstance(command, tuple) else command,
+)
+_ENV = ValueType(
+    "mapping of texts",
+    mapping_shape(TEXT_SHAPE),
+    lambda reader, node: {key: reader.text(text) or "" for key, text in reader.mapping(node).items()},
+    dict,
+)
+
+# fmt: off
+PROGRAM = Record("a service", (
+    Field("command", _COMMAND, "what a task of the service executes; `{PORT}` is a port of a DIET task",
+          required=True, advice="add `command: ./PROGRAM {inputs}`"),
+    Field("work", _NUMBER_AT_LEAST_0, "work of one call, where the task states none",
+          default_text="not stated"),
+    Field("env", _ENV, "environment variables of the program", default={}),
+))
+# fmt: on
+
+
+def _read_program(reader: Reader, node: DocumentNode) -> ServiceProgram | None:
+    values = PROGRAM.read(reader, node)
+    return ServiceProgram(**values) if "command" in values else None
+
+
+def _read_programs(reader: Reader, node: DocumentNode) -> dict[str, ServiceProgram]:
+    found = {name: _read_program(reader, entry) for name, entry in reader.mapping(node).items()}
+    return {name: program for name, program in found.items() if program is not None}
+
+
+def _read_services(reader: Reader, node: DocumentNode) -> dict[str, Any]:
+    """Return the attributes ``services`` and, where the machine has programs of its own, ``programs``."""
+    if not isinstance(node.value, dict):
+        return {"services": _read_names(reader, node)}
+    entries = reader.mapping(node)
+    found = {
+        name: None if entry.value is None else _read_program(reader, entry) for name, entry in entries.items()
+    }
+    programs = {name: program for name, program in found.items() if program is not None}
+    return {"services": tuple(entries), "programs": programs}
+
+
+def _write_services(machine: Machine) -> object:
+    if not machine.programs:
+        return list(machine.services) or None
+    return {
+        name: PROGRAM.write(machine.programs[name]) if name in machine.programs else None
+        for name in machine.services
+    }
+
+
+_SERVICES = ValueType(
+    "list of names, or mapping of programs",
+    any_of(list_shape(TEXT_SHAPE), mapping_shape(any_of(PROGRAM.shape(), {"type": "null"}))),
+    _read_services,
+)
+PROGRAMS = ValueType(
+    "mapping of services",
+    mapping_shape(PROGRAM.shape()),
+    _read_programs,
+    lambda programs: {name: PROGRAM.write(program) for name, program in programs.items()},
+)
+"""Programs by the names of their services: a key of a platform, and of a file of services."""
 
 # fmt: off
 MACHINE = Record("a machine", (
@@ -126,7 +197,9 @@ MACHINE = Record("a machine", (
     Field("speed", _SPEED, "work that a node does per second; by service: `{default: 1, dock: 2.5}`",
           attribute="*", default=1.0, write_record=_write_speed),
     Field("price_per_node_hour", _NUMBER_AT_LEAST_0, "price of one node for one hour", default=0.0),
-    Field("services", _SERVICES, "services that the machine offers: a name or a list of names", default=()),
+    Field("services", _SERVICES,
+          "services that the machine offers: a name, a list of names, or a mapping to programs",
+          attribute="*", default=(), write_record=_write_services),
     Field("arch", TEXT, "architecture of the processors, such as `x86_64`", default_text="not stated"),
     Field("os", TEXT, "operating system, such as `linux`", default_text="not stated"),
     Field("site", TEXT, "site of the machine", default_text="a site of its own"),
@@ -290,6 +363,7 @@ PLATFORM = Record("a platform", (
           default=()),
     Field("predictions", PREDICTIONS,
           "predicted or measured times of tasks on its machines: a CSV or YAML file, or rows", default=()),
+    Field("services", PROGRAMS, "programs of the services that tasks name, for all machines", default={}),
 ), null_is_absent=True)
 # fmt: on
 
@@ -301,6 +375,7 @@ PLATFORM_RECORDS = {
     "link": LINK,
     "pair": PAIR,
     "share": SHARE,
+    "service": PROGRAM,
 }
 """The records of a platform file by the names of their tables on the reference page."""
 

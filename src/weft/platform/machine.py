@@ -55,6 +55,17 @@ _NODE_IS_CORE = ("local", "dask")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceProgram:
+    """The program behind a service: what a task that names only the service executes."""
+
+    command: str | tuple[str, ...]
+    """A text for a shell, or words. ``{PORT}`` is a port of a DIET task, other fields are those of tasks."""
+    work: float | None = None
+    """Work of one call, where the task states none."""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """A queue in front of identical nodes, with their properties and price."""
 
@@ -74,6 +85,8 @@ class Machine:
     """Speed by service, where it differs from ``speed``."""
     price_per_node_hour: float = 0.0
     services: tuple[str, ...] = ()
+    programs: Mapping[str, ServiceProgram] = field(default_factory=dict)
+    """Programs of the services, where the machine states its own."""
     arch: str | None = None
     os: str | None = None
     site: str | None = None

@@ -11,7 +11,7 @@ from dataclasses import field
 
 from weft.documents import Document, expand_braces, locate_problems
 from weft.errors import DocumentPath, InvalidInput, Problem, shorten, suggest
-from weft.platform.machine import Machine, find_name_problems
+from weft.platform.machine import Machine, ServiceProgram, find_name_problems
 from weft.predictions import Prediction
 from weft.records import dataclass
 
@@ -275,6 +275,8 @@ class Platform:
     virtual: tuple[Share, ...] = ()
     predictions: tuple[Prediction | str, ...] = ()
     """Predicted times of tasks on its machines; a text is the name of a file that is not read yet."""
+    services: Mapping[str, ServiceProgram] = field(default_factory=dict)
+    """Programs of services, by name; a program of a machine takes precedence there."""
     document: Document | None = field(default=None, compare=False, repr=False)
     """The document it was read from, for the locations of errors; ignored by comparisons."""
     pairs: Mapping[frozenset[str], tuple[int, Link]] = field(init=False, compare=False, repr=False)

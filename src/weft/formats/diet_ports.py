@@ -1,0 +1,451 @@
+"""The ports of DIET tasks as files and values of programs: data files, shell text, conditions.
+
+The data of a port are a file. Of a number, character or string the file holds its text, of a vector or matrix
+its numbers; a container is a folder with one entry per item, numbered from 0. ``PortSetup`` writes the shell
+text that precedes the command of a service and sets, for a port ``p``, the variables ``port_p_file`` (path),
+``port_p_value`` (content of a single value) and ``port_p``, the one of both that suits its type.
+
+Conditions of loops and branches are a part of XQuery: comparisons, arithmetic, ``and``, ``or``, ``not``,
+numbers, texts, ``$port`` and entries of containers (``$port/array/item[1]/text()``). They are evaluated by
+awk, which compares texts that look like numbers as numbers.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from weft.errors import shorten
+from weft.formats.files import STDIN, open_source
+from weft.formats.format import ProblemCollector, SourceFile
+from weft.formats.xml_document import XmlElement, read_xml_tree
+from weft.workflow.templates import TemplateField, split_template
+
+_UNNAMEABLE = re.compile(r"\W")
+_FILE_TYPES = ("DIET_FILE", "DIET_VECTOR", "DIET_MATRIX")
+
+_COUNT = re.compile(r"[0-9]{1,9}")
+_BYTES: Mapping[str, float] = {
+    "DIET_CHAR": 1, "DIET_SHORT": 2, "DIET_INT": 4, "DIET_LONGINT": 8, "DIET_FLOAT": 4, "DIET_DOUBLE": 8,
+    "DIET_SCOMPLEX": 8, "DIET_DCOMPLEX": 16,
+}  # fmt: skip
+_COUNTS = {"DIET_VECTOR": ("size",), "DIET_MATRIX": ("nb_rows", "nb_cols")}
+"""By type of container: the attributes that state its number of values."""
+
+
+def port_bytes(attributes: Mapping[str, str]) -> float | None:
+    """Return the bytes of one value of a port; None for strings, files and containers, whose size varies."""
+    kind = attributes.get("type", "")
+    if attributes.get("depth", "0") != "0":
+        return None
+    if kind not in _COUNTS:
+        return _BYTES.get(kind)
+    total = _BYTES.get(attributes.get("base_type", ""))
+    for key in _COUNTS[kind]:
+        count = attributes.get(key, "")
+        if total is None or not _COUNT.fullmatch(count):
+            return None
+        total *= int(count)
+    return total
+
+
+Data = str | list["Data"]
+"""One item of a source: a text, or a container of items."""
+
+
+def name_port(name: str) -> str:
+    """Return the name of a port as a part of a variable."""
+    return _UNNAMEABLE.sub("_", name)
+
+
+def is_file_port(port: XmlElement) -> bool:
+    """Return whether programs get the data of a port as a file or folder rather than as a value."""
+    return port.attributes.get("type", "") in _FILE_TYPES or port.attributes.get("depth", "0") != "0"
+
+
+def quote_template(name: str) -> str:
+    """Return a file name with fields (``P#o.{i}``) as one word of a shell command."""
+    return "./" + "".join(
+        f"{{{piece.name}}}" if isinstance(piece, TemplateField) else shlex.quote(piece)
+        for piece in split_template(name)
+    )
+
+
+def _quote_text(text: str) -> str:
+    return shlex.quote(text).replace("{", "{{").replace("}", "}}")
+
+
+_GATHER = """\
+gather() (
+  mkdir -p "$2"; n=0; to=0
+  last=$(for f in "$1".*; do f=${f#"$1".}; echo "${f%%.*}"; done | sort -n | tail -n 1)
+  while [ "$n" -le "$last" ]; do
+    if [ "$3" -gt 1 ]; then gather "$1.$n" "$2/$to" $(($3 - 1)); to=$((to + 1));
+    elif [ -e "$1.$n" ]; then cp -R "$1.$n" "$2/$to"; to=$((to + 1)); fi
+    n=$((n + 1))
+  done
+)"""
+
+
+@dataclass(slots=True)
+class PortSetup:
+    """Builds the shell text that makes the data of all ports of a task available."""
+
+    names: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    _inputs: list[str] = field(default_factory=list)
+    _outputs: list[str] = field(default_factory=list)
+
+    def read_file(self, port: XmlElement, path: str) -> None:
+        """Add a port that reads a file; ``path``: shell text of one word."""
+        self._set(port, path)
+
+    def read_constant(self, port: XmlElement, data: Data) -> None:
+        """Add a port that reads a constant."""
+        target = self._target(port)
+        self._write(data, target)
+        self._set(port, target)
+
+    def read_items(
+        self, port: XmlElement, items: Sequence[Data], variables: Sequence[str], source: str
+    ) -> None:
+        """Add a port that reads the item of a source that sweep variables select, one for each level."""
+        target = self._target(port)
+        selector = ".".join(f"{{{variable}}}" for variable in variables)
+        self.lines.append(f"case {selector} in")
+        for index, item in _walk_items(items, len(variables)):
+            self.lines.append(f"{index})")
+            self._write(item, target)
+            self.lines.append(";;")
+        message = _quote_text(f"source {source} has no item of this number")
+        self.lines.append(f"*) echo {message} >&2; exit 1;;\nesac")
+        self._set(port, target)
+
+    def read_parts(self, port: XmlElement, parts: PortParts) -> None:
+        """Add a port that reads a container of other files."""
+        target = self._target(port)
+        self._copy_parts(parts, target)
+        self._set(port, target)
+
+    def gather(self, port: XmlElement, prefix: str, levels: int) -> None:
+        """Add a port that reads all files ``PREFIX.0``, ``PREFIX.1``, ... as one container."""
+        if _GATHER not in self.lines:
+            self.lines.insert(0, _GATHER)
+        target = self._target(port)
+        self.lines.append(f"gather {prefix} {target} {levels}")
+        self._set(port, target)
+
+    def write(self, port: XmlElement, path: str, *, reads: bool = False) -> None:
+        """Add a port that writes a file; ``reads``: the file starts as the data that the port has read."""
+        name = name_port(port.attributes.get("name", ""))
+        is_container = port.attributes.get("depth", "0") != "0"
+        if reads:
+            self.lines.append(f'cp -R "$port_{name}_file" {path}')
+        elif is_container:
+            self.lines.append(f"mkdir -p {path}")
+        self.lines.append(f"export port_{name}_file={path}")
+        if not reads or is_file_port(port):
+            self.lines.append(f"export port_{name}={path}")
+        self._outputs.append(name)
+        if name not in self.names:
+            self.names.append(name)
+
+    def text(self) -> str:
+        """Return the shell text."""
+        return "\n".join(self.lines)
+
+    def ports(self) -> dict[str, object]:
+        """Return the entry ``ports`` of the attributes of a task.
+
+        Ports also have names by position (``input1``, ``output1``), unless a port has that name: DIET
+        matches the ports of a service by position.
+        """
+        lines, names = list(self.lines), list(self.names)
+        for side, ports in (("input", self._inputs), ("output", self._outputs)):
+            for number, port in enumerate(ports, 1):
+                if (alias := f"{side}{number}") not in names:
+                    names.append(alias)
+                    forms = ("", "_file", "_value") if side == "input" else ("", "_file")
+                    lines += [f'export port_{alias}{form}="${{port_{port}{form}:-}}"' for form in forms]
+        return {"names": names, "setup": "\n".join(lines)}
+
+    def _target(self, port: XmlElement) -> str:
+        self.lines.append("mkdir -p .ports")
+        return f".ports/{name_port(port.attributes.get('name', ''))}"
+
+    def _set(self, port: XmlElement, path: str) -> None:
+        name = name_port(port.attributes.get("name", ""))
+        self.names.append(name)
+        self._inputs.append(name)
+        self.lines.append(f"export port_{name}_file={path}")
+        if port.attributes.get("depth", "0") == "0" and port.attributes.get("type") != "DIET_FILE":
+            self.lines.append(f'port_{name}_value=$(cat "$port_{name}_file"); export port_{name}_value')
+        form = "file" if is_file_port(port) else "value"
+        self.lines.append(f'export port_{name}="$port_{name}_{form}"')
+
+    def _write(self, data: Data, target: str) -> None:
+        if isinstance(data, str):
+            self.lines.append(f"printf '%s\\n' {_quote_text(data)} > {target}")
+            return
+        self.lines.append(f"mkdir -p {target}")
+        for index, item in enumerate(data):
+            self._write(item, f"{target}/{index}")
+
+    def _copy_parts(self, parts: PortParts, target: str) -> None:
+        if isinstance(parts, str):
+            self.lines.append(f"cp -R {parts} {target}")
+            return
+        self.lines.append(f"mkdir -p {target}")
+        for index, part in enumerate(parts):
+            self._copy_parts(part, f"{target}/{index}")
+
+
+PortParts = str | list["PortParts"]
+"""A container of other data: shell text of a path, or a list of parts."""
+
+
+def _walk_items(items: Sequence[Data], levels: int, prefix: str = "") -> list[tuple[str, Data]]:
+    found: list[tuple[str, Data]] = []
+    for index, item in enumerate(items):
+        if levels > 1 and isinstance(item, list):
+            found += _walk_items(item, levels - 1, f"{prefix}{index}.")
+        else:
+            found.append((f"{prefix}{index}", item))
+    return found
+
+
+def load_data_beside(source: SourceFile) -> dict[str, list[Data]]:
+    """Return the items of all sources in the data file beside a workflow; without one, none.
+
+    The file is ``STEM.data.xml``, ``data_STEM.xml`` or ``data.xml``. Raises InvalidInput.
+    """
+    folder = Path(source.name).parent
+    for name in (f"{source.stem}.data.xml", f"data_{source.stem}.xml", "data.xml"):
+        if source.name != STDIN and (folder / name).is_file():
+            return _read_data(open_source(folder / name))
+    return {}
+
+
+def _read_data(source: SourceFile) -> dict[str, list[Data]]:
+    root, problems = read_xml_tree(source), ProblemCollector(source)
+    if root.name != "data":
+        what = f"the first element is {shorten(root.name, 40)!r}"
+        problems.add(what, rule="a data file has one element data", line=root.line)
+    found: dict[str, list[Data]] = {}
+    for element in root.children:
+        name = element.attributes.get("name", "")
+        lists = [child for child in element.children if child.name == "list"]
+        if element.name != "source" or not name or len(lists) != 1 or len(element.children) != 1:
+            rule = 'data consist of elements <source name="..."><list>...</list></source>'
+            problems.add(f"element {shorten(element.name, 40)}", rule=rule, line=element.line)
+            continue
+        if name in found:
+            problems.add(f"a second source {shorten(name, 40)!r}", rule="names are unique", line=element.line)
+        items = _read_items(lists[0], problems)
+        depths = {_depth(item) for item in items}
+        if len(depths) > 1:
+            what = f"source {shorten(name, 40)!r} mixes items and lists"
+            problems.add(what, rule="all items of a source have the same nesting", line=element.line)
+        found[name] = items
+    problems.finish()
+    return found
+
+
+def _read_items(element: XmlElement, problems: ProblemCollector, level: int = 0) -> list[Data]:
+    found: list[Data] = []
+    for child in element.children:
+        if child.name == "item":
+            found.append(child.attributes.get("value", child.text.strip()))
+        elif child.name == "list" and level < _MOST_LEVELS:
+            found.append(_read_items(child, problems, level + 1))
+        else:
+            rule = f"a list consists of items and lists, nested at most {_MOST_LEVELS} times"
+            problems.add(f"element {shorten(child.name, 40)}", rule=rule, line=child.line)
+    return found
+
+
+_MOST_LEVELS = 10
+
+
+def _depth(data: Data) -> int:
+    return 0 if isinstance(data, str) else 1 + max(map(_depth, data), default=0)
+
+
+def count_items(items: Sequence[Data], depth: int) -> list[int] | None:
+    """Return the number of items on each level above containers of ``depth``; None: not a regular grid."""
+    levels = 1 + max(map(_depth, items), default=0) - depth
+    if levels < 1:
+        return None
+    sizes: list[int] = []
+    here: list[Data] = [list(items)]
+    for _ in range(levels):
+        counts = {len(each) for each in here}
+        if len(counts) != 1 or any(isinstance(each, str) for each in here):
+            return None
+        sizes.append(counts.pop())
+        here = [item for each in here for item in each]
+    return sizes
+
+
+def list_texts(data: Data) -> list[str]:
+    """Return the texts of an item and of all its entries."""
+    return [data] if isinstance(data, str) else [text for each in data for text in list_texts(each)]
+
+
+class ConditionError(ValueError):
+    """A condition or assignment that cannot be evaluated."""
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<text>"[^"]*"|'[^']*')|\$(?P<port>[A-Za-z_][\w.-]*)(?P<path>(?:/array/item\[\d+\])*(?:/text\(\))?)"""
+    r"""|(?P<word>[A-Za-z][\w:]*)|(?P<mark><=|>=|!=|[()<>=+*-]))"""
+)
+_COMPARISONS = {
+    "le": "<=", "lt": "<", "ge": ">=", "gt": ">", "eq": "==", "ne": "!=",
+    "<=": "<=", "<": "<", ">=": ">=", ">": ">", "=": "==", "!=": "!=",
+}  # fmt: skip
+_CASTS = dict.fromkeys(("xs:decimal", "xs:integer", "xs:int", "xs:double", "xs:float", "number"), "(%s + 0)")
+_CASTS |= {"xs:string": '(%s "")', "string": '(%s "")', "not": "(!%s)"}
+_MOST_NESTED = 50
+
+
+class _ConditionParser:
+    """Translates one condition into an expression of awk, by recursive descent."""
+
+    def __init__(self, text: str, ports: Mapping[str, XmlElement]) -> None:
+        self._ports = ports
+        self._tokens: list[re.Match[str]] = []
+        self._next = 0
+        self._nested = 0
+        self.reads: dict[str, str] = {}
+        """By environment variable: shell text of the file with its value."""
+        position = 0
+        while position < len(text.rstrip()):
+            if (match := _TOKEN.match(text, position)) is None:
+                raise ConditionError(f"unknown text {shorten(text[position:].strip(), 30)!r}")
+            self._tokens.append(match)
+            position = match.end()
+
+    def parse(self) -> str:
+        """Return the expression of awk."""
+        found = self._or()
+        if self._next < len(self._tokens):
+            raise ConditionError(f"unexpected {self._tokens[self._next][0].strip()!r}")
+        return found
+
+    def _peek(self) -> str:
+        return self._tokens[self._next][0].strip() if self._next < len(self._tokens) else ""
+
+    def _take(self, words: Sequence[str]) -> str:
+        found = self._peek()
+        if found not in words:
+            return ""
+        self._next += 1
+        return found
+
+    def _chain(self, operand: Callable[[], str], operators: Mapping[str, str]) -> str:
+        found = operand()
+        while word := self._take(tuple(operators)):
+            found = f"({found} {operators[word]} {operand()})"
+        return found
+
+    def _or(self) -> str:
+        return self._chain(self._and, {"or": "||"})
+
+    def _and(self) -> str:
+        return self._chain(self._comparison, {"and": "&&"})
+
+    def _comparison(self) -> str:
+        found = self._sum()
+        if word := self._take(tuple(_COMPARISONS)):
+            found = f"({found} {_COMPARISONS[word]} {self._sum()})"
+        return found
+
+    def _sum(self) -> str:
+        return self._chain(self._product, {"+": "+", "-": "-"})
+
+    def _product(self) -> str:
+        return self._chain(self._unit, {"*": "*", "div": "/", "mod": "%"})
+
+    def _unit(self) -> str:
+        self._nested += 1
+        if self._next >= len(self._tokens) or self._nested > _MOST_NESTED:
+            raise ConditionError("it ends too early" if self._nested <= _MOST_NESTED else "nested too deeply")
+        token = self._tokens[self._next]
+        self._next += 1
+        found = self._value(token)
+        self._nested -= 1
+        return found
+
+    def _value(self, token: re.Match[str]) -> str:
+        text = token[0].strip()
+        if token["number"]:
+            return token["number"]
+        if token["text"]:
+            return '"' + re.sub(r'[\\"]', r"\\\g<0>", token["text"][1:-1]) + '"'
+        if token["port"]:
+            return self._reference(token["port"], token["path"])
+        if text == "-":
+            return f"(-{self._unit()})"
+        if text in ("true", "false") and self._take(("(",)):
+            self._close()
+            return "1" if text == "true" else "0"
+        if text in _CASTS and self._take(("(",)):
+            inside = self._or()
+            self._close()
+            return _CASTS[text] % inside
+        if text == "(":
+            inside = self._or()
+            self._close()
+            return f"({inside})"
+        raise ConditionError(f"unexpected {shorten(text, 30)!r}")
+
+    def _close(self) -> None:
+        if not self._take((")",)):
+            raise ConditionError(f"a closing parenthesis is missing before {self._peek()!r}")
+
+    def _reference(self, port: str, path: str) -> str:
+        if port not in self._ports:
+            raise ConditionError(f"no port ${port}; known: {', '.join(self._ports)}")
+        entries = [int(number) - 1 for number in re.findall(r"item\[(\d+)\]", path)]
+        depth = self._ports[port].attributes.get("depth", "0")
+        if str(len(entries)) != depth or min(entries, default=0) < 0:
+            raise ConditionError(f"${port}{path} is no single value; the port has depth {depth}")
+        name = name_port(port)
+        variable = "_".join(["operand", name, *map(str, entries)])
+        self.reads[variable] = f'"$port_{name}_file"' + "".join(f"/{entry}" for entry in entries)
+        return f'ENVIRON["{variable}"]'
+
+
+def evaluate_text(expression: str, ports: Mapping[str, XmlElement], form: str) -> str:
+    """Return shell text that evaluates an expression over ports; ``form``: statement of awk with ``%s``.
+
+    Raises ConditionError.
+    """
+    parser = _ConditionParser(expression, ports)
+    program = form % parser.parse()
+    reads = [f"{name}=$(cat {path}); export {name}" for name, path in parser.reads.items()]
+    return "\n".join([*reads, f"awk {_quote_text(f'BEGIN {{ {program} }}')}"])
+
+
+def assign_ports(text: str, ports: Mapping[str, XmlElement], targets: Mapping[str, str]) -> list[str]:
+    """Return shell lines for ``out=in; other=$in + 1``; ``targets``: path of each port that is assigned.
+
+    Raises ConditionError.
+    """
+    lines, assigned = list[str](), set[str]()
+    for statement in filter(None, (part.strip() for part in text.split(";"))):
+        name, mark, value = (part.strip() for part in statement.partition("="))
+        if not mark or name not in targets:
+            raise ConditionError(f"{shorten(statement, 40)!r} assigns no port; known: {', '.join(targets)}")
+        if (plain := value.removeprefix("$")) in ports:
+            lines.append(f'rm -rf {targets[name]}; cp -R "$port_{name_port(plain)}_file" {targets[name]}')
+        else:
+            lines.append(f"{evaluate_text(value, ports, 'print %s')} > {targets[name]}")
+        assigned.add(name)
+    if missing := [name for name in targets if name not in assigned]:
+        raise ConditionError(f"{', '.join(missing)} gets no value")
+    return lines

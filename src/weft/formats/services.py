@@ -1,0 +1,160 @@
+"""Programs of services: a task that names only a service executes the program that a file ties to it.
+
+The file is the platform (``services`` of the platform or of a machine), or a file of services beside the
+workflow. A task with ports (``attributes.ports``, see ``diet_ports``) has a name in braces for each of them;
+its setup, shell text that finds the data of the ports, precedes the command of the service.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from weft.documents import Reader
+from weft.errors import InvalidInput, Problem, SourceLocation, shorten
+from weft.fields import Field, Record, version_field
+from weft.formats.files import open_source
+from weft.formats.format import SourceFile
+from weft.platform.file_format import PROGRAMS
+from weft.platform.machine import ServiceProgram
+from weft.platform.platform import Platform
+from weft.workflow.shell_text import FieldPlace, ShellField, expansion, split_shell_text
+from weft.workflow.task import JobSpec, Task, TaskKind
+from weft.workflow.templates import TemplateField, split_template
+from weft.workflow.workflow import Workflow
+
+_FILE = Record("a file of services", (
+    version_field(required=True),
+    Field("services", PROGRAMS, "programs by the names of their services", required=True,
+          advice="add `services:` with `NAME: {command: ...}` in it"),
+))  # fmt: skip
+
+
+def load_services_beside(source: SourceFile) -> dict[str, ServiceProgram]:
+    """Return the services of ``STEM.services.yaml`` or ``services.yaml`` beside a file; none if both lack."""
+    folder = Path(source.name).parent
+    for name in (f"{source.stem}.services.yaml", "services.yaml"):
+        if (folder / name).is_file():
+            return _read_services(open_source(folder / name))
+    return {}
+
+
+def _read_services(source: SourceFile) -> dict[str, ServiceProgram]:
+    from weft.formats.yaml_document import parse_document
+
+    document = parse_document(source.text(), source.name)
+    assert document.root is not None, "parse_document returns a root or raises"
+    reader = Reader()
+    stated: dict[str, ServiceProgram] = _FILE.read(reader, document.root).get("services", {})
+    reader.finish(document)
+    return stated
+
+
+def bind_services(workflow: Workflow, platform: Platform) -> Workflow:
+    """Return the workflow with the programs that a platform ties to the services of its tasks.
+
+    A task that has a program keeps it. A service whose program is known and that no machine names can be
+    served by every machine. Raises InvalidInput.
+    """
+    if not any(task.service is not None for task in workflow.tasks):
+        return workflow
+    offered = {name for machine in platform.machines for name in (*machine.services, *machine.speeds)}
+    offered |= {share.service for share in platform.virtual}
+    programs = dict(platform.services)
+    for machine in platform.machines:
+        for name, program in machine.programs.items():
+            if programs.setdefault(name, program) != program:
+                raise _refuse_difference(name, machine.name, platform)
+    bound = tuple(_bind_task(task, programs, offered) for task in workflow.tasks)
+    return replace(workflow, tasks=bound)
+
+
+def _refuse_difference(service: str, machine: str, platform: Platform) -> InvalidInput:
+    return InvalidInput(
+        f"service {shorten(service)!r} of machine {shorten(machine)!r} has another program than elsewhere",
+        rule="a service has one program on all machines",
+        advice="write one command with {machine.name} or {machine.arch} in it",
+        path=("machines", machine, "services", service),
+        location=SourceLocation(file=platform.document.file) if platform.document else None,
+    )
+
+
+def _bind_task(task: Task, programs: Mapping[str, ServiceProgram], offered: Collection[str]) -> Task:
+    if task.service is None or task.kind is not TaskKind.COMPUTE:
+        return task
+    has_program = task.job is not None and (task.job.command or task.job.call)
+    if not has_program and task.service in programs:
+        task = add_program(task, programs[task.service])
+    elif not has_program or "ports" not in task.attributes:
+        return task
+    return task if task.service in offered else replace(task, service=None)
+
+
+def add_program(task: Task, program: ServiceProgram) -> Task:
+    """Return a task with the program of its service. Raises InvalidInput for a port at a wrong place.
+
+    A task of which some port has no data (``attributes.unbound``) gets no program.
+    """
+    if "unbound" in task.attributes:
+        return task
+    command: str | tuple[str, ...] = program.command
+    ports = task.attributes.get("ports")
+    if isinstance(ports, Mapping):
+        command = f"{ports['setup']}\n{_insert_ports(command, list(ports['names']), task)}"
+    job = replace(task.job or JobSpec(), command=command, env={**program.env})
+    work = program.work if task.work is None and task.seconds is None else task.work
+    return replace(task, job=job, work=work)
+
+
+def _insert_ports(command: str | tuple[str, ...], ports: Collection[str], task: Task) -> str:
+    """Return the command with each field of a port replaced by an expansion of its shell variable."""
+    if not isinstance(command, str):
+        command = " ".join(map(_quote_word, command))
+    split = split_shell_text(command)
+    if problems := [
+        Problem(what=f"service {task.service}: {{{each.name}}}: {each.what}", advice=each.advice)
+        for each in split.refusals
+        if each.name.split(".")[0] in ports
+    ]:
+        raise InvalidInput(problems)
+    places = (piece for piece in split.pieces if isinstance(piece, ShellField))
+    numbers: dict[str, None] = {}
+    text = "".join(_insert_piece(piece, ports, places, numbers) for piece in split_template(command))
+    # A shell may evaluate other text in arithmetic as code.
+    checks = "".join(
+        f'case "${{{name}}}" in ""|-|?*-*|*[!0-9-]*) echo "{name}: not a whole number" >&2; exit 1;; esac\n'
+        for name in numbers
+    )
+    return checks + text
+
+
+def _insert_piece(
+    piece: str | TemplateField,
+    ports: Collection[str],
+    places: Iterator[ShellField],
+    numbers: dict[str, None],
+) -> str:
+    if not isinstance(piece, TemplateField):
+        return piece
+    if piece.raw:
+        return f"{{{piece.name}:raw}}"
+    place = next(places).place
+    name, _, form = piece.name.partition(".")
+    if name not in ports or form not in ("", "file", "value"):
+        return f"{{{piece.name}}}"
+    variable = f"port_{name}_{form}" if form else f"port_{name}"
+    if place is FieldPlace.NUMBER:
+        numbers[variable] = None
+        return f"(${{{variable}}})"
+    return expansion(place, variable)
+
+
+def _quote_word(word: str) -> str:
+    """Return a word of a command without a shell as shell text; fields keep their meaning."""
+    pieces = (
+        f"{{{piece.name}}}" if isinstance(piece, TemplateField) else shlex.quote(piece)
+        for piece in split_template(word)
+    )
+    return "".join(pieces) or "''"
