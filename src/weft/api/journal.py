@@ -137,7 +137,7 @@ def _verdict(candidate: Candidate, common: Sequence[str]) -> Iterator[str]:
         yield f"rank {candidate.rank:g}"
     if candidate.options:
         best = min(candidate.options, key=lambda option: (option.finish_s, option.count))
-        nodes = f"{best.count} nodes: " if len(candidate.options) > 1 else ""
+        nodes = f"{format_count(best.count, 'node')}: " if len(candidate.options) > 1 else ""
         yield (
             f"{nodes}{format_seconds(best.seconds)} of work, "
             f"data ready at {format_seconds(best.data_ready_s)}, end at {format_seconds(best.finish_s)}"
