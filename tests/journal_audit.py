@@ -151,7 +151,7 @@ class JournalAudit:
             del self._running[task]
 
     def _checkpointed(self, event: messages.Checkpointed) -> None:
-        if (task := self._task_of.get(event.attempt)) is not None:
+        if (task := self._task_of.get(event.attempt)) is not None and event.work_done is not None:
             self._reach(event.attempt, event.work_done)
             self._saved[task] = (event.work_done, self._try.get(event.attempt))
 

@@ -65,7 +65,7 @@ def test_help_loads_few_modules() -> None:
     [
         "cancel", "check", "clean", "compare", "completion", "convert", "formats", "generate", "hold", "logs", "ls",
         "migrate", "pareto", "plan", "planners", "release", "report", "reproduce", "resume", "run", "schema", "show",
-        "status", "watch",
+        "status", "stop", "watch",
     ],
 )  # fmt: skip
 def test_help_of_a_command_loads_few_modules(command: str) -> None:

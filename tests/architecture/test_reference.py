@@ -57,7 +57,7 @@ def test_every_command_is_in_the_reference(name: str) -> None:
     "name",
     [
         "cancel", "clean", "compare", "explain", "generate", "hold", "logs", "ls", "migrate", "pareto", "plan", "release",
-        "replay", "report", "reproduce", "resume", "run", "simulate", "status", "watch",
+        "replay", "report", "reproduce", "resume", "run", "simulate", "status", "stop", "watch",
     ],
 )  # fmt: skip
 def test_every_option_is_in_the_reference(name: str) -> None:

@@ -29,6 +29,7 @@ COMMANDS = [
     ("replay", "."),
     ("replay", ".weft"),
     ("cancel",),
+    ("stop",),
     ("hold", "a"),
     ("release", "a"),
     ("migrate", "a", "--to", "local"),

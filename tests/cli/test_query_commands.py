@@ -22,6 +22,7 @@ READING = (
     "cancel",
     "hold",
     "release",
+    "stop",
     "clean",
 )
 

@@ -102,7 +102,7 @@ def test_every_gridway_keyword_is_translated():
         Output(file="err.{task_id}", target="/tmp/err"),
     )
     assert task.recovery == Recovery(
-        checkpoint=Checkpoint(files=("state", "state.{task_id}"), every=60),
+        checkpoint=Checkpoint(files=("state", "state.{task_id}"), every=60, url="gsiftp://store/dir"),
         progress="profile.txt",
         retries=3,
         on_failure="reschedule",
@@ -118,11 +118,7 @@ def test_every_gridway_keyword_is_translated():
         "evaluator_timeout_s": None,
     }
     assert workflow.settings == {"deadline_s": 7200}
-    assert task.attributes == {
-        "CPULOAD_THRESHOLD": 50,
-        "CHECKPOINT_URL": "gsiftp://store/dir",
-        "files_on_machine": ["/etc/hosts", "/var/log/x"],
-    }
+    assert task.attributes == {"CPULOAD_THRESHOLD": 50, "files_on_machine": ["/etc/hosts", "/var/log/x"]}
 
 
 def test_zero_switches_limits_off_as_in_gridway():

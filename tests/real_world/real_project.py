@@ -26,15 +26,21 @@ class RealProject:
     def text(self, name: str) -> str:
         return (self.folder / name).read_text()
 
-    def run(self, *workflows, on="machines.yaml", **options):
-        """Run workflows of the folder; the history of the run is in ``history``."""
+    def run(self, *workflows, on="machines.yaml", note=None, **options):
+        """Run workflows of the folder; the history of the run is in ``history``.
+
+        ``note`` is called with each journal entry and the engine.
+        """
         self.history = History()
         place = on if not str(on).endswith(".yaml") else self.folder / on
         ran = weft.run(
             [self.folder / name if isinstance(name, str) else name for name in workflows],
             on=place,
             project=self.folder,
-            watch=lambda _: [lambda entry, engine: self.history.take(entry, engine.state)],
+            watch=lambda _: [
+                lambda entry, engine: self.history.take(entry, engine.state),
+                *([note] if note else []),
+            ],
             **options,
         )
         self.history.finish()

@@ -9,6 +9,8 @@ because that run has its own hard links to them.
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -252,6 +254,27 @@ def send_request(
     assert reply is not None
     opened.database.sync_now()
     return reply
+
+
+def stop_engine(opened: OpenProject) -> tuple[list[int], str]:
+    """Stop the running engine in good order and wait for its end.
+
+    Return the numbers of the runs that can be resumed, and why it was not stopped; "": it was.
+    """
+    if (engine := opened.engine) is None:
+        return [], "no engine is running in this project"
+    if engine.host != socket.gethostname():
+        return [], f"the engine is {engine}; run `weft stop` on {engine.host}"
+    running = [run for run in opened.runs.all() if opened.state_of(run) == "running"]
+    try:
+        os.kill(engine.pid, signal.SIGINT)
+    except ProcessLookupError:
+        pass  # it has ended meanwhile
+    except PermissionError:
+        return [], f"the engine is {engine}; only {engine.user} can stop it"
+    while opened.engine == engine:
+        time.sleep(_PAUSE_S)
+    return [run.number for run in running if opened.resumable(opened.runs.run(run.number))], ""
 
 
 @dataclass(slots=True, kw_only=True)

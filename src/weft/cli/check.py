@@ -154,9 +154,11 @@ def _check_grid(source: SourceFile) -> dict[str, object] | None:
 
 
 def _check_programs(graph: TaskGraph, name: str) -> None:
-    """Raise InvalidInput if an evaluator or selector program of a workflow does not exist."""
-    jobs = [task.job for task in graph.workflow.tasks if task.job is not None]
-    if not any(job.evaluator or job.selector for job in jobs):
+    """Raise InvalidInput if a program or a store of restart files of a workflow cannot be used."""
+    tasks = graph.workflow.tasks
+    programs = any(task.job is not None and (task.job.evaluator or task.job.selector) for task in tasks)
+    stores = any(task.recovery.checkpoint is not None and task.recovery.checkpoint.url for task in tasks)
+    if not programs and not stores:
         return
     from pathlib import Path
 

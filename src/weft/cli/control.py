@@ -1,4 +1,4 @@
-"""``weft cancel``, ``hold``, ``release`` and ``migrate``: requests to a running engine."""
+"""``weft cancel``, ``hold``, ``release``, ``migrate`` and ``stop``: requests to a running engine."""
 
 from __future__ import annotations
 
@@ -77,6 +77,30 @@ def migrate(task: str, machine: str | None, run: int | None, project: str | None
     """
     where = f"is being moved to {machine or 'another machine'}"
     _request(project, "migrate", run, (task,), machine=machine, as_json=as_json, done=where)
+
+
+@click.command("stop")
+@options.project
+@options.as_json
+def stop(project: str | None, as_json: bool) -> None:
+    """Stop the running engine in good order, as Ctrl-C in its terminal does; `weft resume` continues.
+
+    Programs are asked for restart files and have time to write them (`timeouts.ending`), then they are ended.
+    The command returns when the engine has ended. Exit code 1: no engine is running, or it cannot be stopped
+    from here.
+    """
+    from weft.api.project import OpenProject, stop_engine
+
+    with OpenProject.at(project) as opened:
+        stopped, problem = stop_engine(opened)
+    if as_json:
+        options.print_json({"stopped": stopped, "problem": problem})
+    else:
+        for number in stopped:
+            click.echo(f"run {number} is stopped; `weft resume` continues it")
+    if problem:
+        click.echo(f"error: stop: {problem}", err=True)
+        raise click.exceptions.Exit(1)
 
 
 def _request(

@@ -52,6 +52,7 @@ COMMANDS = {
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work.",
     "simulate": "Simulate runs with perturbed machines and arriving workflows.",
     "status": "Show the progress of a run: tasks by kind, running tasks, time left.",
+    "stop": "Stop the engine in good order; `weft resume` continues its runs.",
     "tune": "Measure the settings of a planner that searches.",
     "watch": "Follow a run until it ends.",
 }
@@ -59,7 +60,7 @@ COMMANDS = {
 
 SHARED_MODULES = {
     "cancel": "control", "formats": "registries", "hold": "control", "migrate": "control",
-    "planners": "registries", "policies": "registries", "release": "control",
+    "planners": "registries", "policies": "registries", "release": "control", "stop": "control",
 }  # fmt: skip
 """Module of each command that shares a module; other commands are ``command`` in their own module."""
 

@@ -202,6 +202,8 @@ class _MessageText:
                 return f"its program ended: {why}{left}"
             case messages.StagedIn():
                 return self._describe_arrival(message)
+            case messages.Checkpointed(work_done=None):
+                return ""  # the reason is in the record that follows
             case messages.Checkpointed(work_done=done):
                 return f"it wrote restart files at {done:.0%} of the work"
             case messages.Suspended():

@@ -560,6 +560,8 @@ class History:
             attempt.work_done = event.work_done
 
     def _checkpointed(self, event: messages.Checkpointed) -> None:
+        if event.work_done is None:
+            return
         if (attempt := self.attempts.get(event.attempt)) is not None:
             attempt.checkpoint = event.work_done
 

@@ -174,8 +174,10 @@ class Checkpointed:
     """An attempt has written its restart files."""
 
     attempt: int
-    work_done: float
-    """Share of the whole task's work that the restart files hold."""
+    work_done: float | None
+    """Share of the whole task's work that the restart files hold; None: they could not be kept."""
+    problem: str = ""
+    """Why they could not be kept, or copied to the store of the task; "": no problem."""
 
 
 @stored_as("Suspended")
@@ -693,7 +695,7 @@ class ReportModule(_OfAttempt):
     """Record that a task's own module failed without consequences for the task."""
 
     module: str
-    """``evaluator``, ``selector`` or ``epilog``."""
+    """``evaluator``, ``selector``, ``epilog``, or ``checkpoint`` for the copies of restart files."""
     reason: str = ""
 
 

@@ -244,7 +244,7 @@ def _on_progressed(state: EngineState, event: messages.Progressed) -> None:
 
 
 def _on_checkpointed(state: EngineState, event: messages.Checkpointed) -> None:
-    if (attempt := state.attempts.get(event.attempt)) is None:
+    if (attempt := state.attempts.get(event.attempt)) is None or event.work_done is None:
         return
     attempt.checkpoint = event.work_done
     run = state.runs[attempt.run]

@@ -475,16 +475,17 @@ class JobTemplate:
                 advice = "name the file, and its storage under CHECKPOINT_URL"
                 self.problems.add(what, rule=rule, advice=advice, line=files.line)
         # An interval of 0 means no periodic checkpoints: only files left by an attempt can be used.
+        store = self.entries.get("CHECKPOINT_URL")
         return Checkpoint(
-            files=tuple(variables.translate(files, name) for name in names), every=every_s or None
+            files=tuple(variables.translate(files, name) for name in names),
+            every=every_s or None,
+            url=None if store is None else variables.translate(store, store.value),
         )
 
     def _attributes(self, files: _JobFiles) -> dict[str, object]:
         kept: dict[str, object] = {}
         if entry := self.entries.get("CPULOAD_THRESHOLD"):
             kept[entry.key] = self._number(entry)
-        if entry := self.entries.get("CHECKPOINT_URL"):
-            kept[entry.key] = entry.value
         if files.on_machine:
             kept["files_on_machine"] = list(files.on_machine)
         return kept

@@ -46,7 +46,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
         "attempt-progressed",
         ("work_done", "iterations", "all_iterations", "last_iteration_s", "degraded", "problem"),
     ),
-    ev.Checkpointed: ("attempt-checkpointed", ("work_done",)),
+    ev.Checkpointed: ("attempt-checkpointed", ("work_done", "problem")),
     ev.Suspended: ("attempt-suspended", ()),
     ev.Resumed: ("attempt-resumed", ()),
     ev.RequirementsChanged: ("attempt-demands", ("requirements", "rank", "mandatory", "problem")),

@@ -285,8 +285,9 @@ def _templates(task: Task) -> list[tuple[DocumentPath, str]]:
         found += _job_templates(task.job)
     if task.recovery is not NO_RECOVERY:
         found.append((("progress",), task.recovery.progress))
-        files = task.recovery.checkpoint.files if task.recovery.checkpoint is not None else ()
-        found += [(("checkpoint", "files"), file) for file in files]
+        if (checkpoint := task.recovery.checkpoint) is not None:
+            found += [(("checkpoint", "files"), file) for file in checkpoint.files]
+            found.append((("checkpoint", "url"), checkpoint.url))
     return [(path, text) for path, text in found if text is not None and "{" in text]
 
 

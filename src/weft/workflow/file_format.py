@@ -656,7 +656,11 @@ def _write_isolation(isolation: Isolation) -> object:
 # fmt: off
 CHECKPOINT = Record("a checkpoint", (
     Field("files", TEXTS, "restart files", required=True, advice="add `files: [...]`"),
-    Field("every", _SECONDS, "time between two checkpoints"),
+    Field("every", _SECONDS,
+          "interval at which restart files are requested (SIGUSR1) and copied to the store",
+          default_text="copied when they have changed"),
+    Field("url", TEXT, "path or URL of the store: a folder for copies of the restart files",
+          default_text="below `.weft`"),
     Field("nodes", choice(("any", "same")),
           "`any`: valid for every node count; `same`: only for the count that wrote it", default="same"),
 ))

@@ -189,6 +189,8 @@ class Checkpoint:
     files: tuple[str, ...]
     every: Quantity | None = None
     """Seconds between two checkpoints."""
+    url: str | None = None
+    """Folder, a path or URL, to which the files are copied; None: a folder of the project's state."""
     nodes: str = "same"
     """``any``: valid for any node count; ``same``: only for the count it was written with."""
 

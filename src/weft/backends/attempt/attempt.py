@@ -118,6 +118,21 @@ class ActiveAttempt:
     """Progress as last reported by the program."""
     done: float | None = None
     """Completed share of the work as last reported by the program."""
+    unsaved: bool = False
+    """Whether its restart files have changed since they were copied last."""
+    copies_at_s: float = 0.0
+    """Time on the monotonic clock from which its restart files are requested and copied again."""
+    requested: bool = False
+    """Whether its restart files were requested and not copied since."""
+    copying: bool = False
+    """Whether its restart files are being copied in a thread."""
+    saved_share: float | None = None
+    """Share of the work in restart files that were copied; None: reported, or there are none."""
+    copy_problem: str = ""
+    """Why its restart files could not be copied the last time; "": no problem."""
+    copy_problem_reported: str = ""
+    copy_lock: Lock = field(default_factory=Lock)
+    """Lock to hold while its restart files are copied."""
     reported_at: float | None = None
     """Wall-clock time of the program's last progress report; None: there is none."""
     reports_every_s: float | None = None

@@ -28,6 +28,7 @@ from weft.backends.attempt.completion import (
     TaskMonitor,
     add_measured_times,
     halted_event,
+    take_saved,
 )
 from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.inputs import RunProducts
@@ -186,7 +187,7 @@ class ProgramBackend:
         self._records = AttemptRecords()
         self._preparer = AttemptPreparer(context, self._records, self._products, self._on_record_problem)
         self._finisher = AttemptFinisher(context, self._records)
-        self._monitor = TaskMonitor(context)
+        self._monitor = TaskMonitor(context, self._request_restart_files, self._copy_restart_files)
         self._selector = SelectorPrograms(context)
         self._actions: dict[type, Callable[[Any], None]] = {
             cm.Assign: self._assign,
@@ -486,6 +487,21 @@ class ProgramBackend:
         if attempt is not None and attempt.launched and self.capabilities.signals:
             self._transport.signal(attempt.machine, attempt.number, _SIGNALS[command.what])
 
+    def _request_restart_files(self, attempt: ActiveAttempt) -> None:
+        if self.capabilities.signals:
+            self._transport.signal(attempt.machine, attempt.number, _SIGNALS["checkpoint"])
+
+    def _copy_restart_files(self, attempt: ActiveAttempt) -> None:
+        """Copy the restart files of a running program in a thread, then report it."""
+
+        def report(_: None) -> None:
+            attempt.copying = False
+            # The end of the program reports its last files.
+            if not attempt.over and (saved := take_saved(attempt)) is not None:
+                self._events.append(saved)
+
+        self._threads.run(lambda: self._finisher.save_restart_files(attempt), report)
+
     def _cancel(self, command: cm.Cancel) -> None:
         attempt = self._attempts[command.attempt]
         # Outputs of a program that has ended are still needed, unless the run was stopped.
@@ -692,7 +708,7 @@ class ProgramBackend:
             self._products.add(finished.product)
             self._context.products.add(finished.product)
         if finished.checkpoint is not None:
-            self._events.append(ev.Checkpointed(attempt=attempt.number, work_done=finished.checkpoint))
+            self._events.append(finished.checkpoint)
         attempt.over = False
         self._report_end(attempt, finished.ended, finished.lines)
 
@@ -747,7 +763,8 @@ class ProgramBackend:
             attempt.halted = True
             if attempt.launched:
                 ending_s = min(most_s, self._ending_s(attempt))
-                longest_s = max(longest_s, ending_s)
+                # Restart files are requested first, for at most the same time.
+                longest_s = max(longest_s, 2.0 * ending_s)
                 self._transport.cancel(attempt.machine, attempt.number, ending_s)
             else:
                 self._end_module(attempt, PROLOG, 0.0)

@@ -1,5 +1,8 @@
 """Checkpoints: copies of a running task's restart files, so that the task can resume on another machine.
 
+The copies are kept on the side of the engine, so they outlive the machine. If the task states a ``url``, they
+are also copied there, and outlive the disk of the engine.
+
 A program may write while its files are copied. A copy is accepted only if no file changed between the first
 and the last read; otherwise the previous copy stays and the copy is repeated later. Each copy is made in a
 directory of its own, and a pointer file is then replaced atomically. The pointer names the attempt that wrote
@@ -15,12 +18,17 @@ import errno
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from weft.backends.attempt.attempt import ActiveAttempt
+from weft.backends.attempt.command import monitored_files
 from weft.backends.attempt.content import write_all
 from weft.backends.attempt.digests import DIGESTS, FileVersion, find_version, wait_for_clock
+from weft.backends.attempt.external_files import InputSource, fetch, publish, remove_published
 from weft.backends.attempt.file_sync import sync_files
+from weft.backends.attempt.inputs import refuse_redirection
 from weft.backends.attempt.safe_paths import (
     FileDescriptor,
     StagingProblem,
@@ -29,13 +37,14 @@ from weft.backends.attempt.safe_paths import (
     open_inside,
     staging_errors,
 )
-from weft.backends.attempt.staging import atomic_file, clone_or_copy, file_record, is_intact
+from weft.backends.attempt.staging import atomic_file, clone_or_copy, file_record, is_intact, measure_file
 from weft.backends.attempt.trees import match_names, remove_tree
-from weft.backends.backend import FileRecord
+from weft.backends.backend import FileRecord, ProjectContext
 from weft.engine.stored_fields import DAMAGE, decode_record, decode_text
 from weft.private_files import FILE_MODE, make_folder
+from weft.workflow.templates import fill_template
 
-_POINTER = "current"
+_POINTER, _COMING = "current", "coming"
 _LONGEST_POINTER_BYTES = 1 << 26
 _NEW_FOLDERS = 3
 """Number of folders above that may be new: of the execution, of all checkpoints, and ``.weft``."""
@@ -74,6 +83,108 @@ def keep_checkpoint(
         raise
     finally:
         _remove_old_copies(into)
+
+
+class CheckpointKeeper:
+    """Keeps and restores the restart files of attempts; called by staging threads."""
+
+    def __init__(self, context: ProjectContext) -> None:
+        self._context = context
+        self._published: dict[tuple[int, int], str] = {}
+        """By run and task: the directory of the last copy in the store of the task."""
+
+    def keep(self, attempt: ActiveAttempt) -> tuple[bool, str]:
+        """Copy the restart files of an attempt if they changed and are complete.
+
+        Return whether it was done, and why a copy could not be made; "": no problem.
+        """
+        context = self._context
+        _, names = monitored_files(context.compiled_workflow(attempt.run), attempt.task)
+        if not names:
+            return False, ""
+        into = self._folder(attempt)
+        try:
+            if not context.is_known(context.execution, *find_maker(into)):
+                remove_tree(into.parent, into.name)
+            if not keep_checkpoint(attempt.workdir, names, into, (attempt.number, attempt.nonce)):
+                return False, ""
+        except StagingProblem as problem:
+            return False, f"its restart files are not kept: {problem}"
+        try:
+            self._publish(attempt, into)
+        except StagingProblem as problem:
+            return True, f"its restart files are not copied to the store: {problem}"
+        return True, ""
+
+    def restore(self, attempt: ActiveAttempt) -> bool:
+        """Copy the kept restart files into the directory of an attempt; return whether there were any.
+
+        Files of an attempt that the journal does not have are not used.
+        """
+        kept = self._folder(attempt)
+        if not list_checkpoint(kept) and (place := self._place(attempt)):
+            self._fetch(place, attempt, kept)
+        known = self._context.is_known(self._context.execution, *find_maker(kept))
+        return known and restore_checkpoint(kept, attempt.workdir)
+
+    def drop(self, attempt: ActiveAttempt) -> None:
+        """Remove the copies in the store of a task that has completed; a failure is ignored."""
+        with suppress(StagingProblem):
+            if place := self._place(attempt):
+                remove_published(place, folder=self._workflow_folder(attempt))
+
+    def _folder(self, attempt: ActiveAttempt) -> Path:
+        return self._context.layout.checkpoints(self._context.execution, attempt.run, attempt.task)
+
+    def _workflow_folder(self, attempt: ActiveAttempt) -> Path:
+        return Path(self._context.workflow_folder(attempt.run))
+
+    def _place(self, attempt: ActiveAttempt) -> str:
+        """Return the path or URL of the copies in the store of a task; "": it has none."""
+        context = self._context
+        compiled = context.compiled_workflow(attempt.run)
+        description = compiled.description(attempt.task)
+        checkpoint = description.recovery.checkpoint
+        if checkpoint is None or checkpoint.url is None:
+            return ""
+        values = {**compiled.graph.context(attempt.task), "task": compiled.names[attempt.task]}
+        refuse_redirection(description, checkpoint.url, values)
+        store = fill_template(checkpoint.url, values).rstrip("/")
+        return f"{store}/{context.project}/{context.execution}/{attempt.run}-{attempt.task}"
+
+    def _publish(self, attempt: ActiveAttempt, kept: Path) -> None:
+        """Copy the last restart files to the store; the pointer follows when they are complete."""
+        if not (place := self._place(attempt)):
+            return
+        folder = self._workflow_folder(attempt)
+        number, _, files = _read_pointer(kept)
+        for file in files:
+            publish(kept / number, file, f"{place}/{number}/{file.name}", folder=folder)
+        publish(kept, measure_file(kept, _POINTER), f"{place}/{_POINTER}", folder=folder)
+        before = self._published.get((attempt.run, attempt.task), number)
+        self._published[attempt.run, attempt.task] = number
+        if before != number:
+            with suppress(StagingProblem):
+                remove_published(f"{place}/{before}", folder=folder)
+
+    def _fetch(self, place: str, attempt: ActiveAttempt, kept: Path) -> None:
+        """Copy the restart files of a task from its store to the side of the engine, if there are any."""
+        folder = self._workflow_folder(attempt)
+        with staging_errors("cannot be created", str(kept)):
+            make_folder(kept)
+        try:
+            fetch(InputSource(f"{place}/{_POINTER}", folder), kept, _COMING)
+        except StagingProblem as problem:
+            if problem.lasting:
+                return  # nothing was copied there
+            raise
+        number, _, files = _read_pointer(kept, _COMING)
+        for file in files:
+            source = f"{place}/{number}/{file.name}"
+            if fetch(InputSource(source, folder), kept, f"{number}/{file.name}").file.digest != file.digest:
+                raise StagingProblem("cannot be used", source, "its content has changed", lasting=True)
+        with staging_errors("cannot be kept", str(kept)):
+            (kept / _COMING).replace(kept / _POINTER)
 
 
 def list_checkpoint(kept: Path) -> tuple[FileRecord, ...]:
@@ -141,9 +252,9 @@ def _write_pointer(into: Path, number: int, versions: _Versions, maker: Checkpoi
     sync_files(into, [_POINTER])
 
 
-def _read_pointer(kept: Path) -> tuple[str, CheckpointMaker, tuple[FileRecord, ...]]:
+def _read_pointer(kept: Path, name: str = _POINTER) -> tuple[str, CheckpointMaker, tuple[FileRecord, ...]]:
     try:
-        with FileDescriptor(open_inside(kept, _POINTER)) as fd:
+        with FileDescriptor(open_inside(kept, name)) as fd:
             record = json.loads(os.pread(fd, _LONGEST_POINTER_BYTES, 0))
         # An older version of weft wrote no attempt.
         maker = int(record.get("attempt", -1)), str(record.get("nonce", ""))
@@ -155,7 +266,7 @@ def _read_pointer(kept: Path) -> tuple[str, CheckpointMaker, tuple[FileRecord, .
         raise
     except DAMAGE as error:
         why = "its content was not written by weft"
-        raise StagingProblem("cannot be read", str(kept / _POINTER), why) from error
+        raise StagingProblem("cannot be read", str(kept / name), why) from error
 
 
 def _remove_old_copies(into: Path) -> None:

@@ -10,14 +10,15 @@ import fnmatch
 import re
 import signal
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
-from weft.backends.attempt.checkpoints import find_maker, keep_checkpoint
-from weft.backends.attempt.command import EXIT_FILE, monitored_files
+from weft.backends.attempt.checkpoints import CheckpointKeeper
+from weft.backends.attempt.command import EXIT_FILE
 from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.external_files import publish, publish_as
@@ -48,6 +49,7 @@ from weft.engine.states import Cause
 from weft.expressions import Value
 from weft.records import dataclass
 from weft.urls import is_url
+from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.templates import fill_template
 
 _RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
@@ -70,16 +72,27 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 
 class TaskMonitor:
-    """Observes the files of running programs and reports changes as events."""
+    """Observes the files of running programs and reports changes as events.
 
-    def __init__(self, context: ProjectContext) -> None:
+    ``request`` asks the program of an attempt for its restart files, ``copy`` copies them in a thread.
+    """
+
+    def __init__(
+        self,
+        context: ProjectContext,
+        request: Callable[[ActiveAttempt], None],
+        copy: Callable[[ActiveAttempt], None],
+    ) -> None:
         self._context = context
+        self._request = request
+        self._copy = copy
         self._attempts: dict[int, ActiveAttempt] = {}
         self._next = time.monotonic() + _INTERVAL_S
 
     def add(self, attempt: ActiveAttempt) -> None:
         """Observe an attempt."""
         self._attempts[attempt.number] = attempt
+        attempt.copies_at_s = time.monotonic() + (self._copy_interval_s(attempt) or 0.0)
 
     def remove(self, attempt: ActiveAttempt) -> None:
         """Stop observing an attempt."""
@@ -148,11 +161,34 @@ class TaskMonitor:
             attempt.note_report(min(seen.reported_at, time.time()))
         return seen
 
+    def _save_restart_files(self, attempt: ActiveAttempt) -> None:
+        """Copy the restart files of an attempt: whenever they have changed, or once in each interval.
+
+        At the end of an interval they are requested, and copied when they have changed.
+        """
+        every_s, now_s = self._copy_interval_s(attempt), time.monotonic()
+        if every_s is not None and not attempt.requested:
+            if now_s >= attempt.copies_at_s:
+                attempt.requested = True
+                self._request(attempt)
+        elif attempt.unsaved and not attempt.copying:
+            attempt.unsaved = attempt.requested = False
+            attempt.copies_at_s = now_s + (every_s or 0.0)
+            attempt.copying = True
+            self._copy(attempt)
+
+    def _copy_interval_s(self, attempt: ActiveAttempt) -> float | None:
+        """Return the seconds between two copies of restart files; None: they are copied when they change."""
+        compiled = self._context.compiled_workflow(attempt.run)
+        checkpoint = compiled.description(attempt.task).recovery.checkpoint
+        if checkpoint is None or checkpoint.every is None:
+            return None
+        return float(evaluate_quantity(checkpoint.every, compiled.graph.context(attempt.task)))
+
     def _events(self, attempt: ActiveAttempt, seen: Observation) -> list[ev.Event]:
         found: list[ev.Event] = []
-        if seen.restart_changed and _keep_restart_files(self._context, attempt):
-            share = _work_done(self._context, attempt)
-            found.append(ev.Checkpointed(attempt=attempt.number, work_done=share))
+        attempt.unsaved |= seen.restart_changed
+        self._save_restart_files(attempt)
         if seen.requirements is not None or seen.rank is not None or seen.problems:
             found.append(
                 ev.RequirementsChanged(
@@ -167,20 +203,6 @@ class TaskMonitor:
             degraded = seen.degraded
             found.append(ev.Progressed(attempt=attempt.number, work_done=attempt.done, degraded=degraded))
         return found
-
-
-def _keep_restart_files(context: ProjectContext, attempt: ActiveAttempt) -> bool:
-    """Copy the restart files of an attempt if they changed and are complete; return whether it was done."""
-    into = context.layout.checkpoints(context.execution, attempt.run, attempt.task)
-    _, names = monitored_files(context.compiled_workflow(attempt.run), attempt.task)
-    try:
-        if not names:
-            return False
-        if not context.is_known(context.execution, *find_maker(into)):
-            remove_tree(into.parent, into.name)
-        return keep_checkpoint(attempt.workdir, names, into, (attempt.number, attempt.nonce))
-    except StagingProblem:
-        return False
 
 
 def _work_done(context: ProjectContext, attempt: ActiveAttempt, *, ended: bool = False) -> float:
@@ -207,8 +229,8 @@ class FinishedAttempt:
 
     ended: ev.Ended
     product: Product | None = None
-    checkpoint: float | None = None
-    """Share of the work in the last restart files; None: there are no new ones."""
+    checkpoint: ev.Checkpointed | None = None
+    """The event about the last restart files; None: there are no new ones."""
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Lines of files that define sweeps, by file name."""
     interrupted: bool = False
@@ -223,6 +245,7 @@ class AttemptFinisher:
     def __init__(self, context: ProjectContext, records: AttemptRecords) -> None:
         self._context = context
         self._records = records
+        self.checkpoints = CheckpointKeeper(context)
         self._synced: set[Path] = set()
         """Directories above working directories whose entries were synced to the disk."""
 
@@ -265,12 +288,11 @@ class AttemptFinisher:
         completed = not ended.cause and ended.exit_code not in (None, _RERUN_CODE, _CHECKPOINTED_CODE)
         if completed:
             self._collect(attempt, report, compiled, finished)
-        elif (
-            compiled.description(attempt.task).recovery.checkpoint
-            and not attempt.rebooted
-            and _keep_restart_files(self._context, attempt)
-        ):
-            finished.checkpoint = _work_done(self._context, attempt, ended=True)
+            if finished.product is not None:
+                self.checkpoints.drop(attempt)
+        elif compiled.description(attempt.task).recovery.checkpoint and not attempt.rebooted:
+            self._save(attempt, ended=True)
+            finished.checkpoint = take_saved(attempt)
         if strays := report.get("strays"):
             finished.ended = replace(finished.ended, strays=strays)
         return finished
@@ -290,6 +312,19 @@ class AttemptFinisher:
         except JobProblem:
             return ""
         return find_fork_failure(code, text or "")
+
+    def save_restart_files(self, attempt: ActiveAttempt) -> None:
+        """Copy the restart files of a running program; ``take_saved`` returns the event about it."""
+        with suppress(Interrupted), interruptible(lambda: attempt.abandoned):
+            self._save(attempt)
+
+    def _save(self, attempt: ActiveAttempt, *, ended: bool = False) -> None:
+        with attempt.copy_lock:
+            # Determined before the copy, which may take long.
+            share = _work_done(self._context, attempt, ended=ended)
+            kept, attempt.copy_problem = self.checkpoints.keep(attempt)
+            if kept:
+                attempt.saved_share = share
 
     def _judge_wrapper(self, attempt: ActiveAttempt, compiled: CompiledWorkflow, ended: ev.Ended) -> ev.Ended:
         """Return the end of a program; a failure of the task's own wrapper is told apart from the command's.
@@ -476,6 +511,17 @@ def find_fork_failure(code: int, text: str) -> str:
     line = text.rstrip("\n").rpartition("\n")[2]
     pattern = _FORK_FAILURES.get(code)
     return line if pattern is not None and pattern.fullmatch(line) else ""
+
+
+def take_saved(attempt: ActiveAttempt) -> ev.Checkpointed | None:
+    """Return the event about the copies of an attempt's restart files since the last call; None: no news."""
+    with attempt.copy_lock:
+        share, attempt.saved_share = attempt.saved_share, None
+        problem = attempt.copy_problem if attempt.copy_problem != attempt.copy_problem_reported else ""
+        attempt.copy_problem_reported = attempt.copy_problem
+    if share is None and not problem:
+        return None
+    return ev.Checkpointed(attempt=attempt.number, work_done=share, problem=problem)
 
 
 def add_measured_times(attempt: ActiveAttempt, ended: ev.Ended) -> ev.Ended:

@@ -608,6 +608,31 @@ def publish_as(directory: Path, file: FileRecord, name: str, *, folder: Path) ->
     return clone_or_copy(directory, file.name, folder, name, digest=file.digest, modes="own", synced=True)
 
 
+def remove_published(target: str, *, folder: Path) -> None:
+    """Remove a directory that ``publish`` has filled; a missing one is not an error."""
+    path = file_url_path(target) if is_url(target) else target
+    if path is not None:
+        place = folder / path
+        remove_tree(place.parent, place.name)
+        return
+    with _url_errors("cannot be removed", target):
+        system, place_there = _open_filesystem(target)
+        with suppress(FileNotFoundError):
+            system.rm(place_there, recursive=True)
+
+
+def find_url_problem(url: str) -> str:
+    """Return why the scheme of a URL cannot be used here; "": it can."""
+    try:
+        if file_url_path(url) is None:
+            import fsspec
+
+            fsspec.get_filesystem_class(_split(url).scheme)
+    except (StagingProblem, ValueError, ImportError) as problem:
+        return str(problem)
+    return ""
+
+
 def _refuse_state(target: str, parts: tuple[str, ...]) -> None:
     """Raise StagingProblem if an output would be written into the state of a project.
 

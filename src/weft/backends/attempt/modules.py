@@ -22,6 +22,7 @@ from typing import Any
 
 from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.command import EPILOG, EVALUATOR, PROLOG
+from weft.backends.attempt.external_files import find_url_problem
 from weft.backends.attempt.substitution import JobProblem, machine_values
 from weft.backends.attempt.task_files import read_task_file
 from weft.backends.backend import ProjectContext
@@ -29,6 +30,7 @@ from weft.documents import locate_problems
 from weft.engine.messages import MachinesSelected, SelectionCandidate, SelectMachines
 from weft.errors import InvalidInput, Problem, nearest, shorten
 from weft.redaction import redact
+from weft.urls import is_url
 from weft.workflow.task import JobSpec, Task
 from weft.workflow.templates import list_fields
 from weft.workflow.workflow import Workflow
@@ -186,7 +188,8 @@ _INTERPRETERS = (
 def check_programs(workflows: Mapping[str, Workflow], folders: Mapping[str, str | Path]) -> None:
     """Raise InvalidInput if an evaluator or selector program does not exist or is not executable here.
 
-    ``folders`` gives the folder of each workflow's file.
+    A store of restart files whose URL cannot be used is refused too. ``folders`` gives the folder of each
+    workflow's file.
     """
     problems: list[Problem] = []
     for key, workflow in workflows.items():
@@ -197,6 +200,12 @@ def check_programs(workflows: Mapping[str, Workflow], folders: Mapping[str, str 
 
 
 def _program_problems(task: Task, folder: Path) -> Iterator[Problem]:
+    checkpoint = task.recovery.checkpoint
+    url = "" if checkpoint is None or checkpoint.url is None else checkpoint.url
+    if is_url(url) and (why := find_url_problem(url)):
+        what = f"checkpoint.url {shorten(url, 60)!r} of task {task.name!r}: {why}"
+        rule = "it must be a path or a URL that can be written from here"
+        yield Problem(what=what, rule=rule, path=("tasks", task.name, "checkpoint", "url"))
     job = task.job or JobSpec()
     declared = {item.file for item in task.inputs}
     for key, line in (("evaluator", job.evaluator_program), ("selector", job.selector_program)):

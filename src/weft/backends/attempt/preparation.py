@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords
-from weft.backends.attempt.checkpoints import find_maker, restore_checkpoint
+from weft.backends.attempt.checkpoints import CheckpointKeeper
 from weft.backends.attempt.command import (
     EPILOG,
     EVALUATOR,
@@ -319,17 +319,10 @@ class AttemptPreparer:
                 attempt.has_workdir = True
 
     def _restore_checkpoint(self, attempt: ActiveAttempt) -> bool:
-        """Stage the kept restart files if the attempt restarts from them; return whether there were any.
-
-        Files of an attempt that the journal does not have are not used.
-        """
-        context = self._context
+        """Stage the kept restart files if the attempt restarts from them; return whether there were any."""
         if not (attempt.restart_from if attempt.start is None else attempt.start.restart_from):
             return False
-        kept = context.layout.checkpoints(context.execution, attempt.run, attempt.task)
-        return context.is_known(context.execution, *find_maker(kept)) and restore_checkpoint(
-            kept, attempt.workdir
-        )
+        return CheckpointKeeper(self._context).restore(attempt)
 
     def _stage(self, attempt: ActiveAttempt, item: DeclaredInput) -> tuple[list[str], float]:
         """Stage one declared input; return the names of its files and the bytes copied."""
@@ -473,7 +466,9 @@ class AttemptPreparer:
             )
         for stream in job.streams:
             make_parents(attempt.workdir, stream)
-        return self._order(attempt, job, secrets)
+        compiled = self._context.compiled_workflow(attempt.run)
+        order = self._order(attempt, job, secrets)
+        return {**order, "restart": list(monitored_files(compiled, attempt.task)[1])}
 
     def _order(
         self, attempt: ActiveAttempt, job: RenderedJob, secrets: Mapping[str, str | None]

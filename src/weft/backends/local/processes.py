@@ -238,6 +238,7 @@ class StartOrder:
         self.memory_bytes: float | None = _field(message, "memory_bytes", *number)
         self.cores: list[int] | None = _field(message, "cores", list, "a list")
         self.reminder: str | None = _field(message, "reminder", str, "a string")
+        self.restart: list[str] = _field(message, "restart", list, "a list of strings") or []
         self.beside: int | None = _field(message, "beside", int, "a whole number")
         stated_s: float | None = _field(message, "grace_s", *number)
         self.grace_s = grace_s if stated_s is None else stated_s

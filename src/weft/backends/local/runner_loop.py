@@ -6,13 +6,15 @@ replaces the first. Messages to the engine are buffered and sent together.
 Each task is a process group with limits. The wait status of its leader determines the exit code. Remaining
 processes of the task, inside or outside its group, are terminated and killed before the end is reported. At
 the time limit the task gets SIGTERM, and SIGKILL after a grace period; above its memory limit it gets
-SIGKILL.
+SIGKILL. A task with restart files gets SIGUSR1 before its time limit; if it handles only SIGUSR1, also before
+it is terminated for another reason.
 
 This module is loaded by the runner: it must not import other parts of weft or heavy modules.
 """
 
 from __future__ import annotations
 
+import glob
 import hmac
 import json
 import os
@@ -177,6 +179,8 @@ _STUCK_S = 30.0
 """Time after SIGKILL from which a remaining process is reported."""
 _SOONEST_S, _LATEST_S = 0.002, 0.1
 """First and longest interval between checks of a group that is being terminated."""
+_REQUEST_S = 0.05
+"""Interval between checks of restart files that were requested."""
 _SAMPLE_S = 0.1
 _SAMPLE_COST = 25.0
 """Minimum interval between memory samples, as a multiple of the time that one sample takes."""
@@ -186,6 +190,37 @@ _LINES = 1000
 """Number of lines after which the logs are rewritten if most records were forgotten."""
 _UNCATCHABLE = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT}
 _WHOLE_GROUP = {"STOP", "CONT", "TERM", "INT", "QUIT", "KILL"}
+
+
+class RestartRequest:
+    """A request to write restart files, sent to a program that is to be terminated."""
+
+    __slots__ = ("_before", "_last", "_paths", "grace_s", "until_s")
+
+    def __init__(self, paths: list[str], grace_s: float, until_s: float) -> None:
+        self._paths = paths
+        self._before = self._last = self._read()
+        self.grace_s = grace_s
+        """Time between SIGTERM and SIGKILL afterwards."""
+        self.until_s = until_s
+        """Time on the monotonic clock until which the program may write the files."""
+
+    def is_over(self, now_s: float) -> bool:
+        """Return whether the files were written, and have not changed since the previous call."""
+        found = self._read()
+        settled = found == self._last and found != self._before
+        self._last = found
+        return settled or now_s >= self.until_s
+
+    def _read(self) -> list[tuple[str, int, int, int]]:
+        found = []
+        for name in sorted({name for path in self._paths for name in glob.glob(path)}):
+            try:
+                status = os.lstat(name)
+            except OSError:
+                continue  # it is being replaced
+            found.append((name, status.st_ino, status.st_size, status.st_mtime_ns))
+        return found
 
 
 class RunnerTask:
@@ -200,6 +235,11 @@ class RunnerTask:
         self.began = began
         self.began_s = began_s
         self.grace_s = order.grace_s
+        self.limit_at_s = None if order.time_s is None else began_s + order.time_s
+        """Time of the time limit on the monotonic clock; None: there is none."""
+        self.restart = [f"{glob.escape(order.cwd)}/{name}" for name in order.restart]
+        """Names or wildcards of the restart files."""
+        self.request: RestartRequest | None = None
         self.memory_bytes = order.memory_bytes
         self.peak_bytes = 0
         self.cause: str | None = None
@@ -327,7 +367,8 @@ class RunnerTasks:
         self.postponed.pop(attempt, None)
         task = self.running[attempt] = self._leaders[pid] = RunnerTask(order, pid, began, began_s)
         if order.time_s is not None:
-            self._due_s[attempt] = began_s + order.time_s
+            early_s = min(order.grace_s, 0.5 * order.time_s) if order.restart else 0.0
+            self._due_s[attempt] = began_s + order.time_s - early_s
         if order.memory_bytes is not None:
             self._sample_at_s = began_s + _SAMPLE_S if not self._limited else self._sample_at_s
             self._limited[attempt] = task
@@ -412,9 +453,7 @@ class RunnerTasks:
             else:
                 _signal_task(task, members, number)
         else:
-            count = sum(
-                catches_signal(process.pid, number) and signal_exactly(process, number) for process in members
-            )
+            count = _signal_handlers(members, number)
         self._send(encode_record({"is": "signalled", "attempt": attempt, "signal": name, "processes": count}))
 
     def forget(self, attempt: int) -> None:
@@ -503,7 +542,8 @@ class RunnerTasks:
         members = self._remaining(task)
         if not members:
             self._finish(task)
-        elif task.killed:
+        elif task.killed or (task.kill_at_s is not None and not task.isolated):
+            # All of them got SIGTERM before; one may still write restart files.
             self._look_again(task, time.monotonic())
         else:
             # The kernel kills the processes of an isolated program with its leader.
@@ -546,8 +586,7 @@ class RunnerTasks:
 
     def _step(self, task: RunnerTask, now_s: float) -> None:
         if task.kill_at_s is None:
-            text = f"it was still running after {now_s - task.began_s:.1f} s"
-            self._end_group(task, "timeout", text, task.grace_s)
+            self._step_towards_end(task, now_s)
             return
         members = self._members(task) if task.status is None else self._remaining(task)
         if task.status is not None and not members:
@@ -561,6 +600,20 @@ class RunnerTasks:
             _signal_task(task, members, signal.SIGKILL)
             self._tracker.kill_left(task.attempt, self._leaders)
         self._look_again(task, now_s)
+
+    def _step_towards_end(self, task: RunnerTask, now_s: float) -> None:
+        """Terminate a task at its time limit, or when its restart files are written; request them before."""
+        if task.request is not None:
+            if task.request.is_over(now_s):
+                self._terminate(task, task.request.grace_s)
+            else:
+                self._due_s[task.attempt] = now_s + _REQUEST_S
+        elif task.limit_at_s is not None and now_s < task.limit_at_s:
+            _signal_handlers(self._members(task), signal.SIGUSR1)
+            self._due_s[task.attempt] = task.limit_at_s
+        else:
+            task.cause, task.text = "timeout", f"it was still running after {now_s - task.began_s:.1f} s"
+            self._terminate(task, task.grace_s)
 
     def _look_again(self, task: RunnerTask, now_s: float) -> None:
         """Schedule the next check of a terminated group; SIGCHLD announces the end of its leader."""
@@ -576,7 +629,26 @@ class RunnerTasks:
         """Terminate a task; the first cause is recorded."""
         if task.cause is None:
             task.cause, task.text = cause, text
-        self._terminate(task, grace_s)
+        if grace_s <= 0.0 or not self._request_restart_files(task, grace_s):
+            self._terminate(task, grace_s)
+
+    def _request_restart_files(self, task: RunnerTask, grace_s: float) -> bool:
+        """Ask a program that handles SIGUSR1 but not SIGTERM for restart files; return whether it was."""
+        if not task.restart or task.kill_at_s is not None or task.status is not None:
+            return False
+        if task.request is not None:
+            return True
+        members = [
+            process for process in self._members(task) if not catches_signal(process.pid, signal.SIGTERM)
+        ]
+        now_s = time.monotonic()
+        request = RestartRequest(task.restart, grace_s, now_s + grace_s)
+        if not _signal_handlers(members, signal.SIGUSR1):
+            return False
+        _signal_task(task, members, signal.SIGCONT)
+        task.request = request
+        self._due_s[task.attempt] = now_s + _REQUEST_S
+        return True
 
     def _terminate(self, task: RunnerTask, grace_s: float) -> None:
         now_s = time.monotonic()
@@ -665,6 +737,11 @@ def _signal_task(task: RunnerTask, members: list[Process], *numbers: int) -> Non
         for process in members:
             if process.group != task.pid:
                 signal_exactly(process, number)
+
+
+def _signal_handlers(members: list[Process], number: int) -> int:
+    """Send a signal to the processes that handle it; return their number."""
+    return sum(catches_signal(process.pid, number) and signal_exactly(process, number) for process in members)
 
 
 def _encode_started(task: RunnerTask) -> str:

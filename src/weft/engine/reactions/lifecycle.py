@@ -339,6 +339,21 @@ def _on_cleaned_up(context: DecisionContext, event: messages.CleanedUp) -> None:
         )
 
 
+def _on_checkpointed(context: DecisionContext, event: messages.Checkpointed) -> None:
+    """Record why restart files could not be copied; the task goes on."""
+    attempt = context.state.attempts.get(event.attempt)
+    if event.problem and attempt is not None:
+        context.emit(
+            messages.ReportModule(
+                run=attempt.run,
+                task=attempt.task,
+                attempt=attempt.number,
+                module="checkpoint",
+                reason=event.problem,
+            )
+        )
+
+
 def _on_staged_out(context: DecisionContext, event: messages.StagedOut) -> None:
     attempt = context.state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.ENDED:
@@ -423,6 +438,7 @@ _REACTIONS: dict[type, Callable[[DecisionContext, Any], None]] = {
     messages.StagedIn: _on_staged_in,
     messages.StagedOut: _on_staged_out,
     messages.CleanedUp: _on_cleaned_up,
+    messages.Checkpointed: _on_checkpointed,
     messages.Progressed: contracts.handle_progress,
     messages.Suspended: contracts.handle_suspension,
     messages.RequirementsChanged: contracts.handle_requirements,

@@ -1,0 +1,181 @@
+"""Restart files of real programs: requested, copied to the store, and used after every kind of end."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from cli.projects import Project, wait_for
+from weft.engine import messages
+
+MACHINES = """\
+machines:
+  m1: {backend: {kind: local}}
+  m2: {backend: {kind: local}}
+"""
+COUNTER = """\
+#!/bin/sh
+# Counts; writes its state when SIGUSR1 requests it, and on no other occasion.
+trap 'echo $n > state.new; mv state.new state; echo saved >> "$LOG"' USR1
+n=0
+[ "$WEFT_RESTART" = 0 ] || n=$(cat state)
+echo "start $WEFT_RESTART" >> "$LOG"
+while [ "$WEFT_RESTART" = 0 ]; do
+    n=$((n+1))
+    sleep 0.05
+    : AFTER
+done
+[ "$n" -gt 0 ]
+echo "resumed" > out
+"""
+LOSE_MACHINE = """\
+if [ -e "$PROJECT/.weft/checkpoints/1/0-0/current" ]; then
+        {remove}
+        read -r _ _ _ runner _ < /proc/$PPID/stat
+        kill -9 "$runner"
+        exec sleep 1000
+    fi"""
+
+
+@pytest.fixture
+def counted(real):
+    real.write("machines.yaml", MACHINES)
+    return real
+
+
+def counter(real, after=":", settings="{}", name="flow.yaml", **facets):
+    """Write a workflow with one task ``a``, a counter that runs a line after each step until it is resumed."""
+    path = real.write("counter", COUNTER.replace(": AFTER", after))
+    path.chmod(0o755)
+    task = {
+        "command": "./counter",
+        "outputs": ["out"],
+        "rank": "1 if name == 'm1' else 0",
+        "env": {"LOG": str(real.folder / "log"), "PROJECT": str(real.folder)},
+        "checkpoint": {"files": ["state"]},
+        **facets,
+    }
+    real.write(name, f"settings: {settings}\ntasks: {{a: {json.dumps(task)}}}\n")
+
+
+def lines(real):
+    return real.text("log").splitlines()
+
+
+def run_noting(real, **options):
+    """Run the workflow; return the events and commands about its restart files."""
+    found = []
+
+    def watch(entry, engine):
+        found.extend(
+            each
+            for each in (entry.event, *entry.commands)
+            if isinstance(each, messages.Checkpointed | messages.ReportModule)
+        )
+
+    ran = real.run("flow.yaml", note=watch, **options)
+    assert ran.completed
+    return found
+
+
+def test_files_are_requested_and_copied_at_the_interval_and_outlive_the_machine(counted):
+    remove = 'rm -rf "$PWD"/*'
+    counter(
+        counted,
+        LOSE_MACHINE.format(remove=remove),
+        checkpoint={"files": ["state"], "every": "0.5s"},
+        work="9s",
+    )
+    (kept,) = [each for each in run_noting(counted) if isinstance(each, messages.Checkpointed)]
+    assert 0.0 < kept.work_done < 1.0
+    assert lines(counted)[:2] == ["start 0", "saved"]
+    assert lines(counted)[-1] == "start 1"
+    assert counted.text("out") == "resumed\n"
+    assert [each.cause for each in counted.attempts("a")] == ["lost", ""]
+
+
+@pytest.mark.parametrize("url", ["store", "memory://kept/{task}"])
+def test_copies_at_a_url_outlive_the_disk_of_the_engine(counted, url):
+    remove = 'rm -rf "$PROJECT/.weft/checkpoints" "$PWD"/*'
+    checkpoint = {"files": ["state"], "every": "0.5s", "url": url}
+    uploaded = (
+        "sleep 0.5; " if "://" in url else 'until ls "$PROJECT"/store/*/*/*/current; do sleep 0.05; done; '
+    )
+    counter(counted, LOSE_MACHINE.format(remove=uploaded + remove), checkpoint=checkpoint, work="9s")
+    assert run_noting(counted)
+    assert lines(counted)[-1] == "start 1"
+    assert counted.text("out") == "resumed\n"
+    assert not list(counted.folder.glob("store/*/*/*")), "copies of a completed task are removed"
+
+
+def test_store_that_cannot_be_written_is_reported_and_the_task_goes_on(counted):
+    counted.write("store", "a file")
+    counter(
+        counted,
+        LOSE_MACHINE.format(remove=":"),
+        checkpoint={"files": ["state"], "every": "0.5s", "url": "store"},
+    )
+    (reported,) = [each for each in run_noting(counted) if isinstance(each, messages.ReportModule)]
+    assert reported.module == "checkpoint"
+    assert reported.reason.startswith("its restart files are not copied to the store: ")
+    assert counted.text("out") == "resumed\n"
+
+
+def test_store_of_an_unknown_kind_is_refused_before_the_run(counted, capsys):
+    counter(counted, checkpoint={"files": ["state"], "url": "gsiftp://host/dir"})
+    shell = Project(counted.folder, capsys)
+    for command in (("check", "flow.yaml"), ("run", "flow.yaml", "--on", "machines.yaml")):
+        refused = shell.weft(*command)
+        assert refused.code == 2
+        assert "checkpoint.url 'gsiftp://host/dir' of task 'a': Protocol not known: gsiftp" in refused.err
+    assert not (counted.folder / ".weft").exists()
+
+
+def test_program_is_asked_for_files_before_it_moves(counted):
+    settings = "{poll_every: 0.3s, migration: {when: always}}"
+    counter(counted, '[ "$n" -lt 5 ] || echo slow > gw_perf', settings)
+    assert counted.run("flow.yaml").completed
+    assert lines(counted) == ["start 0", "saved", "start 1"]
+    first, second = counted.attempts("a")
+    assert (first.ending, second.machine) == ("migrated", 1)
+    assert second.restart_from > 0
+
+
+def test_program_is_asked_for_files_before_its_time_limit(counted):
+    counter(counted, settings="{timeouts: {ending: 0.5s}}", time_limit="1s")
+    assert counted.run("flow.yaml").completed
+    assert lines(counted) == ["start 0", "saved", "start 1"]
+    assert [each.cause for each in counted.attempts("a")] == ["timeout", ""]
+
+
+@pytest.mark.parametrize("how", ["signal", "command"])
+def test_program_is_asked_for_files_when_the_run_is_stopped(counted, capsys, how):
+    counter(counted)
+    shell = Project(counted.folder, capsys)
+    process = shell.start("run", "flow.yaml", "--on", "machines.yaml", "--quiet")
+    try:
+        wait_for(lambda: (counted.folder / "log").exists())
+        if how == "signal":
+            process.send_signal(signal.SIGINT)
+        else:
+            assert "run 1 is stopped; `weft resume` continues it" in shell.weft("stop").out
+        process.communicate(timeout=60)
+        assert process.returncode == 75
+        assert lines(counted) == ["start 0", "saved"]
+    finally:
+        shell.end(process)
+    assert shell.weft("resume", "--quiet").code == 0
+    assert lines(counted) == ["start 0", "saved", "start 1"]
+
+
+def test_program_below_a_shell_has_the_whole_time_to_write_its_files(counted):
+    slow = "#!/usr/bin/env python3\nimport signal, sys, time\n"
+    slow += "def save(*_):\n    time.sleep(2.5)\n    open('state', 'w').write('7')\n    sys.exit(1)\n"
+    slow += "signal.signal(signal.SIGTERM, save)\nopen('gw_perf', 'w').write('slow')\ntime.sleep(1000)\n"
+    counted.write("slow", slow).chmod(0o755)
+    settings = "{poll_every: 0.3s, migration: {when: always}, timeouts: {ending: 20s}}"
+    counter(counted, settings=settings, command="if [ $WEFT_RESTART = 0 ]; then ./slow; fi; cat state > out")
+    assert counted.run("flow.yaml").completed
+    assert counted.text("out") == "7"
