@@ -118,6 +118,8 @@ def test_requests_are_rejected_without_a_running_engine(project: Project) -> Non
     assert project.weft("run", "tiny.yaml", "-q").code == 0
     for words in (["hold", "a"], ["release", "a"], ["migrate", "a"], ["cancel"]):
         refused(project.weft(*words), 1, "no engine is running", "the run has ended (completed)")
+    refused(project.weft("stop"), 1, "stop: no engine is running in this project")
+    assert project.json("stop") == {"stopped": [], "problem": "no engine is running in this project"}
     answer = project.json("hold", "a")
     assert answer["answers"] == [
         {"task": "a", "granted": False, "heard": False, "text": "no engine is running in this project"}
