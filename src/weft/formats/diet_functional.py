@@ -26,7 +26,7 @@ from weft.formats.graph import check_acyclic, escape_braces
 from weft.formats.xml_document import XmlElement
 from weft.urls import is_url
 from weft.workflow.quantity import Range, Sweep, Values
-from weft.workflow.task import ALL, Dependency, IndexRange, Input, JobSpec, Output, Task, TaskKind
+from weft.workflow.task import ALL, Dependency, IndexRange, Input, JobSpec, Output, Task
 from weft.workflow.workflow import Loop, Parameter, Workflow
 
 _SECTIONS = ("include", "interface", "processors", "links")
@@ -46,14 +46,15 @@ class _DietProcessor:
 
     A loop has three steps: ``NAME`` evaluates the condition with the initial values, ``NAME_check`` at the
     end of every iteration, and both write the data for the next iteration and the final data; ``NAME_end``
-    passes the final data on. A merge has a step for each of its inputs. A step writes files named after
-    ``files``, so that several steps can write the same file.
+    passes the final data on. Where several processors begin the body, ``NAME_head`` precedes them. A merge
+    has a step for each of its inputs. A step writes files named after ``files``, so that several steps can
+    write the same file.
     """
 
     name: str
     element: XmlElement
     kind: str = "processor"
-    """``processor``, ``start``, ``check``, ``end``, ``condition`` or ``merge``."""
+    """``processor``, ``start``, ``head``, ``check``, ``end``, ``condition`` or ``merge``."""
     files: str
     service: str | None = None
     reads: Mapping[str, XmlElement] = field(default_factory=dict)
@@ -408,7 +409,7 @@ class _FunctionalReader:
         data: Mapping[str, list[Data]],
     ) -> None:
         self.problems = problems
-        self.processors = processors
+        self.processors = dict(processors)
         self.items: dict[str, str] = {}
         """By source: the name of the parameter with its number of items."""
         self.loops: list[Loop] = []
@@ -434,6 +435,28 @@ class _FunctionalReader:
         self.processors = {
             name: step for name, step in processors.items() if step.kind != "end" or name in read
         }
+        for step in list(self.processors.values()):
+            if step.kind == "start":
+                self._add_head(step)
+
+    def _add_head(self, start: _DietProcessor) -> None:
+        """Add a step that passes the data of an iteration on, if several processors begin the body of a loop.
+
+        Only the first task of a loop reads data of the iteration before.
+        """
+        again = start.parts("outLoop")
+        readers = [
+            reader for reader, (step, port) in self._links.items() if step == start.name and port in again
+        ]
+        if len({step for step, _ in readers}) < 2:
+            return
+        name = f"{start.name}_head"
+        self.processors[name] = replace(
+            start, name=name, kind="head", files=name, reads=again, writes=again, strategy=None
+        )
+        for reader in readers:
+            self._links[reader] = (name, self._links[reader][1])
+        self._links |= {(name, port): (start.name, port) for port in again}
 
     def params(self) -> dict[str, Parameter]:
         """Return the number of items of every source: of the data file, else 1."""
@@ -455,10 +478,8 @@ class _FunctionalReader:
 
     def _find_step(self, name: str, port: str, part: str) -> str:
         """Return the name of the step of a processor, loop, condition or merge that has a port."""
-        steps = [name] if name in self.processors else []
         own = name_port(name)
-        steps += [f"{own}_end", own, f"{own}_check", f"{own}_1", f"{own}_2"]
-        for step in steps:
+        for step in (f"{own}_end", name, own, f"{own}_check", f"{own}_1", f"{own}_2"):
             found = self.processors.get(step)
             if (
                 found is not None
@@ -691,21 +712,7 @@ class _FunctionalReader:
         return builder.task(iteration.axes)
 
     def _add_loop(self, start: _DietProcessor) -> None:
-        """Add weft's loop, with a virtual first task if several tasks begin its body."""
-        body = self._bodies[start.name]
-        entries = [name for name in self.processors if name in body and start.name in self._above(name)]
-        first, own = entries[0], _VARIABLES[: len(self._axes[start.name])]
-        if len(entries) > 1:
-            first = f"{start.name}_head"
-            task = self._made[start.name][0]
-            guard = _Guard(step=start.name, holds=True, index=tuple(own))
-            self._made[start.name].append(
-                Task(name=first, kind=TaskKind.VIRTUAL, sweep=task.sweep, after=(_guarded(guard),))
-            )
-            head = Dependency(task=first, index=tuple(map(parse, own)) or None)
-            for name in entries:
-                old = self._made[name][0]
-                self._made[name][0] = replace(old, after=(*old.after, head))
+        (first,) = (name for name in self._bodies[start.name] if start.name in self._above(name))
         until = parse(f"{start.name}_check.exit_code == {_FALSE}")
         self.loops.append(Loop(name=start.loop, last=f"{start.name}_check", first=first, until=until))
 
@@ -917,6 +924,8 @@ class _StepBuilder:
             elif step.kind == "merge":
                 (port,) = step.reads
                 lines += [f'cp -R "$port_{name_port(port)}_file" {path}' for path in paths.values()]
+            elif step.kind == "head":
+                lines += [f'cp -R "$port_{name_port(port)}_file" {path}' for port, path in paths.items()]
             else:
                 start = step.owner
                 lines += [
