@@ -167,6 +167,10 @@ def strategy(inside):
 
 ONE = b'<in name="a" type="t"/><out name="o" type="DIET_INT"/>'
 TWO = b'<in name="a" type="t"/><in name="b" type="t"/><out name="o" type="DIET_INT" depth="%b" %b/>'
+LOOP = (
+    b'\n<loop name="L"><in name="a" type="DIET_INT"/><out name="b" type="DIET_INT"/>'
+    b'<inLoop name="x" init="%b"/><outLoop name="y" final="b"/><while>$x lt 3</while><do>y=x</do></loop>'
+)
 FEED = b'<link from="s" to="P:a"/><link from="%b" to="P:b"/>'
 PORTS = b'<port name="a"/><port name="b"/>'
 
@@ -232,9 +236,26 @@ def test_inout_port_is_read_and_written():
 @pytest.mark.parametrize(
     ("processors", "links", "words"),
     [
-        (b'\n<loop name="L"/>', b"", "element loop 'L'"),
-        (b'\n<condition name="C"/>', b"", "element condition 'C'"),
-        (b'\n<merge name="M"/>', b"", "element merge 'M'"),
+        (b'\n<loop name="L"/>', b"", "loop 'L' without inLoop"),
+        (b'\n<condition name="C"/>', b"", "condition 'C': the condition is missing"),
+        (b'\n<condition name="C"><if>$a lt 1</if></condition>', b"", "no port $a"),
+        (b'\n<condition name="C"><if>1 le @N@</if></condition>', b"", "unknown text '@N@'"),
+        (b'\n<condition name="C"><if>(1 le 2</if></condition>', b"", "a closing parenthesis is missing"),
+        (b'\n<condition name="C"><if>1 le</if></condition>', b"", "it ends too early"),
+        (
+            b'\n<condition name="C"><outThen name="t"/><if>1 lt 2</if><then>u=1</then></condition>',
+            b"",
+            "'u=1' assigns no port",
+        ),
+        (b'\n<condition name="C"><outThen name="t"/><if>1 lt 2</if></condition>', b"", "t gets no value"),
+        (b'\n<merge name="M"/>', b"", "merge 'M' with 0 in and 0 out ports"),
+        (
+            b'\n<merge name="M"><in name="a"/><in name="b"/><out name="o"/></merge>',
+            b'<link from="s" to="M:a"/><link from="r" to="M:b"/>',
+            "not the branches of one condition",
+        ),
+        (LOOP % b"wrong", b"", "must name a port in of the loop"),
+        (LOOP % b"a", b'<link from="s" to="L:a"/><link from="s" to="L:x"/>', "loop 'L' without a body"),
         (b'\n<filter name="F"/>', b"", "element filter 'F'"),
         (b'\n<subWorkflow name="S" class="x"/>', b"", "element subWorkflow 'S'"),
         (b'\n<procesor name="S"/>', b"", "did you mean 'processor'?"),
@@ -339,6 +360,7 @@ def test_writing_diet_is_rejected():
         ("container2.xml", 4, 4),
         ("dag-ramses.xml", 2, 1),
         ("func_scalar.xml", 5, 5),
+        ("func_string.xml", 3, 2),
         ("inout_sink.xml.in", 1, 0),
         ("inout_sink_LCADD.xml.in", 1, 0),
         ("inout_sink_PSPRINT.xml.in", 1, 0),
@@ -358,9 +380,8 @@ def test_published_diet_files_are_read(bench_data, file, tasks, edges):
 @pytest.mark.parametrize(
     ("file", "line", "words"),
     [
-        ("loop.xml.in", 25, "element loop 'myLoop'"),
-        ("loop_container.xml.in", 25, "element loop 'myLoop'"),
-        ("func_string.xml", 18, "a container of unknown size"),
+        ("loop.xml.in", 25, "unknown text '@MAXLOOP@)'"),
+        ("loop_container.xml.in", 25, "unknown text '@MAXLOOP@)'"),
         ("data.xml", 2, "input data of a functional workflow"),
     ],
 )

@@ -108,20 +108,31 @@ def _unwritten_transfers(graph: TaskGraph) -> Iterator[Problem]:
 
 def _tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
     """Yield one problem if computing tasks have neither a command nor a function to call."""
-    names = [
-        task.name
+    tasks = [
+        task
         for task in workflow.tasks
         if task.kind is TaskKind.COMPUTE and not (task.job and (task.job.command or task.job.call))
     ]
-    if names:
-        which = ", ".join(map(shorten, names[:_SHOWN_NAMES])) + (", …" if len(names) > _SHOWN_NAMES else "")
-        yield Problem(
-            what=f"{format_count(len(names), 'task')} without a program ({which})",
-            rule="a run executes the program of every task; a task without work has `kind: virtual`",
-            advice="add `command` or `call` (`weft convert FILE --to weft` writes a file to edit), or use "
-            "`weft simulate`",
-            path=("tasks", names[0]),
+    if not tasks:
+        return
+    names = [task.name for task in tasks]
+    which = ", ".join(map(shorten, names[:_SHOWN_NAMES])) + (", …" if len(names) > _SHOWN_NAMES else "")
+    unbound = next((task.attributes["unbound"] for task in tasks if "unbound" in task.attributes), None)
+    service = next((task.service for task in tasks if task.service is not None), None)
+    advice = "add `command` or `call` (`weft convert FILE --to weft` writes a file to edit)"
+    if unbound is not None:
+        advice = str(unbound)
+    elif service is not None:
+        advice = (
+            f"tie its service to a program: `services: {{{shorten(service)}: {{command: ...}}}}` in the "
+            "platform, or in services.yaml beside the workflow"
         )
+    yield Problem(
+        what=f"{format_count(len(names), 'task')} without a program ({which})",
+        rule="a run executes the program of every task; a task without work has `kind: virtual`",
+        advice=f"{advice}, or use `weft simulate`",
+        path=("tasks", names[0]),
+    )
 
 
 def find_open_secrets(workflow: Workflow) -> list[Problem]:

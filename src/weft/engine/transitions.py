@@ -117,7 +117,7 @@ def _recount_missing(run: RunState) -> None:
             run.make_ready_or_waiting(task)
             begun = any(run.state[before] == TaskState.COMPLETED for before in compiled.before(task))
             if run.planned and begun and run.state[task] == TaskState.WAITING:
-                run.early.add(task)
+                run.offer_early(task)
 
 
 _RELEASED = frozenset({TaskState.COMPLETED, TaskState.SKIPPED})
@@ -431,7 +431,7 @@ def _reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) 
         _wait_again(run, task)
     run.make_ready_or_waiting(task)
     if run.planned and run.state[task] == TaskState.WAITING and _is_partly_ready(run, task):
-        run.early.add(task)
+        run.offer_early(task)
 
 
 def _is_held(state: EngineState, run: RunState, variable: int, *, besides: int) -> bool:

@@ -2,51 +2,87 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 from weft.documents import Document
 from weft.errors import nearest, shorten, suggest
 from weft.expressions import Expression, parse
-from weft.formats.diet_ports import port_bytes
+from weft.formats.diet_ports import (
+    ConditionError,
+    Data,
+    PortSetup,
+    assign_ports,
+    count_items,
+    evaluate_text,
+    load_data_beside,
+    name_port,
+    port_bytes,
+    quote_template,
+)
 from weft.formats.format import ProblemCollector
 from weft.formats.graph import check_acyclic, escape_braces
 from weft.formats.xml_document import XmlElement
-from weft.workflow.quantity import Range, Sweep
-from weft.workflow.task import ALL, Dependency, IndexRange, Input, Output, Task
-from weft.workflow.workflow import Workflow
+from weft.urls import is_url
+from weft.workflow.quantity import Range, Sweep, Values
+from weft.workflow.task import ALL, Dependency, IndexRange, Input, JobSpec, Output, Task
+from weft.workflow.workflow import Loop, Parameter, Workflow
 
 _SECTIONS = ("include", "interface", "processors", "links")
 _REFUSED = {
     "include": "other files are not included",
-    "loop": "the number of iterations depends on values of the run",
-    "condition": "the branch depends on values of the run",
-    "merge": "merged streams have no common numbering",
-    "filter": "the items that pass depend on values of the run",
+    "filter": "the language does not say which items pass",
     "subWorkflow": "nested workflows are not supported",
     "beanshell": "scripts of the workflow agent are not services",
     "gasw": "descriptors of other systems are not services",
 }
 """Elements that cannot be unfolded, with the reason."""
-_ADVICE = {"loop": "write the loop in weft's own format, with until or max_iterations"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DietProcessor:
-    """One processor: its service, its ports and its iteration strategy."""
+    """One processor, or a step of a loop, condition or merge, with its ports and iteration strategy.
+
+    A loop has three steps: ``NAME`` evaluates the condition with the initial values, ``NAME_check`` at the
+    end of every iteration, and both write the data for the next iteration and the final data; ``NAME_end``
+    passes the final data on. Where several processors begin the body, ``NAME_head`` precedes them. A merge
+    has a step for each of its inputs. A step writes files named after ``files``, so that several steps can
+    write the same file.
+    """
 
     name: str
     element: XmlElement
-    service: str | None
-    reads: Mapping[str, XmlElement]
-    writes: Mapping[str, XmlElement]
-    strategy: XmlElement | None
+    kind: str = "processor"
+    """``processor``, ``start``, ``head``, ``check``, ``end``, ``condition`` or ``merge``."""
+    files: str
+    service: str | None = None
+    reads: Mapping[str, XmlElement] = field(default_factory=dict)
+    writes: Mapping[str, XmlElement] = field(default_factory=dict)
+    strategy: XmlElement | None = None
     attributes: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> str:
+        """Return the name of the first step of the same element."""
+        return name_port(self.element.attributes.get("name", ""))
+
+    @property
+    def loop(self) -> str:
+        """Return the name of weft's loop, of a step of a loop."""
+        return f"{self.owner}_loop"
 
     def ports(self, part: str) -> Mapping[str, XmlElement]:
         """Return the ports of one side: ``reads`` or ``writes``."""
         return self.reads if part == "reads" else self.writes
+
+    def parts(self, *names: str) -> dict[str, XmlElement]:
+        """Return the elements of these kinds inside the element, by name."""
+        return {part.attributes.get("name", ""): part for part in self.element.children if part.name in names}
+
+    def text(self, name: str) -> str:
+        """Return the text of an element inside the element."""
+        return next((part.text.strip() for part in self.element.children if part.name == name), "")
 
     def depth(self, port: XmlElement, problems: ProblemCollector) -> int:
         """Return the nesting depth of a port's data; 0 for single values."""
@@ -58,57 +94,110 @@ class _DietProcessor:
         return 0
 
 
+_CONTENTS = {
+    "processor": ("param", "in", "inOut", "out", "iterationstrategy", "diet"),
+    "loop": ("in", "out", "inLoop", "outLoop", "while", "do", "iterationstrategy"),
+    "condition": ("in", "outThen", "outElse", "if", "then", "else", "iterationstrategy"),
+    "merge": ("in", "out"),
+}
+
+
 def _read_processors(root: XmlElement, problems: ProblemCollector) -> dict[str, _DietProcessor]:
-    """Return the processors by name; add a problem for every element that cannot be unfolded."""
+    """Return all steps by name; add a problem for every element that cannot be unfolded."""
     found: dict[str, _DietProcessor] = {}
     for section in root.children:
         if section.name not in _SECTIONS or section.name in _REFUSED:
             _add_unknown_element(section, problems, _SECTIONS)
     for element in _children_of(root, "processors"):
-        if element.name != "processor":
-            _add_unknown_element(element, problems, ("processor",))
+        if element.name not in _CONTENTS:
+            _add_unknown_element(element, problems, tuple(_CONTENTS))
             continue
-        processor = _read_processor(element, problems)
-        if processor.name in found:
-            what = f"a second processor {shorten(processor.name, 40)!r}"
-            problems.add(what, rule="names of processors must be unique", line=element.line)
-        found[processor.name] = processor
+        for part in element.children:
+            if part.name not in _CONTENTS[element.name]:
+                _add_unknown_element(part, problems, _CONTENTS[element.name])
+            elif part.name in _PORTS:
+                _read_name(part, problems)
+        for step in _read_steps(element, problems):
+            if step.name in found:
+                what = f"a second processor {shorten(step.name, 40)!r}"
+                problems.add(what, rule="names of processors must be unique", line=element.line)
+            found[step.name] = step
     if not found:
         problems.add("no processors", rule="a workflow must have at least one processor", line=root.line)
     return found
 
 
-def _read_processor(element: XmlElement, problems: ProblemCollector) -> _DietProcessor:
-    reads: dict[str, XmlElement] = {}
-    writes: dict[str, XmlElement] = {}
-    strategy: XmlElement | None = None
-    call: XmlElement | None = None
-    known = ("param", "in", "inOut", "out", "iterationstrategy", "diet")
-    for part in element.children:
-        if part.name in ("param", "in", "inOut"):
-            reads[_read_name(part, problems)] = part
-        if part.name in ("out", "inOut"):
-            writes[_read_name(part, problems)] = part
-        if part.name == "iterationstrategy":
-            strategy = part
-        elif part.name == "diet":
-            call = part
-        elif part.name not in known:
-            _add_unknown_element(part, problems, known)
+_PORTS = ("param", "in", "inOut", "out", "inLoop", "outLoop", "outThen", "outElse")
+
+
+def _read_steps(element: XmlElement, problems: ProblemCollector) -> list[_DietProcessor]:
+    name = _read_name(element, problems)
+    if element.name == "processor":
+        return [_read_processor(name, element, problems)]
+    name = name_port(name)  # conditions of weft refer to it
+    strategy = next((part for part in element.children if part.name == "iterationstrategy"), None)
+    base = _DietProcessor(name=name, element=element, files=name, strategy=strategy)
+    reads, out = base.parts("in"), base.parts("out")
+    if element.name == "condition":
+        writes = base.parts("outThen", "outElse")
+        return [replace(base, kind="condition", reads=reads, writes=writes)]
+    if element.name == "merge":
+        return _read_merge(base, reads, out, problems)
+    inside, again = base.parts("inLoop"), base.parts("outLoop")
+    _check_loop(base, problems)
+    end = replace(base, name=f"{name}_end", kind="end", files=f"{name}_end", writes=out)
+    return [
+        replace(base, kind="start", reads=reads, writes=again | out),
+        replace(base, name=f"{name}_check", kind="check", reads=inside, writes=again | out),
+        *([end] if out else []),
+    ]
+
+
+def _read_merge(
+    base: _DietProcessor,
+    reads: Mapping[str, XmlElement],
+    out: Mapping[str, XmlElement],
+    problems: ProblemCollector,
+) -> list[_DietProcessor]:
+    if len(reads) != 2 or len(out) != 1:
+        what = f"merge {shorten(base.name, 40)!r} with {len(reads)} in and {len(out)} out ports"
+        problems.add(what, rule="a merge has two in ports and one out port", line=base.element.line)
+        return []
+    return [
+        replace(base, name=f"{base.name}_{number}", kind="merge", reads={port: part}, writes=out)
+        for number, (port, part) in enumerate(reads.items(), 1)
+    ]
+
+
+def _check_loop(base: _DietProcessor, problems: ProblemCollector) -> None:
+    """Add a problem for each port inside a loop that refers to no port of its other side."""
+    for inner, outer, key in (("inLoop", "in", "init"), ("outLoop", "out", "final")):
+        known = base.parts(outer)
+        for name, part in base.parts(inner).items():
+            if part.attributes.get(key, "") not in known:
+                what = f"{inner} {shorten(name, 40)!r} with {key}={part.attributes.get(key, '')!r}"
+                problems.add(what, rule=f"{key} must name a port {outer} of the loop", line=part.line)
+        if not base.parts(inner):
+            what = f"loop {shorten(base.name, 40)!r} without {inner}"
+            problems.add(what, rule="a loop has ports inLoop and outLoop", line=base.element.line)
+
+
+def _read_processor(name: str, element: XmlElement, problems: ProblemCollector) -> _DietProcessor:
+    base = _DietProcessor(name=name, element=element, files=name)
+    calls = [part for part in element.children if part.name == "diet"]
     attributes: dict[str, object] = {}
-    if call is None:
-        what = f"processor {shorten(element.attributes.get('name', ''), 40)!r} without a service"
+    if not calls:
+        what = f"processor {shorten(name, 40)!r} without a service"
         problems.add(what, rule='a processor must contain <diet path="SERVICE"/>', line=element.line)
     else:
-        attributes = {key: value for key, value in call.attributes.items() if key != "path"}
-        attributes["program"] = _read_name(call, problems, "path")
-    return _DietProcessor(
-        name=_read_name(element, problems),
-        element=element,
-        service=None if call is None else call.attributes.get("path"),
-        reads=reads,
-        writes=writes,
-        strategy=strategy,
+        attributes = {key: value for key, value in calls[-1].attributes.items() if key != "path"}
+        attributes["program"] = _read_name(calls[-1], problems, "path")
+    return replace(
+        base,
+        service=calls[-1].attributes.get("path") if calls else None,
+        reads=base.parts("param", "in", "inOut"),
+        writes=base.parts("out", "inOut"),
+        strategy=next((part for part in element.children if part.name == "iterationstrategy"), None),
         attributes=attributes,
     )
 
@@ -124,8 +213,7 @@ def _add_unknown_element(element: XmlElement, problems: ProblemCollector, known:
     name = element.attributes.get("name") or element.attributes.get("file")
     what = f"element {shorten(element.name, 40)}" + (f" {shorten(name, 40)!r}" if name else "")
     if element.name in _REFUSED:
-        advice = _ADVICE.get(element.name, "")
-        problems.add(what, rule=_REFUSED[element.name], advice=advice, line=element.line)
+        problems.add(what, rule=_REFUSED[element.name], line=element.line)
         return
     advice = suggest(element.name, known, f"known: {', '.join(known)}")
     problems.add(what, rule="this element is not allowed here", advice=advice, line=element.line)
@@ -181,6 +269,9 @@ def _pair_axes(
             what = f"ports paired over {len(axes)} and {len(part.axes)} levels in {_show_element(element)}"
             rule = "only data of the same nesting can be paired"
             problems.add(what, rule=rule, advice="use cross", line=element.line)
+        elif part.axes and part.axes != axes and any(map(_is_grown, (*axes, *part.axes))):
+            what = f"entries of containers of unknown size are paired with others in {_show_element(element)}"
+            problems.add(what, rule="their number is not known before the run", line=element.line)
         elif part.axes:
             pairs = zip(axes, part.axes, strict=True)
             axes = tuple(one if one == other else f"min({one}, {other})" for one, other in pairs)
@@ -197,6 +288,11 @@ def _cross_axes(parts: Sequence[_IterationAxes]) -> _IterationAxes:
             places[port] = tuple(len(axes) + position for position in place)
         axes += part.axes
     return _IterationAxes(axes=axes, places=places)
+
+
+def _is_grown(axis: str) -> bool:
+    """Return whether the values of an axis are lines of a file of the run."""
+    return axis.startswith("lines(")
 
 
 def _show_element(element: XmlElement) -> str:
@@ -248,21 +344,36 @@ class _StrategyReader:
 
 
 _VARIABLES = "ijklmnpqrs"
-_UNNAMEABLE = re.compile(r"\W")
+_FALSE = 3
+"""Exit code of a condition that does not hold; a shell or awk that fails has another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Guard:
+    """A branch that must be taken: a step, whether its condition must hold, and the step's point."""
+
+    step: str
+    holds: bool
+    index: tuple[str, ...]
+    """One sweep variable of the guarded task for each axis of the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PortFeed:
-    """The data of a port that reads: their producer and their axes."""
+    """The data of a port that reads: their producer or source, and their axes."""
 
     axes: _Axes
+    source: str = ""
+    """Name of the source or constant, if no processor writes the data."""
     producer: str | None = None
-    """Name of the processor that writes the data; None for a source or a constant."""
+    """Name of the processor that writes the data."""
     port: str = ""
     gathered: int = 0
     """Number of innermost axes of the producer whose items are gathered in one container."""
     split: bool = False
     """Whether the last axis counts the entries of a container."""
+    entries: str = ""
+    """Name of the task that lists the entries of containers of unknown size."""
 
 
 def read_functional(root: XmlElement, problems: ProblemCollector) -> Workflow:
@@ -270,7 +381,7 @@ def read_functional(root: XmlElement, problems: ProblemCollector) -> Workflow:
     source = problems.source
     processors = _read_processors(root, problems)
     problems.finish()
-    unfolding = _FunctionalReader(root, processors, problems)
+    unfolding = _FunctionalReader(root, processors, problems, load_data_beside(source))
     problems.finish()
     tasks = unfolding.tasks()
     problems.finish()
@@ -278,7 +389,8 @@ def read_functional(root: XmlElement, problems: ProblemCollector) -> Workflow:
     return Workflow(
         name=root.attributes.get("name") or source.stem,
         tasks=tuple(tasks),
-        params=dict.fromkeys(unfolding.items.values(), 1),
+        loops=tuple(unfolding.loops),
+        params=unfolding.params(),
         description=f"functional workflow over {sources}; -p NAME_items=N sets the number of items"
         if sources
         else None,
@@ -290,33 +402,92 @@ class _FunctionalReader:
     """Derives the axes of the processors from the links between their ports."""
 
     def __init__(
-        self, root: XmlElement, processors: Mapping[str, _DietProcessor], problems: ProblemCollector
+        self,
+        root: XmlElement,
+        processors: Mapping[str, _DietProcessor],
+        problems: ProblemCollector,
+        data: Mapping[str, list[Data]],
     ) -> None:
         self.problems = problems
-        self.processors = processors
+        self.processors = dict(processors)
         self.items: dict[str, str] = {}
         """By source: the name of the parameter with its number of items."""
-        self._constants: set[str] = set()
+        self.loops: list[Loop] = []
+        self._data = data
+        self._constants: dict[str, XmlElement] = {}
         self._sinks: set[str] = set()
         self._links: dict[tuple[str, str], tuple[str, str]] = {}
         """By reading port (processor, port): the writing (processor, port), or a source."""
+        self._results: dict[tuple[str, str], str] = {}
+        """By writing port: the sink to which it leads."""
+        self._axes: dict[str, _Axes] = {}
+        self._guards: dict[str, tuple[_Guard, ...]] = {}
+        self._entries: dict[str, str] = {}
+        """By axis of entries of containers of unknown size: the step that writes the containers."""
+        self._made: dict[str, list[Task]] = {}
+        """Tasks by the processor to which they belong."""
+        self._bodies: dict[str, set[str]] = {}
+        """By start of a loop: the steps between it and the check."""
         self._read_interface(root)
         for element in _children_of(root, "links"):
             self._read_link(element)
+        read = {writer for writer, _ in (*self._links.values(), *self._results)}
+        self.processors = {
+            name: step for name, step in processors.items() if step.kind != "end" or name in read
+        }
+        for step in list(self.processors.values()):
+            if step.kind == "start":
+                self._add_head(step)
+
+    def _add_head(self, start: _DietProcessor) -> None:
+        """Add a step that passes the data of an iteration on, if several processors begin the body of a loop.
+
+        Only the first task of a loop reads data of the iteration before.
+        """
+        again = start.parts("outLoop")
+        readers = [
+            reader for reader, (step, port) in self._links.items() if step == start.name and port in again
+        ]
+        if len({step for step, _ in readers}) < 2:
+            return
+        name = f"{start.name}_head"
+        self.processors[name] = replace(
+            start, name=name, kind="head", files=name, reads=again, writes=again, strategy=None
+        )
+        for reader in readers:
+            self._links[reader] = (name, self._links[reader][1])
+        self._links |= {(name, port): (start.name, port) for port in again}
+
+    def params(self) -> dict[str, Parameter]:
+        """Return the number of items of every source: of the data file, else 1."""
+        return {name: len(self._data.get(source, "1")) for source, name in self.items.items()}
 
     def _read_interface(self, root: XmlElement) -> None:
         for element in _children_of(root, "interface"):
             name = element.attributes.get("name", "")
             if element.name == "source" and name:
-                self.items[name] = f"{_UNNAMEABLE.sub('_', name)}_items"
+                self.items[name] = f"{name_port(name)}_items"
             elif element.name == "constant" and name:
-                self._constants.add(name)
+                self._constants[name] = element
             elif element.name == "sink" and name:
                 self._sinks.add(name)
             else:
                 rule = "an interface consists of named elements source, sink and constant"
                 what = f"element {shorten(element.name, 40)} in interface"
                 self.problems.add(what, rule=rule, line=element.line)
+
+    def _find_step(self, name: str, port: str, part: str) -> str:
+        """Return the name of the step of a processor, loop, condition or merge that has a port."""
+        own = name_port(name)
+        for step in (f"{own}_end", name, own, f"{own}_check", f"{own}_1", f"{own}_2"):
+            found = self.processors.get(step)
+            if (
+                found is not None
+                and port in found.ports(part)
+                and found.element.attributes.get("name") == name
+            ):
+                return step
+        return name
 
     def _read_link(self, element: XmlElement) -> None:
         start, end = element.attributes.get("from", ""), element.attributes.get("to", "")
@@ -325,9 +496,12 @@ class _FunctionalReader:
             self.problems.add(what, rule='a link is <link from="..." to="..."/>', line=element.line)
             return
         known = [*self.items, *self._constants, *self._sinks]
+        places = []
         for end_point, part in ((start, "writes"), (end, "reads")):
             name, _, port = end_point.partition(":")
-            processor = self.processors.get(name)
+            step = self._find_step(name, port, part)
+            places.append((step, port))
+            processor = self.processors.get(step)
             if port in (processor.ports(part) if processor is not None else ()) or (
                 not port and name in known
             ):
@@ -338,9 +512,10 @@ class _FunctionalReader:
             what = f"no port {shorten(end_point, 60)!r} that {part}"
             rule = "a link goes from a source or NAME:PORT to NAME:PORT or a sink"
             self.problems.add(what, rule=rule, advice=advice, line=element.line)
-        reader, _, port = end.partition(":")
-        name, _, written = start.partition(":")
-        if port and self._links.setdefault((reader, port), (name, written)) != (name, written):
+        writer, reader = places
+        if not reader[1]:
+            self._results.setdefault(writer, reader[0])
+        elif self._links.setdefault(reader, writer) != writer:
             what, rule = f"a second link to {shorten(end, 60)!r}", "a port can have one link"
             self.problems.add(what, rule=rule, line=element.line)
 
@@ -348,53 +523,173 @@ class _FunctionalReader:
         """Return the tasks, in the order of the file."""
         names = list(self.processors)
         position = {name: index for index, name in enumerate(names)}
-        parents: list[list[int]] = [[] for _ in names]
-        for (reader, _), (start, _) in self._links.items():
-            if start in position:
-                parents[position[reader]].append(position[start])
-        made: dict[str, Task] = {}
-        axes: dict[str, _Axes] = {}
-        for index in check_acyclic(self.problems.source, names, parents):
+        parents = [sorted({position[above] for above in self._above(name)}) for name in names]
+        order = check_acyclic(self.problems.source, names, parents)
+        self._find_bodies([names[index] for index in order])
+        for index in order:
             processor = self.processors[names[index]]
-            feeds = {port: self._feed(processor, port, axes) for port in processor.reads}
-            iteration = _combine_ports(
-                processor.strategy,
-                {port: feed.axes for port, feed in feeds.items()},
-                processor.element,
-                self.problems,
-            )
-            if len(iteration.axes) > len(_VARIABLES):
-                what = f"{processor.name} runs over {len(iteration.axes)} levels"
-                rule = f"at most {len(_VARIABLES)} levels are supported"
-                self.problems.add(what, rule=rule, line=processor.element.line)
+            feeds = {port: self._feed(processor, port) for port in processor.reads}
+            iteration = self._iterate(processor, feeds)
             self.problems.finish()
-            axes[processor.name] = iteration.axes
-            made[processor.name] = self._task(processor, feeds, iteration, axes)
-        return [made[name] for name in names]
+            self._axes[processor.name] = iteration.axes
+            self._made.setdefault(processor.name, []).append(self._task(processor, feeds, iteration))
+        for start in self._bodies:
+            self._add_loop(self.processors[start])
+        for name in names:
+            if self.processors[name].kind == "merge" and name.endswith("_1"):
+                self._check_merge(self.processors[name])
+        return [task for name in names for task in self._made[name]]
 
-    def _feed(self, processor: _DietProcessor, port: str, axes: Mapping[str, _Axes]) -> _PortFeed:
+    def _above(self, name: str) -> Iterator[str]:
+        """Yield the steps that precede a step within one iteration."""
+        step = self.processors[name]
+        if step.kind in ("check", "end"):
+            yield step.owner
+        if step.kind == "end":
+            yield f"{step.owner}_check"
+        for port in step.reads:
+            writer = self._links.get((name, port), ("", ""))[0]
+            if writer in self.processors:
+                yield writer
+                if self.processors[writer].kind == "merge":
+                    yield from self._twins(writer)
+
+    def _twins(self, merge: str) -> list[str]:
+        files = self.processors[merge].files
+        return [one.name for one in self.processors.values() if one.kind == "merge" and one.files == files]
+
+    def _check_merge(self, first: _DietProcessor) -> None:
+        """Add a problem if both inputs of a merge may have an item of the same number."""
+        one, other = self._twins(first.name)
+        opposite = {replace(guard, holds=not guard.holds) for guard in self._guards[other]}
+        if self._axes[one] == self._axes[other] and opposite & set(self._guards[one]):
+            return
+        what = f"merge {shorten(first.owner, 40)!r} of streams that are not the branches of one condition"
+        rule = "other streams have no common numbering"
+        self.problems.add(what, rule=rule, line=first.element.line)
+
+    def _find_bodies(self, order: Sequence[str]) -> None:
+        """Find the steps between the start and the check of every loop, and refuse loops in loops."""
+        below: dict[str, set[str]] = {}
+        for name in order:
+            step = self.processors[name]
+            below[name] = {start for above in self._above(name) for start in below.get(above, ())}
+            if step.kind == "end":
+                below[name].discard(step.owner)
+            if step.kind == "start":
+                if inside := sorted(below[name]):
+                    what = f"loop {shorten(name, 40)!r} is inside or after the body of loop {inside[0]!r}"
+                    advice = "read the data from an out port of the first loop"
+                    rule = "loops inside loops are not supported"
+                    self.problems.add(what, rule=rule, advice=advice, line=step.element.line)
+                below[name] = {name}
+                self._bodies[name] = set()
+        for start in self._bodies:
+            pending = [f"{start}_check"]
+            while pending:
+                for above in self._above(pending.pop()):
+                    if start in below[above] and above != start and above not in self._bodies[start]:
+                        self._bodies[start].add(above)
+                        pending.append(above)
+            if not self._bodies[start]:
+                what = f"loop {shorten(start, 40)!r} without a body"
+                rule = "links lead from its outLoop ports through processors to its inLoop ports"
+                self.problems.add(what, rule=rule, line=self.processors[start].element.line)
+        self.problems.finish()
+
+    def _iterate(self, processor: _DietProcessor, feeds: Mapping[str, _PortFeed]) -> _IterationAxes:
+        if processor.kind not in ("check", "end"):
+            ports = {port: feed.axes for port, feed in feeds.items()}
+            found = _combine_ports(processor.strategy, ports, processor.element, self.problems)
+        else:
+            axes = self._axes[processor.owner]
+            for port, feed in feeds.items():
+                if feed.axes != axes:
+                    what = (
+                        f"{processor.element.attributes['name']}:{port} gets data of {len(feed.axes)} levels"
+                    )
+                    rule = f"the loop runs over {len(axes)}"
+                    self.problems.add(what, rule=rule, line=processor.reads[port].line)
+            found = _IterationAxes(axes=axes, places=dict.fromkeys(feeds, tuple(range(len(axes)))))
+        if len(found.axes) > len(_VARIABLES) or (len(found.axes) > 1 and any(map(_is_grown, found.axes))):
+            what = f"{processor.name} runs over {len(found.axes)} levels"
+            rule = f"at most {len(_VARIABLES)} levels are supported, and one of containers of unknown size"
+            self.problems.add(what, rule=rule, line=processor.element.line)
+        return found
+
+    def _feed(self, processor: _DietProcessor, port: str) -> _PortFeed:
         """Return the data that a port reads: their producer, and their axes at the depth of the port."""
         element = processor.reads[port]
+        depth = processor.depth(element, self.problems)
         start, written = self._links.get((processor.name, port), ("", ""))
         if start in self.items:
-            return _PortFeed(axes=(self.items[start],))
+            return _PortFeed(axes=self._item_axes(start, depth, element), source=start)
         if start not in self.processors:
             if start not in self._constants:
                 what = f"port {shorten(processor.name, 40)}:{shorten(port, 40)} without a link"
                 self.problems.add(what, rule="every port that reads must have a link", line=element.line)
-            return _PortFeed(axes=())
+            return _PortFeed(axes=(), source=start)
         output = self.processors[start].writes[written]
-        deeper = processor.depth(element, self.problems) - processor.depth(output, self.problems)
-        above = axes[start]
+        deeper = depth - processor.depth(output, self.problems)
+        above = self._axes[start]
         if deeper == 0:
             return _PortFeed(axes=above, producer=start, port=written)
-        if 0 < deeper <= len(above):
+        if 0 < deeper <= len(above) and not (any(map(_is_grown, above)) and not self._is_flat(above)):
             return _PortFeed(axes=above[:-deeper], producer=start, port=written, gathered=deeper)
         if deeper == -1 and output.attributes.get("card", "").isdecimal():
             count = output.attributes["card"]
             return _PortFeed(axes=(*above, count), producer=start, port=written, split=True)
+        if deeper == -1 and not any(map(_is_grown, above)):
+            entries = self._list_entries(self.processors[start], written)
+            axis = f"lines({entries}.{entries}_list)"
+            self._entries[axis] = start
+            return _PortFeed(axes=(axis,), entries=entries)
         self._refuse_nesting(processor, port, output, deeper)
         return _PortFeed(axes=(), producer=start, port=written)
+
+    def _is_flat(self, axes: _Axes) -> bool:
+        """Return whether the entries of unknown number belong to one container."""
+        return all(not self._axes[self._entries[axis]] for axis in axes if _is_grown(axis))
+
+    def _item_axes(self, source: str, depth: int, port: XmlElement) -> _Axes:
+        """Return the axes of a source above containers of a depth; one without data."""
+        if (items := self._data.get(source)) is None:
+            return (self.items[source],)
+        counts = count_items(items, depth)
+        if counts is None:
+            what = f"the data of source {shorten(source, 40)!r} do not fit a port of depth {depth}"
+            rule = "a list holds the items, and lists of equal length their entries"
+            self.problems.add(what, rule=rule, line=port.line)
+            return ()
+        return (self.items[source], *map(str, counts[1:]))
+
+    def _list_entries(self, producer: _DietProcessor, port: str) -> str:
+        """Add a task that lists the entries of all containers of a port; return its name."""
+        name = name_port(f"{producer.name}_{port}_entries")
+        tasks = self._made[producer.name]
+        if any(task.name == name for task in tasks):
+            return name
+        count = len(self._axes[producer.name])
+        base = escape_braces(f"{producer.files}#{port}")
+        pattern = '"$base".*' if count else '"$base"'
+        keys = " ".join(f"-k {number},{number}n" for number in range(1, count + 2))
+        lines = [
+            f"mkdir -p {name}_all; base={quote_template(base)}",
+            f'for f in {pattern}; do for g in "$f"/*; do',
+            f'k=${{f#"$base"}}.${{g##*/}}; k=${{k#.}}; cp -R "$g" "{name}_all/$k"; echo "$k"',
+            f"done; done | sort -t . {keys} > {name}_list",
+        ]
+        tasks.append(
+            Task(
+                name=name,
+                after=(Dependency(task=producer.name, index=(ALL,) * count or None),),
+                inputs=(Input(file=base + (".*" * count or "/")),),
+                outputs=(Output(file=f"{name}_list"), Output(file=f"{name}_all/")),
+                job=JobSpec(command="\n".join(lines)),
+            )
+        )
+        self._guards[name] = ()
+        return name
 
     def _refuse_nesting(self, processor: _DietProcessor, port: str, output: XmlElement, deeper: int) -> None:
         name = shorten(output.attributes.get("name", ""), 40)
@@ -408,51 +703,298 @@ class _FunctionalReader:
         self.problems.add(what, rule=rule, advice=advice, line=output.line)
 
     def _task(
-        self,
-        processor: _DietProcessor,
-        feeds: Mapping[str, _PortFeed],
-        iteration: _IterationAxes,
-        axes: Mapping[str, _Axes],
+        self, processor: _DietProcessor, feeds: Mapping[str, _PortFeed], iteration: _IterationAxes
     ) -> Task:
         own = _VARIABLES[: len(iteration.axes)]
-        followed = {port: [own[place] for place in iteration.places[port]] for port in feeds}
-        after: dict[Dependency, None] = {}
-        inputs: dict[str, Input] = {}
+        builder = _StepBuilder(self, processor, own)
         for port, feed in feeds.items():
-            if feed.producer is not None:
-                count = len(axes[feed.producer])
-                kept = followed[port][: count - feed.gathered]
-                after[_dependency(feed, kept, count)] = None
-                if not feed.gathered:
-                    file = _file(feed.producer, feed.port, kept)
-                    inputs[file] = Input(file=file)
+            builder.add_feed(port, feed, [own[place] for place in iteration.places[port]])
+        return builder.task(iteration.axes)
+
+    def _add_loop(self, start: _DietProcessor) -> None:
+        (first,) = (name for name in self._bodies[start.name] if start.name in self._above(name))
+        until = parse(f"{start.name}_check.exit_code == {_FALSE}")
+        self.loops.append(Loop(name=start.loop, last=f"{start.name}_check", first=first, until=until))
+
+    # What the builder of a step asks for.
+
+    def axes_of(self, name: str) -> _Axes:
+        """Return the axes of a step."""
+        return self._axes[name]
+
+    def guards_of(self, name: str) -> tuple[_Guard, ...]:
+        """Return the branches that must be taken before a step runs."""
+        return self._guards.get(name, ())
+
+    def set_guards(self, name: str, guards: Collection[_Guard]) -> None:
+        """Record the branches that must be taken before a step runs."""
+        self._guards[name] = tuple(guards)
+
+    def data_of(self, source: str) -> list[Data] | None:
+        """Return the items of a source; None: no data file has them."""
+        return self._data.get(source)
+
+    def constant(self, name: str) -> XmlElement:
+        """Return the element of a constant."""
+        return self._constants[name]
+
+    def twins(self, merge: str) -> list[str]:
+        """Return the steps that write the same data as a step of a merge."""
+        return self._twins(merge)
+
+    def sink_of(self, step: str, port: str) -> str | None:
+        """Return the sink to which a port leads."""
+        return self._results.get((step, port))
+
+    def loop_left(self, writer: str, reader: str) -> str | None:
+        """Return the start of the loop whose body has the writer, but not the reader."""
+        for start, body in self._bodies.items():
+            if writer in body and reader not in body and reader != f"{start}_check":
+                return start
+        return None
+
+
+class _StepBuilder:
+    """Builds the task of one step: dependencies, files, and the setup of its ports."""
+
+    def __init__(self, reader: _FunctionalReader, step: _DietProcessor, own: str) -> None:
+        self._reader = reader
+        self._step = step
+        self._own = own
+        self._setup = PortSetup()
+        self._after: dict[Dependency, None] = {}
+        self._inputs: dict[str, Input] = {}
+        self._guards: dict[_Guard, None] = {}
+        self._unbound = ""
+
+    def add_feed(self, port: str, feed: _PortFeed, variables: list[str]) -> None:
+        """Add a port that reads; ``variables``: the sweep variables of its axes."""
+        elements = [self._step.reads[port]]
+        if self._step.kind == "start":
+            inner = self._step.parts("inLoop").values()
+            elements = [part for part in inner if part.attributes.get("init") == port]
+        if feed.entries:
+            name = feed.entries
+            self._after[Dependency(task=name)] = None
+            self._inputs |= {file: Input(file=file) for file in (f"{name}_list", f"{name}_all/")}
+            path = f"./{name}_all/{{{variables[0]}}}"
+        elif feed.producer is None:
+            for element in elements:
+                self._add_source(element, feed, variables)
+            return
+        else:
+            path = self._add_producer(feed, variables)
+        for element in elements:
+            if feed.gathered:
+                self._setup.gather(element, path, feed.gathered)
+            else:
+                self._setup.read_file(element, path)
+
+    def _add_producer(self, feed: _PortFeed, variables: list[str]) -> str:
+        """Add the dependencies on a producer; return shell text of the path of its data."""
+        assert feed.producer is not None
+        writer = self._reader.processors[feed.producer]
+        count = len(self._reader.axes_of(feed.producer))
+        kept = variables[: count - feed.gathered]
+        for name in self._reader.twins(writer.name) if writer.kind == "merge" else [writer.name]:
+            self._after[_dependency(name, kept, feed.gathered, count)] = None
+        if (start := self._reader.loop_left(writer.name, self._step.name)) is not None:
+            loop = self._reader.processors[start].loop
+            self._after[_dependency(loop, kept, feed.gathered, count)] = None
+        self._inherit_guards(writer, feed, kept)
+        is_container = writer.writes[feed.port].attributes.get("depth", "0") != "0"
+        file = _file(writer.files, feed.port, kept)
+        name = file + (".*" * feed.gathered or "/" * is_container)
+        self._inputs[name] = Input(file=name)
+        path = quote_template(file)
+        return f"{path}/{{{variables[-1]}}}" if feed.split else path
+
+    def _inherit_guards(self, writer: _DietProcessor, feed: _PortFeed, kept: list[str]) -> None:
+        """Add the branches on which the data of a writer depend; a gathering reader takes what there is."""
+        places = dict(zip(_VARIABLES, kept, strict=False))
+        guards = list(self._reader.guards_of(writer.name))
+        if writer.kind == "merge":
+            guards = _common_guards(
+                [self._reader.guards_of(name) for name in self._reader.twins(writer.name)]
+            )
+        own = tuple(_VARIABLES[: len(self._reader.axes_of(writer.name))])
+        if writer.kind == "start":
+            guards.append(_Guard(step=writer.name, holds=True, index=own))
+        elif writer.kind == "condition":
+            holds = feed.port in writer.parts("outThen")
+            guards.append(_Guard(step=writer.name, holds=holds, index=own))
+        for guard in guards:
+            if all(variable in places for variable in guard.index):
+                self._guards[replace(guard, index=tuple(places[each] for each in guard.index))] = None
+
+    def _add_source(self, element: XmlElement, feed: _PortFeed, variables: list[str]) -> None:
+        is_file = element.attributes.get("type") == "DIET_FILE"
+        if feed.source not in self._reader.items:
+            data: list[Data] = [self._reader.constant(feed.source).attributes.get("value", "")]
+            self._setup.read_constant(element, self._localise(data, is_file)[0], is_file=is_file)
+            return
+        found = self._reader.data_of(feed.source)
+        if found is None:
+            self._unbound = f"source {feed.source} has no data; add a file data.xml beside the workflow"
+            return
+        items = self._localise(found, is_file)
+        self._setup.read_items(element, items, variables, feed.source, is_file=is_file)
+
+    def _localise(self, data: list[Data], is_file: bool) -> list[Data]:
+        """Return data whose file names are names in the directory of the task; declare them as inputs."""
+        if not is_file:
+            return data
+        found: list[Data] = []
+        for each in data:
+            if isinstance(each, list):
+                found.append(self._localise(each, is_file))
+                continue
+            is_far = each.startswith("/") or is_url(each)
+            name = PurePosixPath(each).name if is_far else each
+            self._inputs[name] = Input(
+                file=escape_braces(name), source=escape_braces(each) if is_far else None
+            )
+            found.append(name)
+        return found
+
+    def task(self, axes: _Axes) -> Task:
+        """Return the task."""
+        step, own = self._step, self._own
+        self._finish_kind()
+        self._reader.set_guards(step.name, self._guards)
+        after = [each for each in self._after if not any(_covers(guard, each) for guard in self._guards)]
+        after += [_guarded(guard) for guard in self._guards]
+        attributes = dict(step.attributes)
+        if step.kind == "processor":
+            for port, element in step.writes.items():
+                path = quote_template(_file(step.files, port, own))
+                self._setup.write(element, path, reads=element.name == "inOut")
+            attributes["ports"] = self._setup.ports()
+        if self._unbound:
+            attributes["unbound"] = self._unbound
         return Task(
-            name=processor.name,
-            sweep=Sweep(variables=tuple(map(_values, own, iteration.axes))) if own else None,
+            name=step.name,
+            sweep=Sweep(variables=tuple(map(_values, own, axes))) if own else None,
             after=tuple(after),
-            inputs=tuple(inputs.values()),
-            outputs=tuple(
-                Output(file=_file(processor.name, port, own), size=port_bytes(element.attributes))
-                for port, element in processor.writes.items()
-            ),
-            service=processor.service,
-            attributes=processor.attributes,
+            inputs=tuple(self._inputs.values()),
+            outputs=tuple(self._output(port, element) for port, element in step.writes.items()),
+            service=step.service,
+            job=self._job(),
+            outcomes=(0, _FALSE) if step.kind in ("start", "check", "condition") else (),
+            attributes=attributes,
         )
+
+    def _output(self, port: str, element: XmlElement) -> Output:
+        is_container = element.attributes.get("depth", "0") != "0"
+        end = "/" if is_container else ""
+        sink = self._reader.sink_of(self._step.name, port)
+        return Output(
+            file=_file(self._step.files, port, self._own) + end,
+            size=port_bytes(element.attributes),
+            target=None if sink is None else _name(sink, self._own),
+        )
+
+    def _finish_kind(self) -> None:
+        """Add what the end of a loop reads, and drop the branches that are joined there."""
+        step = self._step
+        if step.kind != "end":
+            return
+        start = step.owner
+        index = tuple(map(parse, self._own)) or None
+        self._after = {Dependency(task=start, index=index): None}
+        self._after[Dependency(task=self._reader.processors[start].loop, index=index)] = None
+        self._guards = dict.fromkeys(self._reader.guards_of(start))
+        for port, element in step.writes.items():
+            end = "/" if element.attributes.get("depth", "0") != "0" else ""
+            file = _file(start, port, self._own) + end
+            self._inputs[file] = Input(file=file)
+
+    def _job(self) -> JobSpec | None:
+        """Return what the steps of loops, conditions and merges execute; None: the program of a service."""
+        step, setup = self._step, self._setup
+        if step.kind == "processor" or self._unbound:
+            return None
+        paths = {port: quote_template(_file(step.files, port, self._own)) for port in step.writes}
+        lines = list(setup.lines)
+        try:
+            if step.kind in ("start", "check"):
+                lines += _loop_lines(step, paths)
+            elif step.kind == "condition":
+                lines += _condition_lines(step, paths)
+            elif step.kind == "merge":
+                (port,) = step.reads
+                lines += [f'cp -R "$port_{name_port(port)}_file" {path}' for path in paths.values()]
+            elif step.kind == "head":
+                lines += [f'cp -R "$port_{name_port(port)}_file" {path}' for port, path in paths.items()]
+            else:
+                start = step.owner
+                lines += [
+                    f"cp -R {quote_template(_file(start, port, self._own))} {paths[port]}" for port in paths
+                ]
+        except ConditionError as error:
+            what = f"{step.element.name} {shorten(step.name, 40)!r}: {error}"
+            rule = "conditions consist of comparisons and arithmetic of ports and constants"
+            self._reader.problems.add(what, rule=rule, line=step.element.line)
+        return JobSpec(command="\n".join(lines))
+
+
+def _loop_lines(step: _DietProcessor, paths: Mapping[str, str]) -> list[str]:
+    ports, again = step.parts("inLoop"), step.parts("outLoop")
+    lines = assign_ports(step.text("do"), ports, {port: paths[port] for port in again})
+    for port, part in again.items():
+        lines.append(f"cp -R {paths[port]} {paths[part.attributes['final']]}")
+    return [*lines, *_decide_lines(step.text("while"), ports)]
+
+
+def _condition_lines(step: _DietProcessor, paths: Mapping[str, str]) -> list[str]:
+    ports, lines = step.reads, list[str]()
+    for branch, kind in (("then", "outThen"), ("else", "outElse")):
+        lines += assign_ports(step.text(branch), ports, {port: paths[port] for port in step.parts(kind)})
+    return [*lines, *_decide_lines(step.text("if"), ports)]
+
+
+def _decide_lines(condition: str, ports: Mapping[str, XmlElement]) -> list[str]:
+    """Return shell lines that end with exit code 0 if a condition holds, else with ``_FALSE``."""
+    if not condition:
+        raise ConditionError("the condition is missing")
+    text = evaluate_text(condition, ports, "print (%s) ? 1 : 0")
+    return [f"holds=$(\n{text}\n)", f'[ "$holds" = 1 ] || exit {_FALSE}']
+
+
+def _common_guards(guards: Sequence[tuple[_Guard, ...]]) -> list[_Guard]:
+    return [guard for guard in guards[0] if all(guard in each for each in guards[1:])]
+
+
+def _guarded(guard: _Guard) -> Dependency:
+    index = tuple(map(parse, guard.index)) or None
+    return Dependency(
+        task=guard.step, index=index, condition=parse(f"exit_code == {0 if guard.holds else _FALSE}")
+    )
+
+
+def _covers(guard: _Guard, dependency: Dependency) -> bool:
+    """Return whether the dependency of a guard contains a plain dependency."""
+    return dependency == replace(_guarded(guard), condition=None)
 
 
 def _children_of(root: XmlElement, name: str) -> Iterator[XmlElement]:
     return (child for element in root.children if element.name == name for child in element.children)
 
 
-def _values(variable: str, count: str) -> tuple[str, Range]:
+def _values(variable: str, count: str) -> tuple[str, Values]:
+    if _is_grown(count):
+        return variable, parse(count)
     return variable, Range(low=parse("0"), high=parse(f"{count} - 1"))
 
 
-def _dependency(feed: _PortFeed, kept: list[str], count: int) -> Dependency:
-    assert feed.producer is not None
-    index: tuple[Expression | IndexRange | str, ...] = tuple(map(parse, kept)) + (ALL,) * feed.gathered
-    return Dependency(task=feed.producer, index=index if count else None)
+def _dependency(task: str, kept: list[str], gathered: int, count: int) -> Dependency:
+    index: tuple[Expression | IndexRange | str, ...] = tuple(map(parse, kept)) + (ALL,) * gathered
+    return Dependency(task=task, index=index if count else None)
+
+
+def _name(name: str, variables: str | list[str]) -> str:
+    return escape_braces(name) + "".join(f".{{{variable}}}" for variable in variables)
 
 
 def _file(processor: str, port: str, variables: str | list[str]) -> str:
-    return escape_braces(f"{processor}#{port}") + "".join(f".{{{variable}}}" for variable in variables)
+    return _name(f"{processor}#{port}", variables)

@@ -103,22 +103,31 @@ class PortSetup:
         """Add a port that reads a file; ``path``: shell text of one word."""
         self._set(port, path)
 
-    def read_constant(self, port: XmlElement, data: Data) -> None:
-        """Add a port that reads a constant."""
+    def read_constant(self, port: XmlElement, data: Data, *, is_file: bool = False) -> None:
+        """Add a port that reads a constant; ``is_file``: the constant names files."""
         target = self._target(port)
-        self._write(data, target)
+        self._write(data, target, is_file=is_file)
         self._set(port, target)
 
     def read_items(
-        self, port: XmlElement, items: Sequence[Data], variables: Sequence[str], source: str
+        self,
+        port: XmlElement,
+        items: Sequence[Data],
+        variables: Sequence[str],
+        source: str,
+        *,
+        is_file: bool = False,
     ) -> None:
-        """Add a port that reads the item of a source that sweep variables select, one for each level."""
+        """Add a port that reads the item of a source that sweep variables select, one for each level.
+
+        ``is_file``: the items name files.
+        """
         target = self._target(port)
         selector = ".".join(f"{{{variable}}}" for variable in variables)
         self.lines.append(f"case {selector} in")
         for index, item in _walk_items(items, len(variables)):
             self.lines.append(f"{index})")
-            self._write(item, target)
+            self._write(item, target, is_file=is_file)
             self.lines.append(";;")
         message = _quote_text(f"source {source} has no item of this number")
         self.lines.append(f"*) echo {message} >&2; exit 1;;\nesac")
@@ -186,13 +195,14 @@ class PortSetup:
         form = "file" if is_file_port(port) else "value"
         self.lines.append(f'export port_{name}="$port_{name}_{form}"')
 
-    def _write(self, data: Data, target: str) -> None:
+    def _write(self, data: Data, target: str, *, is_file: bool) -> None:
         if isinstance(data, str):
-            self.lines.append(f"printf '%s\\n' {_quote_text(data)} > {target}")
+            copy = f"cp -R ./{_quote_text(data)} {target}"
+            self.lines.append(copy if is_file else f"printf '%s\\n' {_quote_text(data)} > {target}")
             return
         self.lines.append(f"mkdir -p {target}")
         for index, item in enumerate(data):
-            self._write(item, f"{target}/{index}")
+            self._write(item, f"{target}/{index}", is_file=is_file)
 
     def _copy_parts(self, parts: PortParts, target: str) -> None:
         if isinstance(parts, str):
@@ -288,11 +298,6 @@ def count_items(items: Sequence[Data], depth: int) -> list[int] | None:
         sizes.append(counts.pop())
         here = [item for each in here for item in each]
     return sizes
-
-
-def list_texts(data: Data) -> list[str]:
-    """Return the texts of an item and of all its entries."""
-    return [data] if isinstance(data, str) else [text for each in data for text in list_texts(each)]
 
 
 class ConditionError(ValueError):

@@ -460,7 +460,7 @@ class AttemptFinisher:
         secrets = self._context.secrets_of(attempt.run).values
         description = compiled.description(attempt.task)
         targets = {
-            fill_template(item.file, values): item.target
+            fill_template(item.file, values).rstrip("/"): item.target
             for item in description.outputs
             if item.target is not None
         }

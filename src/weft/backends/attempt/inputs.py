@@ -298,9 +298,10 @@ class RunProducts:
 
         ``counters`` are the iterations of the loops around the task, outermost first. A producer that
         precedes the task in the loop body provides its last product. A producer that comes later in the body
-        provides the product of the previous iteration, of the loops around both tasks.
+        provides the product of the previous iteration, of the loops around both tasks. Where several tasks
+        write the file, one that was skipped in this iteration provides nothing.
         """
-        found = []
+        found, stale = list[Product](), list[Product]()
         before = compiled.before(task) if item.producers else ()
         for producer in item.producers:
             product = self.of(run, producer)
@@ -308,9 +309,14 @@ class RunProducts:
                 common = max(1, _count_common_loops(compiled, producer, task))
                 if _loop_counters(product)[:common] >= counters[:common]:
                     product = self._before.get((run, producer)) or self._products.previous(product)
+            elif product is not None and len(item.producers) > 1:
+                common = _count_common_loops(compiled, producer, task)
+                if _loop_counters(product)[:common] < counters[:common]:
+                    stale.append(product)
+                    continue
             if product is not None:
                 found.append(product)
-        return found
+        return found or stale
 
 
 def _loop_counters(product: Product) -> tuple[int, ...]:

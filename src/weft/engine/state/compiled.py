@@ -249,6 +249,19 @@ class CompiledWorkflow:
         ].tolist()
         return found
 
+    @cached_property
+    def conditional(self) -> frozenset[int]:
+        """Return the tasks that a condition on a predecessor may leave out."""
+        conditions = self.graph.edge_condition
+        if not conditions:
+            return frozenset()
+        return frozenset(
+            after
+            for task in range(len(self.graph))
+            for after, edge in zip(self.after(task), self.edges_after(task), strict=True)
+            if edge in conditions
+        )
+
     def before(self, task: int) -> list[int]:
         """Return the direct predecessors of a task."""
         found: list[int] = self._before[self._before_pointer[task] : self._before_pointer[task + 1]].tolist()

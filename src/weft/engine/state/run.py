@@ -607,8 +607,13 @@ class RunState:
                 self.early.discard(successor)
             self.move(successor, _READY)
         elif self.planned:
-            self.early.add(successor)
+            self.offer_early(successor)
         return False
+
+    def offer_early(self, task: int) -> None:
+        """Allow the assignment of a waiting task, unless a condition may still leave it out."""
+        if task not in self.compiled.conditional:
+            self.early.add(task)
 
     def bind(self, task: int, machine: int) -> None:
         """Bind the abstract machine of a task to a machine, if several tasks use it."""
