@@ -18,8 +18,9 @@ from cli.warm_process import program
 from patience import PATIENCE_S
 from weft.backends.simulation.scenario import Scenario
 from weft.backends.simulation.scenario_reader import load_scenario
-from weft.formats.files import load_platform, load_workflow
+from weft.formats.files import load_platform, load_workflow, open_source
 from weft.formats.profiles import load_profile
+from weft.formats.services import read_services
 from weft.formats.yaml_document import parse_document
 from weft.planners.tuning import read_grid
 from weft.workflow.unfold import unfold
@@ -68,6 +69,8 @@ def test_complete_files_in_the_documentation_are_valid(page: Path, tmp_path: Pat
                 assert load_profile(path).settings
             elif re.search(r"^grid:", block.text, re.MULTILINE):
                 assert read_grid(parse_document(block.text, str(path))).count > 1
+            elif re.search(r"^services:", block.text, re.MULTILINE):
+                assert read_services(open_source(path))
             elif not re.search(r"^tasks:", block.text, re.MULTILINE):
                 assert load_scenario(path) != Scenario(name=path.stem)
             else:

@@ -421,3 +421,14 @@ def test_plan_says_which_tasks_are_bound_by_rank(folder):
     rank = {"task": "a", "machine": "cheap", "rank": "-price_per_node_hour", "value": -1.0}
     assert record["ranked"] == [rank]
     assert {line["task"]: line["machine"] for line in record["schedule"]} == {"a": "cheap", "b": "dear"}
+
+
+def test_check_reads_files_that_tie_services_to_programs(tmp_path: Path) -> None:
+    (tmp_path / "services.yaml").write_text("weft: 1\nservices: {succ: {command: 'echo {in} > {out}'}}\n")
+    (tmp_path / "bad.yaml").write_text("weft: 1\nservices: {succ: {comand: 'echo'}}\n")
+    assert weft("check", "services.yaml", folder=tmp_path).out == (
+        "services.yaml: 1 service with programs; no problems found\n"
+    )
+    refused = weft("check", "bad.yaml", folder=tmp_path)
+    assert refused.code == 2
+    assert "unknown key 'comand'; did you mean 'command'?" in refused.err

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
+_SERVICES_KEY = re.compile(r"^services\s*:", re.MULTILINE)
 _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 
 
@@ -30,7 +31,7 @@ _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 )
 @options.as_json
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
-    """Report all problems of workflow, platform, scenario, profile and tuning-grid files.
+    """Report all problems of files: workflow, platform, scenario, profile, tuning grid, services.
 
     This includes what `weft run` would reject: file names outside the task directory, and settings of local
     machines. Input files that do not exist and that no task produces are noted, and URLs with a password, a
@@ -107,8 +108,8 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         return scenario
     if (profile := _check_profile(source)) is not None:
         return profile
-    if (grid := _check_grid(source)) is not None:
-        return grid
+    if (other := _check_grid(source) or _check_services(source)) is not None:
+        return other
     reader = detect_format(source)
     workflow = reader.read(source)
     graph = check_and_unfold(workflow if machines is None else bind_services(workflow, machines))
@@ -151,6 +152,22 @@ def _check_grid(source: SourceFile) -> dict[str, object] | None:
     grid = read_grid(parse_document(source.text(), source.name))
     summary = f"a tuning grid of {format_count(grid.count, 'experiment')}; no problems found"
     return {"file": source.name, "kind": "grid", "summary": summary}
+
+
+def _check_services(source: SourceFile) -> dict[str, object] | None:
+    """Check a file that ties services to programs; return None if the file is not one."""
+    from weft.formats.native import WeftYaml
+
+    if (
+        not WeftYaml().recognises(source)
+        or _TASKS_KEY.search(source.text())
+        or not _SERVICES_KEY.search(source.head)
+    ):
+        return None
+    from weft.formats.services import read_services
+
+    summary = f"{format_count(len(read_services(source)), 'service')} with programs; no problems found"
+    return {"file": source.name, "kind": "services", "summary": summary}
 
 
 def _check_programs(graph: TaskGraph, name: str) -> None:

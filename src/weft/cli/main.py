@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "cancel": "Cancel a run: stop its programs and keep its results.",
-    "check": "Report all problems of workflow, platform, scenario and profile files.",
+    "check": "Report all problems of files: workflows, platforms, scenarios, profiles and others.",
     "clean": "Remove sandboxes, records and checkpoints of finished runs.",
     "compare": "Compare planners on workflows.",
     "completion": "Print the completion script of a shell.",

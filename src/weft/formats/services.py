@@ -37,11 +37,12 @@ def load_services_beside(source: SourceFile) -> dict[str, ServiceProgram]:
     folder = Path(source.name).parent
     for name in (f"{source.stem}.services.yaml", "services.yaml"):
         if (folder / name).is_file():
-            return _read_services(open_source(folder / name))
+            return read_services(open_source(folder / name))
     return {}
 
 
-def _read_services(source: SourceFile) -> dict[str, ServiceProgram]:
+def read_services(source: SourceFile) -> dict[str, ServiceProgram]:
+    """Return the programs of a file of services. Raises InvalidInput."""
     from weft.formats.yaml_document import parse_document
 
     document = parse_document(source.text(), source.name)
