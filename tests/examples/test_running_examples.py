@@ -19,7 +19,7 @@ from weft import task
 from weft.engine.history import History
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FOLDERS = {"convergence", "functions", "isolated", "layers", "secrets", "words"}
+FOLDERS = {"convergence", "diet", "functions", "isolated", "layers", "secrets", "words"}
 QUICK = {"step_s": 0.01, "slowness": 40}
 """Parameters with which the example's solver sleeps less."""
 ATTIC = 2

@@ -132,7 +132,6 @@ def test_a_published_file_is_planned_simulated_and_run(real, bench_data, name):
 def test_the_example_runs_a_loop_with_a_condition_for_every_number(real):
     for file in EXAMPLE.iterdir():
         shutil.copy(file, real.folder / file.name)
-    real.write("machines.yaml", MACHINES)
     assert real.run("hailstone.xml").completed
     assert [real.text(f"steps.{number}").strip() for number in range(3)] == ["8", "0", "7"]
     assert real.text("longest").strip() == "8"
