@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from weft.engine.invariants import check_engine
+from weft.formats.profiles import DEFAULT_PRESET, preset_settings
 from weft.papers.reproduction import Results
 from weft.papers.runs import run_simulation
 from weft.papers.unified import VARIANTS, UnifiedStudy, make_simulation
@@ -87,13 +88,12 @@ def test_g_heft_delays_short_workflows(whole, g_heft):
 
 def test_settings_of_the_variants_match_their_names():
     whole, staying, g_heft = VARIANTS.values()
-    assert (whole.policy, whole.settings.migrate, whole.settings.checkpoints) == (
-        staying.policy,
-        "pays",
-        True,
-    )
-    assert staying.settings.migrate == "never"
-    assert g_heft.settings == whole.settings != RunSettings()
+    resolved = {name: preset_settings(DEFAULT_PRESET, each.settings) for name, each in VARIANTS.items()}
+    by_default, stays, follows = resolved.values()
+    assert (whole.policy, by_default.migrate, by_default.checkpoints) == (staying.policy, "pays", True)
+    assert stays.migrate == "never"
+    assert g_heft.policy != whole.policy
+    assert follows == by_default != RunSettings()
 
 
 @pytest.mark.parametrize(
