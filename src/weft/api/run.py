@@ -30,7 +30,14 @@ from weft.api.request import (
     prepare_flows,
     separate_results,
 )
-from weft.api.settings import ProfileSource, SettingsSource, find_profile, load_layers, stated_options
+from weft.api.settings import (
+    ProfileSource,
+    SettingsSource,
+    find_profile,
+    load_layers,
+    set_state_interval,
+    stated_options,
+)
 from weft.backends.attempt.isolation import check_isolation
 from weft.backends.attempt.modules import check_programs
 from weft.backends.layout import ProjectLayout
@@ -309,6 +316,7 @@ def run(
     request = compile_request(flows, platform, folders)
     check_runnable(instance.graph for instance in request.instances.values())
     layers = set_poll_interval(_suit_real_runs(layers), request.instances.values())
+    layers = set_state_interval(layers, request.instances.values())
     chosen = request.choose_planning(
         layers, runs=len(loaded.flows) + len(coming), planned=plan is not None or choose is not None
     )
@@ -459,7 +467,8 @@ def _raise_interrupt(number: int) -> NoReturn:  # noqa: ARG001 -- it was Ctrl-C
 
 def _suit_real_runs(layers: SettingsLayers) -> SettingsLayers:
     """Return layers with what real backends do: programs start at once, and results are published."""
-    return replace(layers, base=replace(layers.base, begins_at_once=True, brings_results=True))
+    base = replace(layers.base, begins_at_once=True, brings_results=True, pushes_state=True)
+    return replace(layers, base=base)
 
 
 def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:

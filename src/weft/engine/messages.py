@@ -215,6 +215,8 @@ class MachineChanged:
     up: bool | None = None
     speed_factor: float | None = None
     """Speed relative to the platform's description, for example 0.25 with three competing processes."""
+    reason: str = ""
+    """Why it went down, for the user."""
 
 
 @stored_as("Answered")
@@ -248,7 +250,7 @@ class Fetched:
     """Estimated speed for a task, relative to the platform's description."""
     free_nodes: int | None = None
     load: float | None = None
-    """Cores that programs other than weft's tasks keep busy."""
+    """Cores that programs other than weft's tasks keep busy or wait for."""
     free_memory_bytes: float | None = None
     free_disk_bytes: float | None = None
 

@@ -125,6 +125,18 @@ def find_ranking(state: EngineState, run: RunState, task: int) -> TaskRanking | 
     return None if preference is None else TaskRanking(state, preference, text)
 
 
+def may_recover(state: EngineState) -> bool:
+    """Return whether tasks may find a machine later: one is down, or does not meet a requirement now."""
+    if any(not machine.up for machine in state.machines):
+        return True
+    return any(
+        _find_requirement(run, task)
+        for run in state.active.values()
+        if run.compiled.live_requirements or run.facts
+        for task in run.ready
+    )
+
+
 def check_requirement(text: str, run: RunState, task: int, *, is_rank: bool = False) -> str:
     """Return why an expression of an application cannot be evaluated; "": it can."""
     columns, context = run.compiled.machine_columns, run.compiled.graph.context(task)

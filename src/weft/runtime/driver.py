@@ -31,6 +31,7 @@ from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import SUBMITTED, PlanReady, Replan
+from weft.engine.ranking import may_recover
 from weft.engine.replan.promise import Promise
 from weft.engine.replan.remainder import ReplanRequest, prepare_replan
 from weft.engine.state.plan import StoredPlan
@@ -186,7 +187,14 @@ class StandstillRule:
             self._quiet_since_s = math.inf
             return False
         self._quiet_since_s = min(self._quiet_since_s, now)
-        return now - self._quiet_since_s >= _PATIENCE_S
+        return now - self._quiet_since_s >= self._patience_s()
+
+    def _patience_s(self) -> float:
+        """Return the standstill timeout; it is longer if machines may come back or may meet requirements."""
+        if not may_recover(self._state):
+            return _PATIENCE_S
+        timeout_s = self._state.settings.machine_timeout_s
+        return math.inf if timeout_s is None else max(_PATIENCE_S, timeout_s)
 
 
 _OWN_END = (cm.StageOut, cm.CleanUp)

@@ -205,6 +205,14 @@ def find_pending_selections(state: EngineState) -> Iterable[cm.SelectMachines]:
             yield describe_selection(state, run, task)
 
 
+def find_sensors(state: EngineState) -> Iterable[cm.Fetch]:
+    """Yield a Fetch command for every machine that a backend was asked to measure by itself."""
+    inquiries = state.inquiries
+    if state.settings.pushes_state and inquiries.measures_every_s is not None:
+        for machine in inquiries.fetch_asked_s:
+            yield cm.Fetch(machine=machine, every_s=inquiries.measures_every_s)
+
+
 _TOKEN = "token"  # noqa: S105 -- the key it is kept under
 _ARRIVALS, _FRESH = "arrivals", "fresh"
 _TIME, _STEPS = "plan_time_s", "plan_steps"
@@ -408,7 +416,8 @@ class Execution:
         started = {command.attempt for command in commands if isinstance(command, cm.Start)}
         self.backend.find([self._job(number, number in started) for number in self.engine.state.attempts])
         state = self.engine.state
-        self.loop.resume([*commands, *find_pending_plans(state), *find_pending_selections(state)])
+        more = (find_pending_plans(state), find_pending_selections(state), find_sensors(state))
+        self.loop.resume([*commands, *(command for found in more for command in found)])
 
     def request(self, what: str, runs: Sequence[int]) -> None:
         """Schedule a request about these runs; the engine handles it as soon as the loop starts."""

@@ -38,7 +38,7 @@ class MeasuredValues(NamedTuple):
     """What was last measured on a machine; None: not measured."""
 
     load: float | None = None
-    """Cores that programs other than weft's tasks keep busy."""
+    """Cores that programs other than weft's tasks keep busy or wait for."""
     free_memory_bytes: float | None = None
     free_disk_bytes: float | None = None
 
