@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import weft
+from weft.api.project import OpenProject
 from weft.engine.journal import JournalEntry
+from weft.repository.journal_store import JournalStore
 
 PATIENCE_S = 60.0
 
@@ -50,9 +52,6 @@ def run_disturbed(workflow: Path, *, on: Path, when: Path, action: Callable[[], 
 
 def entries_of(ran) -> list[JournalEntry]:
     """Return the journal of a real run."""
-    from weft.api.project import OpenProject
-    from weft.repository.journal_store import JournalStore
-
     with OpenProject.at(str(ran.layout.project)) as opened:
         return list(JournalStore(opened.database).all_after(ran.execution))
 

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-from weft.engine.states import Cause, ProbeTarget, RequestKind, RunOutcome, SignalKind, TaskState
+from weft.engine.states import Admission, Cause, ProbeTarget, RequestKind, RunOutcome, SignalKind, TaskState
 from weft.expressions import Value
 from weft.records import message
 
@@ -217,6 +217,8 @@ class MachineChanged:
     """Speed relative to the platform's description, for example 0.25 with three competing processes."""
     reason: str = ""
     """Why it went down, for the user."""
+    admission: Admission | None = None
+    """What the user decided about the machine; OPEN for one that joins."""
 
 
 @stored_as("Answered")

@@ -19,6 +19,7 @@ from weft.engine.state.compiled import BoundExpression, bind_expression, parse_o
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
+from weft.engine.states import Admission
 from weft.errors import InvalidInput
 from weft.expressions import evaluate_columns, find_unknown_names, parse
 from weft.instance.preferences import TURNAROUND_NAMES, MachinePreference, find_live_names
@@ -126,8 +127,8 @@ def find_ranking(state: EngineState, run: RunState, task: int) -> TaskRanking | 
 
 
 def may_recover(state: EngineState) -> bool:
-    """Return whether tasks may find a machine later: one is down, or does not meet a requirement now."""
-    if any(not machine.up for machine in state.machines):
+    """Return whether tasks may find a machine later: one is down or closed, or misses a requirement now."""
+    if any(not machine.up or machine.admission != Admission.OPEN for machine in state.machines):
         return True
     return any(
         _find_requirement(run, task)

@@ -133,7 +133,7 @@ class JournalSink(Protocol):
 class RequestSource(Protocol):
     """Interface to the requests that users send from other processes."""
 
-    def take(self) -> Sequence[ev.RequestReceived]:
+    def take(self) -> Sequence[ev.Event]:
         """Return the requests since the last call."""
 
     def decided(self, entry: JournalEntry) -> None:
@@ -197,6 +197,8 @@ class StandstillRule:
         return math.inf if timeout_s is None else max(_PATIENCE_S, timeout_s)
 
 
+_REQUESTED = (ev.RequestReceived, ev.MachineChanged)
+"""Types of events that may answer a user's request."""
 _OWN_END = (cm.StageOut, cm.CleanUp)
 _INPUTS = (cm.StageIn, cm.Start)
 _ORDERED = frozenset({cm.Assign, cm.Settle, cm.Signal, cm.Cancel, cm.CloseAttempt, *_OWN_END, *_INPUTS})
@@ -434,7 +436,7 @@ class DriverLoop:
             entry = JournalEntry(sequence=self._sequence, now=now, event=event, commands=tuple(commands))
             if self._journal is not None:
                 self._journal.append(entry, engine.state)
-            if type(event) is ev.RequestReceived and self._requests is not None:
+            if self._requests is not None and type(event) in _REQUESTED:
                 self._requests.decided(entry)
             for listener in self._listeners:
                 listener(entry, engine)

@@ -69,8 +69,9 @@ def test_state_is_reported_again_only_after_a_noticeable_change(tmp_path, spinne
     large, small = sensor(tmp_path, nodes=1000), sensor(tmp_path)
     assert len(measured(large, small)) == 2
     os.killpg(spinners, signal.SIGSTOP)
-    measured(large, small)  # over a window in which they were stopped
+    measured(small)
     assert measured(large) == []  # 4 of 1000 cores are not noticeable
+    measured(small)
     os.killpg(spinners, signal.SIGCONT)
     (found,) = measured(small)
-    assert found["load"] >= 3.0
+    assert found["load"] >= 2.0
