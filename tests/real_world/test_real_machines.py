@@ -200,11 +200,14 @@ def test_drained_machine_ends_its_task_and_gets_no_other(tmp_path):
 def test_task_leaves_a_removed_machine(tmp_path):
     flow, machines = prepare(tmp_path, MANY.replace("sweep: {i: 1..3}", "requirements: cores >= 1"), TWO)
 
+    said = []
+
     def remove() -> None:
-        assert weft_command("machines", "remove", "first", folder=tmp_path).returncode == 0
+        said.append(weft_command("machines", "remove", "first", folder=tmp_path))
         (tmp_path / "go").touch()
 
     ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=remove)
+    assert (said[0].returncode, said[0].stderr) == (0, "")
     assert ran.completed, str(ran)
     assert places(ran, tmp_path) == {"a": ["first", "second"]}
     assert [each.reason for each in ran.report.executed.history.moves] == ["user"]

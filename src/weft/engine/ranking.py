@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from weft.engine.state.compiled import BoundExpression, bind_expression, parse_or_none
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import RunState
-from weft.engine.state.state import EngineState
+from weft.engine.state.state import STATE_UNKNOWN, EngineState
 from weft.engine.states import Admission
 from weft.errors import InvalidInput
 from weft.expressions import evaluate_columns, find_unknown_names, parse
@@ -127,9 +127,15 @@ def find_ranking(state: EngineState, run: RunState, task: int) -> TaskRanking | 
 
 
 def may_recover(state: EngineState) -> bool:
-    """Return whether tasks may find a machine later: one is down or closed, or misses a requirement now."""
-    if any(not machine.up or machine.admission != Admission.OPEN for machine in state.machines):
-        return True
+    """Return whether tasks may find a machine later.
+
+    A machine is down or closed, has not been measured yet, or does not meet a requirement now.
+    """
+    for machine in state.machines:
+        if not machine.up or machine.admission != Admission.OPEN:
+            return True
+        if not machine.usable and state.obstacle(machine.index) == STATE_UNKNOWN:
+            return True
     return any(
         _find_requirement(run, task)
         for run in state.active.values()

@@ -698,6 +698,9 @@ class ProgramBackend:
                 self._monitor.remove(attempt)
                 if attempt.launched:
                     self._transport.cancel(machine, attempt.number, 0.0)
+        for number, module in self._modules.items():
+            if module.attempt.machine == machine:
+                self._transport.cancel(machine, number, 0.0)
 
     def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
         """Run the task's own epilog, collect the outputs of the ended program, then report its end.

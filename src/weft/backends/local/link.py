@@ -665,9 +665,10 @@ class LostMachine:
 
 
 class MachineHealth:
-    """Checks whether machines of this host can be used: whether their sandboxes exist and can be written.
+    """Checks whether machines of this host still work: whether their sandboxes exist and can be written.
 
-    A sandbox that disappeared with its disk is not created on another one.
+    Only a machine that has worked can be lost: nobody waits for one whose description is wrong. A sandbox
+    that disappeared with its disk is not created on another one.
     """
 
     def __init__(self, context: ProjectContext) -> None:
@@ -677,14 +678,14 @@ class MachineHealth:
         self.lost: dict[int, LostMachine] = {}
 
     def remember(self, machine: int) -> None:
-        """Record the sandbox of a machine, which is created if necessary."""
+        """Record the sandbox of a machine that works."""
         if (found := self._stat(machine)) is not None:
             self._identity[machine] = found
 
     def find_missing(self, machine: int) -> str:
         """Return a problem if the sandbox of a machine has disappeared or was replaced, else ""."""
         if (known := self._identity.get(machine)) is None:
-            self.remember(machine)
+            self.remember(machine)  # it is created when the first attempt is prepared
             return ""
         found = self._stat(machine)
         if found == known:
@@ -693,7 +694,9 @@ class MachineHealth:
         return f"its sandbox {self._sandbox(machine)} {what}"
 
     def find_problem(self, machine: int) -> str:
-        """Return why programs cannot work in the sandbox of a machine now; "": they can."""
+        """Return why programs cannot work in the sandbox of a machine any more; "": they can."""
+        if machine not in self._identity:
+            return ""
         return self.find_missing(machine) or self._find_write_problem(machine)
 
     def restore(self, machine: int) -> str:
@@ -708,8 +711,8 @@ class MachineHealth:
         return ""
 
     def lose(self, machine: int, problem: str) -> bool:
-        """Mark a machine as lost; return whether it was not lost before."""
-        if machine in self.lost:
+        """Mark a machine that has worked as lost; return whether it was not lost before."""
+        if machine in self.lost or machine not in self._identity:
             return False
         self.lost[machine] = LostMachine(problem, time.monotonic() + _FIRST_PAUSE_S)
         return True
@@ -820,6 +823,7 @@ class RunnerPool:
                 self._connect(machine)
         except (RunnerFailed, RunnerUnresponsive) as error:
             self._lose(machine, str(error))
+            self._backlog.append({"is": "measured", "machine": machine})
         else:
             self._request_measurements([machine])
 
