@@ -48,6 +48,7 @@ RECORD = {
     "notes": list,
     "metrics": dict,
     "critical_path": list,
+    "ranked": list,
     "schedule": list,
 }
 FORK = {

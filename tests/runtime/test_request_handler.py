@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from driven_engine import DrivenEngine, platform_of
 from weft.engine import messages as ev
 from weft.engine.journal import JournalEntry
+from weft.engine.states import Admission
+from weft.platform.file_format import platform_document
 from weft.repository.database import open_database
+from weft.repository.journal import JournalHeader
 from weft.repository.requests import RequestTable
 from weft.runtime.execution import RequestHandler
 from weft.workflow.builder import Builder
+from weft.workflow.settings import RunSettings
+
+
+def on_this_computer(*speeds):
+    return platform_of(*speeds, backend={"kind": "local"})
 
 
 class Scene:
@@ -20,11 +30,20 @@ class Scene:
         flow = Builder("flow")
         flow.task("first", work=10)
         flow.task("many", sweep={"k": "1..2"}, after="first", work=10)
-        self.hand = DrivenEngine(flow.build(), platform_of(1))
+        built = flow.build()
+        self.hand = DrivenEngine(built, platform_of(1))
+        self.header = JournalHeader(
+            policy="fcfs",
+            settings=RunSettings(),
+            seed=0,
+            planner="heft",
+            platform=on_this_computer(1),
+            workflows={"w": built},
+        )
         self.engine_side = open_database(path, create=True)
         self.user_side = open_database(path)
         self.user = RequestTable(self.user_side)
-        self.handler = RequestHandler(RequestTable(self.engine_side), self.hand.engine, execution=7)
+        self.handler = RequestHandler(RequestTable(self.engine_side), self.hand.engine, self.header, 7)
 
     def request(self, what, execution=7, **how):
         return self.user.insert(what, execution=execution, **how)
@@ -107,3 +126,34 @@ def test_requests_for_ended_runs_are_refused(scene):
     assert scene.user.reply(every).text == "all runs have ended"
     assert scene.user.reply(second) is not None
     assert scene.user.reply(third) is not None
+
+
+def test_machine_is_drained_once(scene):
+    first, again = scene.request("drain", machine="m0"), scene.request("drain", machine="m9")
+    (event,) = scene.decide()
+    assert (event.machine, event.admission) == (0, Admission.DRAINED)
+    assert scene.user.reply(first).granted
+    assert scene.user.reply(again).text == "there is no machine 'm9'"
+    again = scene.request("drain", machine="m0")
+    assert scene.decide() == []
+    assert scene.user.reply(again).text == "m0 is drained already"
+
+
+def test_request_of_a_machine_that_joins_is_answered_after_the_platform_has_grown(scene):
+    text = json.dumps(platform_document(on_this_computer(1, 2)))
+    number = scene.request("join", machine=text)
+    assert scene.decide() == []
+    assert scene.user.reply(number) is None
+    assert scene.handler.joining.absent == ("m1",)
+    assert [each.name for each in scene.handler.joining.platform.machines] == ["m0", "m1"]
+
+
+def test_machine_that_cannot_join_is_refused_and_nothing_changes(scene):
+    other = platform_of(1, 2, backend={"kind": "simulation"})
+    number = scene.request("join", machine=json.dumps(platform_document(other)))
+    assert scene.decide() == []
+    assert scene.handler.joining is None
+    assert "runs no programs" in scene.user.reply(number).text
+    known = scene.request("join", machine=json.dumps(platform_document(on_this_computer(1))))
+    assert scene.decide() == []
+    assert scene.user.reply(known).text == "the machines have joined already"

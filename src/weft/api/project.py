@@ -172,12 +172,25 @@ class JournalFollower:
     def new_entries(self) -> Iterator[JournalEntry]:
         """Read and apply the entries written since the last call; yield each one after it was applied."""
         for entry in self._store.all_after(self.execution, self._read):
+            if getattr(entry.event, "machine", None) == len(self.state.machines):
+                self._extend_platform()
             plan = getattr(entry.event, "plan", "")
             if plan and plan not in self.state.plans:
                 self.state.plans.update(self._store.plans(self.execution))
             apply_entry(self.engine, entry, self._take)
             self._read = entry.sequence
             yield entry
+
+    def _extend_platform(self) -> None:
+        """Rebuild the state with the machines that have joined since the header was read."""
+        self.header = self._store.header(self.execution)
+        self.engine = Journal(header=self.header, plans={}, entries=()).engine()
+        self.state.plans.update(self._store.plans(self.execution))
+        for entry in self._store.all_after(self.execution):
+            if entry.sequence > self._read:
+                break
+            apply_entry(self.engine, entry)
+        self.progress.state = self.state
 
     def _take(self, entry: JournalEntry, _: EngineState) -> None:
         self.progress.take(entry)

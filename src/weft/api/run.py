@@ -30,7 +30,14 @@ from weft.api.request import (
     prepare_flows,
     separate_results,
 )
-from weft.api.settings import ProfileSource, SettingsSource, find_profile, load_layers, stated_options
+from weft.api.settings import (
+    ProfileSource,
+    SettingsSource,
+    find_profile,
+    load_layers,
+    set_state_interval,
+    stated_options,
+)
 from weft.backends.attempt.isolation import check_isolation
 from weft.backends.attempt.modules import check_programs
 from weft.backends.layout import ProjectLayout
@@ -50,7 +57,7 @@ from weft.repository.database import Database, open_database
 from weft.repository.journal import JournalHeader
 from weft.repository.runs import UNFINISHED, RunRecord, RunTable
 from weft.runtime.driver import Listener
-from weft.runtime.execution import Execution, ExecutionOutcome, check_backend, open_project
+from weft.runtime.execution import JOINING, Execution, ExecutionOutcome, check_backend, open_project
 from weft.runtime.lock import Lock, user_name
 from weft.workflow.file_format import make_isolation
 from weft.workflow.settings import SettingsLayers, WorkflowSettings, merge_layers
@@ -309,6 +316,7 @@ def run(
     request = compile_request(flows, platform, folders)
     check_runnable(instance.graph for instance in request.instances.values())
     layers = set_poll_interval(_suit_real_runs(layers), request.instances.values())
+    layers = set_state_interval(layers, request.instances.values())
     chosen = request.choose_planning(
         layers, runs=len(loaded.flows) + len(coming), planned=plan is not None or choose is not None
     )
@@ -322,6 +330,7 @@ def run(
         planner=chosen.planner,
         platform=platform,
         workflows=request.workflows,
+        platform_file=_name_platform_file(on),
         folders=request.folders,
         owner=user_name(),
         command=tuple(command),
@@ -350,6 +359,13 @@ def run(
     finally:
         database.close()
         lock.release()
+
+
+def _name_platform_file(on: Platform | str | Path | None) -> str:
+    """Return the path of a platform file, for `weft machines reload`; "" if there is none."""
+    if on is None or isinstance(on, Platform) or not Path(on).is_file():
+        return ""
+    return str(Path(on).resolve())
 
 
 def _submitted(number: int, submission: Submission, owner: str) -> Submitted:
@@ -425,17 +441,10 @@ def _drive(
     action = "resume" if resumed else "start"
     _log.info("%s execution %d in %s", action, execution.number, execution.layout.home)
     try:
-        if watch is not None:
-            execution.loop.listen(watch(execution))
-        if _log.isEnabledFor(logging.DEBUG):
-            execution.loop.listen([_log_entry])
-        if interrupted is not None:
-            ending = execution.run(interrupted)
-        else:
-            with SignalHandler(_raise_interrupt, signals=[signal.SIGINT]) as signalled:
-                ending = execution.run(signalled)
-            if signalled():
-                raise KeyboardInterrupt
+        ending = _run_once(execution, watch, interrupted)
+        while ending.state == JOINING:
+            execution = execution.reopen()
+            ending = _run_once(execution, watch, interrupted)
     finally:
         execution.close()
     _log.info("execution %d: %s", execution.number, ending.state)
@@ -446,6 +455,23 @@ def _drive(
         resumed=resumed,
         compiled=execution.engine.state.library,
     )
+
+
+def _run_once(
+    execution: Execution, watch: Watcher | None, interrupted: Callable[[], bool] | None
+) -> ExecutionOutcome:
+    """Drive an execution to its end, or until machines join."""
+    if watch is not None:
+        execution.loop.listen(watch(execution))
+    if _log.isEnabledFor(logging.DEBUG):
+        execution.loop.listen([_log_entry])
+    if interrupted is not None:
+        return execution.run(interrupted)
+    with SignalHandler(_raise_interrupt, signals=[signal.SIGINT]) as signalled:
+        ending = execution.run(signalled)
+    if signalled():
+        raise KeyboardInterrupt
+    return ending
 
 
 def _log_entry(entry: JournalEntry, engine: Engine) -> None:  # noqa: ARG001 -- a listener
@@ -459,7 +485,8 @@ def _raise_interrupt(number: int) -> NoReturn:  # noqa: ARG001 -- it was Ctrl-C
 
 def _suit_real_runs(layers: SettingsLayers) -> SettingsLayers:
     """Return layers with what real backends do: programs start at once, and results are published."""
-    return replace(layers, base=replace(layers.base, begins_at_once=True, brings_results=True))
+    base = replace(layers.base, begins_at_once=True, brings_results=True, pushes_state=True)
+    return replace(layers, base=base)
 
 
 def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:
@@ -474,7 +501,7 @@ def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Calla
         return []
 
     def over() -> bool:
-        return interrupted() or bool(engines and engines[0].engine.state.runs[run.position].ending)
+        return interrupted() or bool(engines and engines[-1].engine.state.runs[run.position].ending)
 
     resume(run.execution, project=opened.layout.project, cancel=[run.position], watch=watch, interrupted=over)
     with open_database(opened.layout.database) as database:

@@ -55,7 +55,7 @@ class RunDriver:
         self.execution: Execution | None = None
         self.live = LiveDisplay(self._block, self._line, quiet=quiet)
         self._only_errors = quiet and errors
-        self._printed_failures = self._printed_moves = 0
+        self._printed_failures = self._printed_moves = self._printed_changes = 0
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
@@ -76,6 +76,7 @@ class RunDriver:
         )
         self._printed_failures = len(self.view.progress.history.failures)
         self._printed_moves = len(self.view.progress.history.moves)
+        self._printed_changes = len(self.view.progress.history.machine_changes)
         return [self._record_entry]
 
     def interrupted(self) -> bool:
@@ -105,6 +106,10 @@ class RunDriver:
         for move in moves[self._printed_moves :] if not self._only_errors else ():
             self.live.say(self.view.describe_migration(move))
         self._printed_moves = len(moves)
+        changes = self.view.progress.history.machine_changes
+        for change in changes[self._printed_changes :] if not self._only_errors else ():
+            self.live.say(self.view.describe_machine(change))
+        self._printed_changes = len(changes)
 
     def _block(self, columns: int, rows: int) -> list[str]:
         if self.view is None or self.execution is None or not self.view.progress.state.runs:

@@ -36,6 +36,7 @@ COMMANDS = {
     "hold": "Hold tasks of a running workflow until they are released.",
     "logs": "Print the output of a task.",
     "ls": "List the runs of a project.",
+    "machines": "Show the machines of a run, and add, drain or remove some while it goes on.",
     "migrate": "Move a running task to another machine.",
     "pareto": "Show plans that trade time against cost.",
     "plan": "Predict time and cost of a workflow, and show the schedule.",

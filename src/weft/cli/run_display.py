@@ -17,7 +17,7 @@ from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
     from weft.api.progress import ExecutionProgress, TimeLeft
-    from weft.engine.history import FailureRecord, MigrationRecord
+    from weft.engine.history import FailureRecord, MachineChange, MigrationRecord
     from weft.engine.kind_counts import KindCount
     from weft.engine.replan.promise import Promise
     from weft.engine.state.run import RunState
@@ -136,11 +136,16 @@ class RunDisplay:
         saved = f", from {each.restart_from:.0%} of its work" if each.restart_from else ""
         return f"{each.label} migrates from {source} to {target} ({each.reason}{saved})"
 
+    def describe_machine(self, change: MachineChange) -> str:
+        """Return a line about a machine that was lost, came back, joined or was closed."""
+        return printable(f"machine {self.progress.state.machines[change.machine].name} {change.text}")
+
     def block(self, now_s: float, columns: int, rows: int) -> list[str]:
         """Return the lines of the display, limited to the size of the terminal."""
         failures = self.failure_lines()[-max(0, rows - _AT_LEAST - 3) :]
         promise = self.promise_line() if rows > _LOW else ""
-        moves = self.migration_lines() if rows > _LOW else []
+        changes = self.progress.history.machine_changes[-_MIGRATIONS:]
+        moves = [*map(self.describe_machine, changes), *self.migration_lines()] if rows > _LOW else []
         lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures) - len(moves)))
         lines += [self.line(now_s), *([promise] if promise else []), *moves]
         shown = [

@@ -7,7 +7,7 @@ only, so a state rebuilt from a journal equals the state that wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from weft.engine.context import DecisionContext
 from weft.engine.messages import Command, Event, RequestReceived, RequirementsChanged, Submitted
@@ -40,10 +40,12 @@ class Engine:
         settings: SettingsLayers | RunSettings | None = None,
         *,
         policy_named: Callable[[str], Policy] | None = None,
+        absent: Collection[str] = (),
     ) -> None:
         """Create an engine without runs; ``instance`` is any instance on the platform, for its machines.
 
-        ``policy_named`` returns the policy for the ``selector`` of a job.
+        ``policy_named`` returns the policy for the ``selector`` of a job. ``absent`` names machines that join
+        later, by an event.
         """
         layers = (
             settings if isinstance(settings, SettingsLayers) else SettingsLayers(base=settings or DEFAULTS)
@@ -56,6 +58,7 @@ class Engine:
             policy.order,
             planned=policy.needs_plan,
             layers=layers,
+            absent=absent,
         )
         self.settings = self.state.settings
         programs = [name for name in library.selectors if JobSpec(selector=name).selector_program]

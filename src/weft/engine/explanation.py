@@ -24,7 +24,7 @@ from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import STATE_UNKNOWN, EngineState
-from weft.engine.states import FINAL, Attempt, Stage, TaskState
+from weft.engine.states import FINAL, Admission, Attempt, Stage, TaskState
 from weft.engine.transitions import absorb, enact
 from weft.engine.view import EngineView
 from weft.errors import InvalidInput, nearest
@@ -129,6 +129,8 @@ def _list_current_conditions(
     """Yield the conditions of a machine for a task that can change during a run."""
     yield Condition(name="up", holds=machine.up, text="is up" if machine.up else "is down")
     settings, index, inquiries = state.settings, machine.index, state.inquiries
+    if machine.admission != Admission.OPEN:
+        yield Condition(name="admission", holds=False, text=state.obstacle(index))
     if settings.discover_every_s is not None or inquiries.listed is not None:
         listed = inquiries.listed is not None and index in inquiries.listed
         text = f"the information service {'lists' if listed else 'does not list'} it"

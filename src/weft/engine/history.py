@@ -199,6 +199,16 @@ class MigrationRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineChange:
+    """A machine was lost, came back, joined, or was drained, removed or opened."""
+
+    at_s: float
+    machine: int
+    text: str
+    """What happened, after the name of the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRecord:
     """The failure of an attempt, or the final failure of a task."""
 
@@ -397,6 +407,8 @@ class History:
         """By run that did other work than its workflow describes (loops, reuse, branches): what it did."""
         self.down: list[tuple[int, float, float | None]] = []
         """(machine, start, end) of every outage; end None: still down."""
+        self.machine_changes: list[MachineChange] = []
+        """Machines that were lost, came back, joined, or were drained, removed or opened."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
         """By run and task name: the last attempt."""
         self._newest: dict[tuple[int, str], int] = {}
@@ -579,9 +591,16 @@ class History:
 
     def _machine_changed(self, event: messages.MachineChanged) -> None:
         if event.up is not None:
-            self._set_up(event.machine, event.up)
+            self._set_up(event.machine, event.up, event.reason)
+        if event.admission is not None:
+            joined = event.reason == "joined"
+            self._note_machine(event.machine, "joined" if joined else f"is {event.admission}")
 
-    def _set_up(self, machine: int, up: bool) -> None:
+    def _note_machine(self, machine: int, text: str) -> None:
+        self.machine_changes.append(MachineChange(at_s=self.now, machine=machine, text=text))
+
+    def _set_up(self, machine: int, up: bool, reason: str) -> None:
+        self._note_machine(machine, "is back" if up else f"is lost: {reason}" if reason else "is lost")
         last = next((row for row in reversed(self.down) if row[0] == machine), None)
         is_down = last is not None and last[2] is None
         if up and is_down and last is not None:
@@ -800,7 +819,7 @@ class History:
         self.runs[command.run].plans += 1
 
     def _mark_machine(self, command: messages.MarkMachine) -> None:
-        self._set_up(command.machine, command.up)
+        self._set_up(command.machine, command.up, "" if command.up else command.reason)
 
     def _lose_attempt(self, command: messages.LoseAttempt) -> None:
         attempt = self.attempts.get(command.attempt)

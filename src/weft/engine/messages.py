@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-from weft.engine.states import Cause, ProbeTarget, RequestKind, RunOutcome, SignalKind, TaskState
+from weft.engine.states import Admission, Cause, ProbeTarget, RequestKind, RunOutcome, SignalKind, TaskState
 from weft.expressions import Value
 from weft.records import message
 
@@ -215,6 +215,10 @@ class MachineChanged:
     up: bool | None = None
     speed_factor: float | None = None
     """Speed relative to the platform's description, for example 0.25 with three competing processes."""
+    reason: str = ""
+    """Why it went down, for the user."""
+    admission: Admission | None = None
+    """What the user decided about the machine; OPEN for one that joins."""
 
 
 @stored_as("Answered")
@@ -248,7 +252,7 @@ class Fetched:
     """Estimated speed for a task, relative to the platform's description."""
     free_nodes: int | None = None
     load: float | None = None
-    """Cores that programs other than weft's tasks keep busy."""
+    """Cores that programs other than weft's tasks keep busy or wait for."""
     free_memory_bytes: float | None = None
     free_disk_bytes: float | None = None
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from weft.engine.state.compiled import BoundExpression, bind_expression, parse_or_none
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import RunState
-from weft.engine.state.state import EngineState
+from weft.engine.state.state import STATE_UNKNOWN, EngineState
+from weft.engine.states import Admission
 from weft.errors import InvalidInput
 from weft.expressions import evaluate_columns, find_unknown_names, parse
 from weft.instance.preferences import TURNAROUND_NAMES, MachinePreference, find_live_names
@@ -123,6 +124,24 @@ def find_ranking(state: EngineState, run: RunState, task: int) -> TaskRanking | 
         return None
     preference = _prepare(state, run, task, bind_expression(run.compiled, task, text))
     return None if preference is None else TaskRanking(state, preference, text)
+
+
+def may_recover(state: EngineState) -> bool:
+    """Return whether tasks may find a machine later.
+
+    A machine is down or closed, has not been measured yet, or does not meet a requirement now.
+    """
+    for machine in state.machines:
+        if not machine.up or machine.admission != Admission.OPEN:
+            return True
+        if not machine.usable and state.obstacle(machine.index) == STATE_UNKNOWN:
+            return True
+    return any(
+        _find_requirement(run, task)
+        for run in state.active.values()
+        if run.compiled.live_requirements or run.facts
+        for task in run.ready
+    )
 
 
 def check_requirement(text: str, run: RunState, task: int, *, is_rank: bool = False) -> str:

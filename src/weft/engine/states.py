@@ -181,6 +181,18 @@ class RequestKind(enum.StrEnum):
     RESUME = "resume"
 
 
+class Admission(enum.StrEnum):
+    """Whether the user lets tasks start on a machine."""
+
+    OPEN = "open"
+    DRAINED = "drained"
+    """No task starts there; running ones end there."""
+    REMOVED = "removed"
+    """No task starts there, and running ones move to other machines."""
+    ABSENT = "absent"
+    """The machine joins later: it is part of the journal's platform, but not yet of the execution."""
+
+
 class SignalKind(enum.StrEnum):
     """A signal to the program of an attempt."""
 

@@ -300,10 +300,13 @@ def _uses_measurements(run: RunState, task: int, text: str | None) -> bool:
 
 def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> None:
     if event.up is not None:
+        state.machines[event.machine].reason = "" if event.up else event.reason
         state.inquiries.set_up(event.machine, event.up, state.now)
         state.copies.lose(state.machines[event.machine].host)
     if event.speed_factor is not None:
         state.machines.set_speed(event.machine, event.speed_factor, state.now)
+    if event.admission is not None:
+        state.inquiries.set_admission(event.machine, event.admission, state.now)
     state.pending.queues[event.machine] = None
     state.pending.policy = True
 

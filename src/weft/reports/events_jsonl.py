@@ -63,7 +63,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     cm.CleanUp: ("attempt-cleaning", ()),
     ev.CleanedUp: ("attempt-cleaned", ("problem", "module")),
     cm.Settle: ("task-settled", ("state", "cause", "reason", "again")),
-    ev.MachineChanged: ("machine-changed", ("up", "speed_factor")),
+    ev.MachineChanged: ("machine-changed", ("up", "speed_factor", "reason")),
     **dict.fromkeys(cm.RECORDS, ("noted", ("kind", "value", "text"))),
 }
 """By message type: the value of ``what``, and the keys that only objects of this type have."""

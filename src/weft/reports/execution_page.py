@@ -257,6 +257,7 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
         if not each.promise.has_estimate:
             where = f"run {executed.number(each.run)} ({each.workflow})"
             notes.append(f"{where}, promise: {promise_text(each.promise)}")
+    notes += _machine_notes(executed)
     notes += _results_notes(executed)
     if strays := strays_text(executed.attempts):
         notes.append(strays)
@@ -265,6 +266,20 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
     elif len(executed.history.runs) > 1:
         notes.append("machine utilisation covers all runs of the execution")
     return notes
+
+
+_SHOWN_CHANGES = 10
+
+
+def _machine_notes(executed: ExecutedRun) -> list[str]:
+    """Return notes on machines that were lost, came back, joined or were closed."""
+    changes, names = executed.history.machine_changes, executed.machine_names
+    notes = []
+    for each in changes[:_SHOWN_CHANGES]:
+        after = format_seconds(max(0.0, each.at_s - executed.origin_s))
+        notes.append(f"machine {names[each.machine]} {each.text}, after {after}")
+    more = len(changes) - len(notes)
+    return [*notes, f"{format_count(more, 'more change')} of machines"] if more > 0 else notes
 
 
 def _results_notes(executed: ExecutedRun) -> list[str]:

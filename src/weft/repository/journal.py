@@ -156,7 +156,7 @@ def _encode_value(value: Any) -> str:
 
 
 _KIND = "weft-journal"
-_INCIDENTAL = ("schema", "weft", "owner", "command", "started_at_s")
+_INCIDENTAL = ("schema", "weft", "owner", "command", "started_at_s", "absent", "platform_file")
 """Header fields that may differ between two requests for the same execution."""
 
 
@@ -186,6 +186,10 @@ class JournalHeader:
     started_at_s: float = 0.0
     """Wall-clock time of the start."""
     version: str = __version__
+    absent: tuple[str, ...] = ()
+    """Machines of the platform that joined while the execution ran; the journal has an event for each."""
+    platform_file: str = ""
+    """File from which the platform was read; "": none."""
 
     @property
     def layers(self) -> SettingsLayers:
@@ -217,6 +221,8 @@ class JournalHeader:
             "folders": dict(self.folders),
             "settings": asdict(self.settings),
             **{name: write_settings(layer) for name, layer in self._stated().items()},
+            **({"absent": list(self.absent)} if self.absent else {}),
+            **({"platform_file": self.platform_file} if self.platform_file else {}),
             "platform": platform_document(self.platform),
             "workflows": {key: workflow_document(workflow) for key, workflow in self.workflows.items()},
         }
@@ -245,6 +251,8 @@ class JournalHeader:
             command=tuple(map(decode_text, record.get("command", ()))),
             started_at_s=decode_number(record.get("started_at_s", 0.0)),
             version=decode_text(record["weft"]),
+            absent=tuple(map(decode_text, record.get("absent", ()))),
+            platform_file=decode_text(record.get("platform_file", "")),
         )
 
 
@@ -324,7 +332,10 @@ class Journal:
         """Return a new engine without runs, with the journal's policy or with ``policy``."""
         first = self.library[next(iter(self.library))]
         chosen = make_policy(self.header.policy) if policy is None else policy
-        return Engine(self.library, first.instance, chosen, self.header.layers, policy_named=make_policy)
+        return Engine(
+            self.library, first.instance, chosen, self.header.layers,
+            policy_named=make_policy, absent=self.header.absent,
+        )  # fmt: skip
 
     def rebuilt(self, entries: int) -> Engine:
         """Return an engine in the state after the first ``entries`` entries, using the last snapshot."""

@@ -107,6 +107,11 @@ class JournalStore:
         self._snapshot_at = SNAPSHOT_EVERY - 1
         return self.execution
 
+    def extend(self, execution: int, header: JournalHeader) -> None:
+        """Replace the header of an execution by one whose platform has more machines."""
+        row = (header.fingerprint, encode_json(header.as_record()), execution)
+        self.database.execute_now("UPDATE execution SET fingerprint = ?, header = ? WHERE number = ?", row)
+
     def resume(self, execution: int, compiled: WorkflowLibrary | None = None) -> RebuiltEngine:
         """Rebuild the engine of an execution and continue writing its journal.
 

@@ -31,6 +31,7 @@ from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import SUBMITTED, PlanReady, Replan
+from weft.engine.ranking import may_recover
 from weft.engine.replan.promise import Promise
 from weft.engine.replan.remainder import ReplanRequest, prepare_replan
 from weft.engine.state.plan import StoredPlan
@@ -132,7 +133,7 @@ class JournalSink(Protocol):
 class RequestSource(Protocol):
     """Interface to the requests that users send from other processes."""
 
-    def take(self) -> Sequence[ev.RequestReceived]:
+    def take(self) -> Sequence[ev.Event]:
         """Return the requests since the last call."""
 
     def decided(self, entry: JournalEntry) -> None:
@@ -186,9 +187,18 @@ class StandstillRule:
             self._quiet_since_s = math.inf
             return False
         self._quiet_since_s = min(self._quiet_since_s, now)
-        return now - self._quiet_since_s >= _PATIENCE_S
+        return now - self._quiet_since_s >= self._patience_s()
+
+    def _patience_s(self) -> float:
+        """Return the standstill timeout; it is longer if machines may come back or may meet requirements."""
+        if not may_recover(self._state):
+            return _PATIENCE_S
+        timeout_s = self._state.settings.machine_timeout_s
+        return math.inf if timeout_s is None else max(_PATIENCE_S, timeout_s)
 
 
+_REQUESTED = (ev.RequestReceived, ev.MachineChanged)
+"""Types of events that may answer a user's request."""
 _OWN_END = (cm.StageOut, cm.CleanUp)
 _INPUTS = (cm.StageIn, cm.Start)
 _ORDERED = frozenset({cm.Assign, cm.Settle, cm.Signal, cm.Cancel, cm.CloseAttempt, *_OWN_END, *_INPUTS})
@@ -426,7 +436,7 @@ class DriverLoop:
             entry = JournalEntry(sequence=self._sequence, now=now, event=event, commands=tuple(commands))
             if self._journal is not None:
                 self._journal.append(entry, engine.state)
-            if type(event) is ev.RequestReceived and self._requests is not None:
+            if self._requests is not None and type(event) in _REQUESTED:
                 self._requests.decided(entry)
             for listener in self._listeners:
                 listener(entry, engine)

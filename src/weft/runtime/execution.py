@@ -15,12 +15,14 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 from weft.backends import BACKENDS
 from weft.backends.backend import Backend, ProjectContext, RecoveredAttempt
 from weft.backends.layout import ProjectLayout
 from weft.backends.secret_values import SecretValues, read_secrets
+from weft.documents import from_python
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
@@ -35,8 +37,9 @@ from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
-from weft.engine.states import RequestKind, Stage
-from weft.errors import InvalidInput, nearest
+from weft.engine.states import Admission, ProbeTarget, RequestKind, Stage
+from weft.errors import InvalidInput, WeftError, nearest
+from weft.platform.file_format import read_platform
 from weft.platform.platform import Platform, planned_machines
 from weft.records import dataclass
 from weft.repository.database import Database, open_database
@@ -49,8 +52,16 @@ from weft.runtime.budget import PlanningBudget
 from weft.runtime.driver import DriverLoop, ExecutionClock, Listener, PlannerThread, ScheduledArrival
 from weft.runtime.lock import Lock
 
+JOINING = "joining"
+"""State of an outcome after which the execution must be opened again."""
 _ALLOWED_WHEN_STOPPED = (RequestKind.RELEASE, RequestKind.RESUME)
 """Requests that are valid for a run that has stopped and waits for the user."""
+
+
+_ADMISSIONS = {"drain": Admission.DRAINED, "open": Admission.OPEN, "remove": Admission.REMOVED}
+"""By request about a machine: the new admission."""
+JOIN = "join"
+"""Request with a platform to which machines were added, as JSON in place of the machine's name."""
 
 
 class _RequestRefused(Exception):
@@ -58,20 +69,29 @@ class _RequestRefused(Exception):
 
 
 class RequestHandler:
-    """Turns the user requests in the database into events, and writes their answers."""
+    """Turns the user requests in the database into events, and writes their answers.
 
-    def __init__(self, requests: RequestTable, engine: Engine, execution: int) -> None:
+    Machines join in two steps: the execution is opened again with the larger platform, on which they are
+    absent; then the request, which is still unanswered, becomes their events.
+    """
+
+    def __init__(self, requests: RequestTable, engine: Engine, header: JournalHeader, execution: int) -> None:
         self._requests = requests
         self._engine = engine
+        self._header = header
         self._execution = execution
-        self._taken: deque[tuple[int, RequestReceived]] = deque()
+        self._taken: deque[tuple[int, ev.Event]] = deque()
         """(number of the request, event) of the events that the engine has not handled yet."""
         self._refusals: dict[int, str] = {}
+        self.joining: JournalHeader | None = None
+        """A header with machines that join; the execution must be opened again with it."""
+        self.compiled: WorkflowLibrary | None = None
+        """The workflows of ``joining``."""
 
-    def take(self) -> Sequence[RequestReceived]:
+    def take(self) -> Sequence[ev.Event]:
         """Return the events of new requests; invalid requests are answered at once."""
-        found: list[RequestReceived] = []
-        for request in list(self._requests.pending()):
+        found: list[ev.Event] = []
+        for request in list(self._requests.pending()) if self.joining is None else ():
             if request.execution != self._execution or any(
                 number == request.number for number, _ in self._taken
             ):
@@ -81,6 +101,8 @@ class RequestHandler:
             except _RequestRefused as refusal:
                 self._requests.done(request.number, str(refusal), granted=False)
                 continue
+            if self.joining is not None:
+                break
             self._taken.extend((request.number, event) for event in events)
             found += events
         return found
@@ -99,7 +121,11 @@ class RequestHandler:
             text = refusal or (waits[0] if waits else "done")
             self._requests.done(number, text, granted=not refusal)
 
-    def _events(self, request: UserRequest) -> list[RequestReceived]:
+    def _events(self, request: UserRequest) -> Sequence[ev.Event]:
+        if request.what in _ADMISSIONS:
+            return [self._admit(request.machine or "", _ADMISSIONS[request.what])]
+        if request.what == JOIN:
+            return self._join(request.machine or "")
         if request.what not in RequestKind.__members__.values():
             raise _RequestRefused(f"unknown request {request.what!r}; known: {', '.join(RequestKind)}")
         runs = self._engine.state.runs
@@ -113,6 +139,40 @@ class RequestHandler:
         if not accepting:
             raise _RequestRefused("all runs have ended")
         return [event for run in accepting for event in self._events_of(request, run)]
+
+    def _admit(self, name: str, admission: Admission) -> ev.MachineChanged:
+        """Return the event that opens or closes a machine."""
+        machines = self._engine.state.machines
+        names = [each.name for each in machines]
+        if name not in names:
+            raise _RequestRefused(_describe_unknown("machine", name, names))
+        machine = machines[names.index(name)]
+        if machine.admission == admission:
+            raise _RequestRefused(f"{name} is {admission} already")
+        return ev.MachineChanged(machine=machine.index, admission=admission, reason="by the user")
+
+    def _join(self, text: str) -> Sequence[ev.Event]:
+        """Return the events of machines that join; without any, ``joining`` is set or nothing was new."""
+        platform = read_platform(from_python(json.loads(text)))
+        known = {each.name: each for each in self._engine.state.machines}
+        names = [each.name for each in planned_machines(platform)]
+        if new := [name for name in names if name not in known]:
+            if names[: len(known)] != list(known):
+                raise _RequestRefused("the machines of the run have changed meanwhile; try again")
+            header = replace(self._header, platform=platform, absent=(*self._header.absent, *new))
+            try:
+                check_backend(platform)
+                self.compiled = Journal(header=header, plans={}, entries=()).library
+            except WeftError as error:
+                raise _RequestRefused(str(error)) from None
+            self.joining = header
+            return ()
+        joins = [known[name] for name in names if known[name].admission == Admission.ABSENT]
+        if not joins:
+            raise _RequestRefused("the machines have joined already")
+        return [
+            ev.MachineChanged(machine=each.index, admission=Admission.OPEN, reason="joined") for each in joins
+        ]
 
     def _accepts(self, request: UserRequest, run: RunState) -> bool:
         return not run.ending or (run.ending == "stopped" and request.what in _ALLOWED_WHEN_STOPPED)
@@ -205,6 +265,21 @@ def find_pending_selections(state: EngineState) -> Iterable[cm.SelectMachines]:
             yield describe_selection(state, run, task)
 
 
+def find_sensors(state: EngineState) -> Iterable[cm.Fetch]:
+    """Yield a Fetch command for every machine that a backend was asked to measure by itself."""
+    inquiries = state.inquiries
+    if state.settings.pushes_state and inquiries.measures_every_s is not None:
+        for machine in inquiries.fetch_asked_s:
+            yield cm.Fetch(machine=machine, every_s=inquiries.measures_every_s)
+
+
+def find_lost_machines(state: EngineState) -> Iterable[cm.Probe]:
+    """Yield a Probe command for every machine that is down; it answers if it works again."""
+    for machine in state.machines:
+        if not machine.up and state.settings.pushes_state:
+            yield cm.Probe(of=ProbeTarget.MACHINE, machine=machine.index)
+
+
 _TOKEN = "token"  # noqa: S105 -- the key it is kept under
 _ARRIVALS, _FRESH = "arrivals", "fresh"
 _TIME, _STEPS = "plan_time_s", "plan_steps"
@@ -222,7 +297,9 @@ class ExecutionOutcome:
     """How ``Execution.run`` ended."""
 
     state: str
-    """State: ``completed``, ``failed``, ``stopped``, ``cancelled`` or ``interrupted``."""
+    """State: ``completed``, ``failed``, ``stopped``, ``cancelled``, ``interrupted``, or ``joining``: machines
+    join, and the execution goes on after ``reopen``.
+    """
     stuck: tuple[str, ...] = ()
     """What the tasks wait for if the execution stands still; empty: there was no standstill."""
 
@@ -312,6 +389,7 @@ class Execution:
             engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake,
             given=plans,
         )  # fmt: skip
+        self._requests = RequestHandler(RequestTable(database), engine, header, self.number)
         self.loop = DriverLoop(
             engine,
             self.backend,
@@ -319,7 +397,7 @@ class Execution:
             self._planning,
             journal=store,
             sequence=sequence,
-            requests=RequestHandler(RequestTable(database), engine, self.number),
+            requests=self._requests,
             listeners=[self._record_runs, *listeners],
         )
         database.start_group_commit(self.backend.wake)
@@ -408,7 +486,8 @@ class Execution:
         started = {command.attempt for command in commands if isinstance(command, cm.Start)}
         self.backend.find([self._job(number, number in started) for number in self.engine.state.attempts])
         state = self.engine.state
-        self.loop.resume([*commands, *find_pending_plans(state), *find_pending_selections(state)])
+        more = (find_pending_plans, find_pending_selections, find_sensors, find_lost_machines)
+        self.loop.resume([*commands, *(command for find in more for command in find(state))])
 
     def request(self, what: str, runs: Sequence[int]) -> None:
         """Schedule a request about these runs; the engine handles it as soon as the loop starts."""
@@ -438,7 +517,9 @@ class Execution:
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> ExecutionOutcome:
         """Drive the execution until all runs have ended, none can continue, or ``interrupted`` is True."""
         with _infrequent_collection():
-            self.loop.run(interrupted)
+            self.loop.run(lambda: self._requests.joining is not None or interrupted())
+        if self._requests.joining is not None and not interrupted():
+            return ExecutionOutcome(state=JOINING)
         while self.loop.over and self.backend.busy and not interrupted():
             self.loop.turn(0.1)  # epilogs of attempts that have left their machines
         if self.loop.over:
@@ -449,6 +530,19 @@ class Execution:
         numbers = {run.position: run.number for run in self.runs.of(self.number)}
         return self._record_outcome(
             ExecutionOutcome(state="failed", stuck=tuple(describe_standstill(self.engine.state, numbers)))
+        )
+
+    def reopen(self) -> Execution:
+        """Return the execution with the machines that join, rebuilt from its journal; programs keep running.
+
+        This object must not be used any more.
+        """
+        header, requests = self._requests.joining, self._requests
+        assert header is not None
+        self._detach()
+        self._store.extend(self.number, header)
+        return type(self).resume(
+            self.layout, self._lock, self._database, self.number, compiled=requests.compiled
         )
 
     def end_programs(self) -> float:
@@ -530,11 +624,15 @@ class Execution:
 
     def close(self) -> None:
         """Release all resources; programs that still run continue, and ``resume`` finds them again."""
+        self._detach()
+        self._database.close()
+        self._lock.release()
+
+    def _detach(self) -> None:
+        """Disconnect from planner, journal and machines."""
         self._planning.close()
         self._database.stop_group_commit()
         self.backend.close(stop=self._ended_regularly)
-        self._database.close()
-        self._lock.release()
 
     def _make_backend(self, token: str, secrets: Mapping[str, SecretValues], *, fresh: bool) -> Backend:
         platform = self.header.platform

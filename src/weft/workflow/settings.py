@@ -100,6 +100,10 @@ class RunSettings:
     """Seconds that one run of the task's selector program may take."""
     evaluated: bool = False
     """Whether a program of the task judges the performance of its attempts."""
+    machine_timeout_s: float | None = 600.0
+    """Seconds a run waits for lost machines, or for machines that do not meet a requirement now, if nothing
+    else can go on; None: no limit.
+    """
     ladder_every_s: float | None = None
     """Seconds between liveness probes (adaptive-jobs.md, section 5); None: no probes."""
     discover_every_s: float | None = None
@@ -372,6 +376,10 @@ SETTINGS: tuple[Setting, ...] = (
             help="time that one run of an evaluator program may take; `none`: until the task ends"),
     Setting(key="timeouts.selector", attribute="selector_timeout_s", type=_INTERVAL,
             help="time that one run of a selector program may take"),
+    Setting(key="timeouts.machines", attribute="machine_timeout_s", type=_TIME, optional=True,
+            scope=EXECUTION,
+            help="time for which tasks wait for machines that are lost or do not meet a requirement now, if "
+                 "nothing else can go on; then the run fails"),
     Setting(key="probe_every", attribute="ladder_every_s", type=_INTERVAL, optional=True, scope=EXECUTION,
             help="time between probes whether job, runner and machine answer"),
     Setting(key="discover_every", attribute="discover_every_s", type=_INTERVAL, optional=True,

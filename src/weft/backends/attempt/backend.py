@@ -52,6 +52,9 @@ _TOO_SLOW = 1
 """Exit code of an evaluator program whose task is too slow."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 """Pause before an epilog that failed runs again; it doubles each time."""
+_MEASURE_EVERY_S = 10.0
+_IDLE_SPEED = 0.9
+"""A speed from which the load of a machine is ignored."""
 _SIGNALS = {"checkpoint": "USR1", "suspend": "STOP", "resume": "CONT"}
 
 
@@ -85,7 +88,7 @@ class SurvivingPrograms:
 
 
 class Transport(Protocol):
-    """Starts programs on machines and reports their ends; used by one thread.
+    """Starts programs on machines and reports their ends and the states of machines; used by one thread.
 
     Reports arrive through descriptors that the transport registers with the poller it is created with, or
     through the periodic ``check``.
@@ -105,6 +108,19 @@ class Transport(Protocol):
 
     def forget(self, machine: int, attempt: int) -> None:
         """Drop the stored end of an attempt's program, because it is in the journal, on disk."""
+
+    def measure(self, machine: int, every_s: float) -> None:
+        """Measure the state of a machine at an interval.
+
+        A report ``measured`` (load, memory_bytes, disk_bytes; None: unknown) follows, and one for every
+        noticeable change.
+        """
+
+    def inspect(self, machine: int) -> str:
+        """Return why a machine cannot run programs now; "": it can.
+
+        A machine that cannot is reported as ``lost``, and as ``back`` when it can again.
+        """
 
     def flush(self) -> None:
         """Send buffered requests."""
@@ -364,6 +380,7 @@ class ProgramBackend:
 
     def _launch_program(self, attempt: ActiveAttempt, order: Mapping[str, Any]) -> None:
         if problem := self._transport.start(attempt.machine, order):
+            self._process(self._transport.check())  # a lost machine is reported before the attempt
             lost = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=problem)
             self._report_end(attempt, lost)
             return
@@ -575,16 +592,19 @@ class ProgramBackend:
         elif command.of == "reattach" and command.attempt is not None:
             return  # the transport reconnects by itself
         elif command.machine is not None:
-            alive = command.of != "job" or command.attempt in self._attempts
+            known = command.of != "job" or command.attempt in self._attempts
+            alive = known and not self._transport.inspect(command.machine)
             self._events.append(
                 ev.ProbeAnswered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
             )
 
     def _discover(self, _: cm.Discover) -> None:
-        self._events.append(ev.Discovered(machines=tuple(range(len(self._context.machines)))))
+        machines = range(len(self._context.machines))
+        usable = tuple(machine for machine in machines if not self._transport.inspect(machine))
+        self._events.append(ev.Discovered(machines=usable))
 
     def _fetch(self, command: cm.Fetch) -> None:
-        self._events.append(ev.Fetched(machine=command.machine, speed_factor=1.0))
+        self._transport.measure(command.machine, command.every_s or _MEASURE_EVERY_S)
 
     def _select(self, command: cm.SelectMachines) -> None:
         self._threads.run(lambda: self._selector.choose(command), self._report)
@@ -630,6 +650,9 @@ class ProgramBackend:
 
     def _process(self, reports: Iterable[ProgramReport]) -> None:
         for report in reports:
+            if "machine" in report:
+                self._events.append(self._describe_machine(report))
+                continue
             if (number := report.get("attempt", -1)) in self._modules:
                 self._process_module(number, report)
                 continue
@@ -649,6 +672,35 @@ class ProgramBackend:
             del self._modules[number]
             self._transport.forget(module.attempt.machine, number)
             module.then(report)
+
+    def _describe_machine(self, report: ProgramReport) -> ev.Event:
+        """Return the event of a report about a machine."""
+        machine = int(report["machine"])
+        if report["is"] != "measured":
+            if up := report["is"] == "back":
+                return ev.MachineChanged(machine=machine, up=up)
+            self._end_lost_programs(machine)
+            return ev.MachineChanged(machine=machine, up=up, reason=report["text"])
+        load, cores = report.get("load"), self._context.machines[machine].core_count
+        return ev.Fetched(
+            machine=machine,
+            speed_factor=None if load is None else _speed_beside(load, cores),
+            load=load,
+            free_memory_bytes=report.get("memory_bytes"),
+            free_disk_bytes=report.get("disk_bytes"),
+        )
+
+    def _end_lost_programs(self, machine: int) -> None:
+        """Terminate the programs of a lost machine as far as they can be reached; they are not waited for."""
+        for attempt in self._attempts.values():
+            if attempt.machine == machine and attempt.start is not None and not attempt.over:
+                attempt.over = True
+                self._monitor.remove(attempt)
+                if attempt.launched:
+                    self._transport.cancel(machine, attempt.number, 0.0)
+        for number, module in self._modules.items():
+            if module.attempt.machine == machine:
+                self._transport.cancel(machine, number, 0.0)
 
     def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
         """Run the task's own epilog, collect the outputs of the ended program, then report its end.
@@ -715,6 +767,10 @@ class ProgramBackend:
     def _report_end(
         self, attempt: ActiveAttempt, ended: ev.Ended, lines: dict[str, tuple[str, ...]] | None = None
     ) -> None:
+        if not attempt.over and (ended.cause or ended.exit_code) and ended.cause != Cause.CANCELLED:
+            # If the machine is the reason, it is reported first, and the attempt is lost with it.
+            self._transport.inspect(attempt.machine)
+            self._process(self._transport.check())
         if attempt.over:
             return
         attempt.over = True
@@ -789,6 +845,12 @@ class ProgramBackend:
         self._records.write_pending()
         self._transport.close(stop=stop)
         self._records.close()
+
+
+def _speed_beside(load: float, cores: int) -> float:
+    """Return the share of a core that a task gets beside a load on some cores, as of the last measurement."""
+    share = cores / (load + 1.0)
+    return 1.0 if share >= _IDLE_SPEED else share
 
 
 class _StagingThreads:

@@ -24,7 +24,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +274,10 @@ def read_message(line: bytes) -> _Message:
             if not isinstance(found := message.get(key, []), list):
                 raise ValueError(f"{key!r} is not a list")
             records += found
+    if message["is"] == "measured":
+        for key in ("load", "memory_bytes", "disk_bytes"):
+            if not isinstance(message.get(key), int | float | None):
+                raise ValueError(f"{key!r} is not a number")
     for record in records:
         if not isinstance(record, dict) or not isinstance(record.get("attempt"), int):
             raise ValueError("a record contains no attempt number")
@@ -638,6 +642,119 @@ def find_cores(machines: Sequence[Machine], machine: Machine) -> list[int] | Non
     return list(stated[first:end])
 
 
+def _cannot_measure(report: ProgramReport) -> bool:
+    """Return whether a runner of an older version answers that it cannot measure: all values are unknown."""
+    return report["is"] == "problem" and str(report.get("text", "")).startswith("unknown message: 'measure'")
+
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+"""First and longest pause between checks of a lost machine."""
+_CHECKED_BYTES = 65536
+"""Number of bytes that are written to check that a disk has room."""
+
+
+@dataclass(slots=True)
+class LostMachine:
+    """A machine that cannot run programs now."""
+
+    problem: str
+    due_s: float
+    """Time of the next check on the monotonic clock."""
+    pause_s: float = _FIRST_PAUSE_S
+    """Pause after the next check; it doubles each time."""
+
+
+class MachineHealth:
+    """Checks whether machines of this host still work: whether their sandboxes exist and can be written.
+
+    Only a machine that has worked can be lost: nobody waits for one whose description is wrong. A sandbox
+    that disappeared with its disk is not created on another one.
+    """
+
+    def __init__(self, context: ProjectContext) -> None:
+        self._context = context
+        self._identity: dict[int, tuple[int, int]] = {}
+        """By machine: device and inode of its sandbox when it was last connected."""
+        self.lost: dict[int, LostMachine] = {}
+
+    def remember(self, machine: int) -> None:
+        """Record the sandbox of a machine that works."""
+        if (found := self._stat(machine)) is not None:
+            self._identity[machine] = found
+
+    def find_missing(self, machine: int) -> str:
+        """Return a problem if the sandbox of a machine has disappeared or was replaced, else ""."""
+        if (known := self._identity.get(machine)) is None:
+            self.remember(machine)  # it is created when the first attempt is prepared
+            return ""
+        found = self._stat(machine)
+        if found == known:
+            return ""
+        what = "has disappeared" if found is None else "was replaced by another directory"
+        return f"its sandbox {self._sandbox(machine)} {what}"
+
+    def find_problem(self, machine: int) -> str:
+        """Return why programs cannot work in the sandbox of a machine any more; "": they can."""
+        if machine not in self._identity:
+            return ""
+        return self.find_missing(machine) or self._find_write_problem(machine)
+
+    def restore(self, machine: int) -> str:
+        """Create the sandbox of a lost machine again if necessary; return why it is still not usable."""
+        known = self._identity.get(machine)
+        if problem := self._find_write_problem(machine):
+            return problem
+        found = self._stat(machine)
+        if known is not None and found is not None and found[0] != known[0]:
+            return f"its sandbox {self._sandbox(machine)} is on another file system than before"
+        self.remember(machine)
+        return ""
+
+    def lose(self, machine: int, problem: str) -> bool:
+        """Mark a machine that has worked as lost; return whether it was not lost before."""
+        if machine in self.lost or machine not in self._identity:
+            return False
+        self.lost[machine] = LostMachine(problem, time.monotonic() + _FIRST_PAUSE_S)
+        return True
+
+    def due(self) -> list[int]:
+        """Return the lost machines that are to be checked now."""
+        now_s = time.monotonic()
+        return [machine for machine, each in self.lost.items() if each.due_s <= now_s]
+
+    def postpone(self, machine: int, problem: str) -> None:
+        """Check a lost machine again after a pause."""
+        each = self.lost[machine]
+        each.problem, each.due_s = problem, time.monotonic() + each.pause_s
+        each.pause_s = min(2.0 * each.pause_s, _LONGEST_PAUSE_S)
+
+    def _sandbox(self, machine: int) -> Path:
+        return self._context.layout.sandbox(self._context.machines[machine])
+
+    def _stat(self, machine: int) -> tuple[int, int] | None:
+        try:
+            found = self._sandbox(machine).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _find_write_problem(self, machine: int) -> str:
+        sandbox = self._sandbox(machine)
+        name = sandbox / f".weft-{os.getpid()}-{machine}"
+        try:
+            sandbox.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                written = os.write(file, bytes(_CHECKED_BYTES))
+            finally:
+                os.close(file)
+                name.unlink()
+        except OSError as error:
+            return f"its sandbox {sandbox} cannot be written: {error.strerror}"
+        full = f"its sandbox {sandbox} cannot be written: no space left"
+        return "" if written == _CHECKED_BYTES else full
+
+
 _FORGET_BATCH = 100
 """Number of confirmed ends sent in one ``forget`` message; until then the runner keeps them in memory."""
 
@@ -665,15 +782,20 @@ class RunnerPool:
         self._confirmed: dict[int, list[int]] = {}
         """By machine: attempts whose end is in the journal, not yet sent to the runner."""
         self._environment = dict(os.environ)
+        self._measured: dict[int, float] = {}
+        """By machine whose state is measured: the seconds between measurements."""
+        self._health = MachineHealth(context)
 
     def start(self, machine: int, order: Mapping[str, Any]) -> str:
         """Start a program through the machine's runner; return a problem, or ""."""
         if not self._is_connected(machine):
-            self._backlog += self._replace_runner(machine)
+            found = self._replace_runner(machine)
+            self._backlog += found
         if not self._is_connected(machine):
             try:
                 self._connect(machine)
             except (RunnerFailed, RunnerUnresponsive) as error:
+                self._lose(machine, str(error))
                 return str(error)
         # Known only now: records that the runner had before are from a start that the journal has lost.
         self._known[order["attempt"]] = order["nonce"]
@@ -692,6 +814,60 @@ class RunnerPool:
 
     def _name(self, attempt: int) -> dict[str, Any]:
         return {"attempt": attempt, "nonce": self._known.get(attempt, "")}
+
+    def measure(self, machine: int, every_s: float) -> None:
+        """Measure the state of a machine at an interval; ``measured`` reports follow."""
+        self._measured[machine] = every_s
+        try:
+            if not self._is_connected(machine):
+                self._connect(machine)
+        except (RunnerFailed, RunnerUnresponsive) as error:
+            self._lose(machine, str(error))
+            self._backlog.append({"is": "measured", "machine": machine})
+        else:
+            self._request_measurements([machine])
+
+    def _request_measurements(self, machines: Iterable[int]) -> None:
+        """Tell the runners of machines what to measure, and which processes are weft's own."""
+        runners = sorted(link.pid for link in self._links.values() if link.connected and link.pid is not None)
+        for machine in machines:
+            described = self._context.machines[machine]
+            order = {
+                "do": "measure", "every_s": self._measured[machine], "nodes": described.nodes,
+                "sandbox": str(self._context.layout.sandbox(described)), "runners": runners,
+                "engine": os.getpid(),
+            }  # fmt: skip
+            self._send(machine, order)
+
+    def inspect(self, machine: int) -> str:
+        """Return why a machine cannot run programs now, or ""; a machine that cannot is reported as lost."""
+        if machine in self._health.lost:
+            return self._health.lost[machine].problem
+        if problem := self._health.find_problem(machine):
+            self._lose(machine, problem)
+        return problem
+
+    def _lose(self, machine: int, problem: str) -> None:
+        """Report a machine as lost, once; its programs are ended as far as they can be reached."""
+        if self._health.lose(machine, problem):
+            self._backlog.insert(0, {"is": "lost", "machine": machine, "text": problem})
+
+    def _find_returned(self) -> list[ProgramReport]:
+        """Return a report for each lost machine that can run programs again."""
+        found: list[ProgramReport] = []
+        for machine in self._health.due():
+            problem = self._health.restore(machine)
+            try:
+                if not problem and not self._is_connected(machine):
+                    self._connect(machine)
+            except (RunnerFailed, RunnerUnresponsive) as error:
+                problem = str(error)
+            if problem:
+                self._health.postpone(machine, problem)
+            else:
+                self._health.lost.pop(machine)
+                found.append({"is": "back", "machine": machine})
+        return found
 
     def forget(self, machine: int, attempt: int) -> None:
         """Drop the stored end of an attempt's program, because it is in the journal, on disk."""
@@ -722,15 +898,27 @@ class RunnerPool:
             return self._replace_runner(machine)
         running = self._programs.setdefault(machine, set())
         running.difference_update(each["attempt"] for each in reports if each["is"] == "ended")
-        return reports
+        return [
+            {**report, "is": "measured", "machine": machine}
+            if report["is"] == "measured" or _cannot_measure(report)
+            else report
+            for report in reports
+        ]
 
     def check(self) -> list[ProgramReport]:
-        """Replace unresponsive runners; return the ends of the programs lost with them."""
-        found, self._backlog = self._backlog, []
+        """Replace unresponsive runners; return the ends of the programs lost with them, and of machines.
+
+        A machine is lost if its sandbox has disappeared; it is back when it can be used again.
+        """
+        returned = self._find_returned()
         for machine, link in self._links.items():
             if link.connected and link.is_unresponsive:
-                found += self._replace_runner(machine)
-        return found
+                ends = self._replace_runner(machine)
+                self._backlog += ends
+            if link.connected and (problem := self._health.find_missing(machine)):
+                self._lose(machine, problem)
+        found, self._backlog = self._backlog, []
+        return [*returned, *found]
 
     def recover(self, attempts: Sequence[RecoveredAttempt]) -> SurvivingPrograms:
         """Connect to the runners of an earlier engine; return the programs of these attempts.
@@ -775,6 +963,9 @@ class RunnerPool:
             here = link.connect(known=self._known)
         self._machine_of[link.fileno()] = machine
         self._poller.register(link.fileno(), select.POLLIN)
+        self._health.remember(machine)
+        # A new runner is one of weft's own processes for all others.
+        self._request_measurements([each for each in self._measured if self._is_connected(each)])
         boot = boot_id()
         return SurvivingPrograms(
             running={int(each["attempt"]) for each in here["running"]},
@@ -797,12 +988,16 @@ class RunnerPool:
             left = self._connect(machine)
         except (RunnerFailed, RunnerUnresponsive) as error:
             text = str(error)
+            self._lose(machine, text)
         ended = [attempt for attempt in waiting if attempt not in left.running]
         self._programs[machine].difference_update(ended)
         for attempt in left.running & self._cancelled.keys():
             self.cancel(machine, attempt, self._cancelled[attempt])
         lost = {"is": "ended", "cause": "lost", "text": text}
-        return [left.ends.get(attempt, {**lost, **self._name(attempt)}) for attempt in ended]
+        ends = [left.ends.get(attempt, {**lost, **self._name(attempt)}) for attempt in ended]
+        # A lost machine is reported before its programs, which are then not tried there again.
+        machines, self._backlog = self._backlog, []
+        return [*machines, *ends]
 
     def _reach_unused(self) -> None:
         """Connect to running runners of an earlier engine that were not needed since."""

@@ -11,13 +11,14 @@ line, and are idempotent. From the engine:
   these files that only the user may read), append, time_s, memory_bytes, cores, grace_s, reminder (a text for
   the next engine);
 - ``cancel``: attempt, nonce, grace_s; ``signal``: attempt, nonce, signal; ``forget``: attempt, or attempts;
-- ``discard``: attempts (pairs of number and nonce), which are ended and whose records are removed; ``end``.
+- ``discard``: attempts (pairs of number and nonce), which are ended and whose records are removed; ``end``;
+- ``measure``: every_s, sandbox, nodes, and weft's own processes (runners, engine): the state of the machine.
 
 The runner sends ``here`` (protocol, pid, problem, running, ended, and the starts of both), ``started``,
-``ended``, ``discarded``, ``signalled`` (number of processes) and ``problem``. Records and messages of an
-attempt contain its nonce: after a lost tail of the journal, an attempt number is used again for another task,
-and the old records must not answer for it. The runner must start within a few hundredths of a second, so it
-loads neither weft nor heavy modules.
+``ended``, ``discarded``, ``signalled`` (number of processes), ``measured`` (load, memory_bytes, disk_bytes)
+and ``problem``. Records and messages of an attempt contain its nonce: after a lost tail of the journal, an
+attempt number is used again for another task, and the old records must not answer for it. The runner must
+start within a few hundredths of a second, so it loads neither weft nor heavy modules.
 """
 
 from __future__ import annotations

@@ -41,6 +41,10 @@ from weft.backends.local.processes import (
 )
 from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record, write_log
 
+TYPE_CHECKING = False  # importing typing would slow down the start of the runner
+if TYPE_CHECKING:
+    from weft.backends.local.sensors import HostSensor
+
 _MAX_UNAUTHENTICATED = 8
 _MAX_HELLO_BYTES = 1 << 22
 """Limit of the first line: an environment has at most a few megabytes."""
@@ -781,6 +785,8 @@ def _since_boot_s() -> float:
 
 
 _BEAT_S = 1.0
+_LEAST_INTERVAL_S = 0.2
+"""Shortest interval between measurements; each takes some milliseconds."""
 _ENDING = {signal.SIGTERM, signal.SIGINT}
 
 
@@ -810,8 +816,10 @@ class Runner:
         self._beat_file = records.opened("beat")
         self._handlers = {
             "hello": self._hello, "start": self._start, "cancel": self._cancel, "signal": self._signal,
-            "forget": self._forget, "discard": self._discard, "end": self._end,
+            "forget": self._forget, "discard": self._discard, "end": self._end, "measure": self._measure,
         }  # fmt: skip
+        self._sensor: HostSensor | None = None
+        """Measures the machine while an engine wants to know its state."""
 
     def serve(self) -> None:
         """Serve the engine and the tasks until no work is left."""
@@ -853,11 +861,15 @@ class Runner:
             self._idle_since_s = now_s
         if now_s >= self._beat_at_s:
             self._beat(now_s)
+        if self._sensor is not None and now_s >= self._sensor.due_s:
+            self._report_state(self._sensor)
         self._socket.flush()
 
     def _wait_ms(self) -> int:
         due_s = self._tasks.next_s()
         until_s = self._beat_at_s if due_s is None else min(due_s, self._beat_at_s)
+        if self._sensor is not None:
+            until_s = min(until_s, self._sensor.due_s)
         if not self._tasks.busy and not self._socket.has_engine:
             until_s = min(until_s, self._idle_since_s + self._idle_s)
         return max(0, int((until_s - time.monotonic()) * 1000.0) + 1)
@@ -899,6 +911,7 @@ class Runner:
     def _hello(self, message: Record) -> None:
         environment, cores = message.get("env"), message.get("cores")
         self._exit_when_idle = False
+        self._sensor = None
         if isinstance(environment, dict):
             self._programs.set_base(environment)
         problem = ""
@@ -943,6 +956,31 @@ class Runner:
 
     def _end(self, _: Record) -> None:
         self._exit_when_idle = True
+
+    def _measure(self, message: Record) -> None:
+        """Measure the machine at an interval from now on; a repeated request updates weft's processes."""
+        from weft.backends.local.sensors import HostSensor  # few runs need it
+
+        sandbox, nodes, every_s = message.get("sandbox"), message.get("nodes"), message.get("every_s")
+        runners, engine = message.get("runners"), message.get("engine")
+        if not (
+            isinstance(sandbox, str)
+            and isinstance(nodes, int)
+            and isinstance(every_s, int | float)
+            and isinstance(runners, list)
+            and isinstance(engine, int)
+        ):
+            raise ValueError(f"not a request to measure: {message!r}")
+        if self._sensor is None:
+            cores = os.sched_getaffinity(0)
+            self._sensor = HostSensor(sandbox, nodes, cores, max(_LEAST_INTERVAL_S, float(every_s)))
+        self._sensor.begin([os.getpid(), *runners], engine)
+
+    def _report_state(self, sensor: HostSensor) -> None:
+        if not self._socket.has_engine:
+            self._sensor = None  # the next engine asks again
+        elif (found := sensor.measure()) is not None:
+            self._socket.send(encode_record({"is": "measured", **found}))
 
 
 def _attempt_number(message: Record) -> int:

@@ -65,7 +65,6 @@ class SimulationBackend:
             self._machines_of[host].append(machine)
             if instance.machines[machine].is_time_shared:  # such a machine has no virtual shares
                 self._hosts[host].shared_nodes = instance.machines[machine].nodes
-        self._machines = instance.machines
         names = [machine.name for machine in instance.machines]
         self._denied = frozenset(match_positions(scenario.denied, names))
         self.clock = self._queue = EventQueue()
@@ -219,12 +218,11 @@ class SimulationBackend:
     def _fetch(self, command: cm.Fetch) -> None:
         host = self._host(command.machine)
         if host.answers("gatekeeper"):
-            cores = self._machines[command.machine].core_count
             self._queue.schedule(
                 ev.Fetched(
                     machine=command.machine,
                     speed_factor=host.speed.outside_share,
-                    load=float(min(host.speed.processes, cores)),
+                    load=float(host.speed.processes),
                 )
             )
 

@@ -416,6 +416,10 @@ def _on_machine_changed(context: DecisionContext, event: messages.MachineChanged
         machines.handle_machine_loss(context, event.machine)
     elif event.up:
         machines.handle_machine_return(context, event.machine)
+    if event.admission is not None:
+        machines.handle_admission(context, event.machine, event.admission)
+    if event.admission is not None or context.settings.pushes_state:
+        machines.refresh_inquiries(context)  # its sensor is started again
     replanning.replan_on_machine_change(context, event)
 
 

@@ -22,8 +22,22 @@ import math
 from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions.failures import fail_task
-from weft.engine.reactions.migration import cancel_migration, prepare_successor, settle_cancelled
-from weft.engine.states import FINAL, Attempt, Cause, ProbeTarget, Stage, TimerKind
+from weft.engine.reactions.migration import (
+    cancel_migration,
+    prepare_successor,
+    relocate_attempt,
+    settle_cancelled,
+)
+from weft.engine.states import (
+    FINAL,
+    Admission,
+    Attempt,
+    Cause,
+    MigrationReason,
+    ProbeTarget,
+    Stage,
+    TimerKind,
+)
 
 _ON_THE_MACHINE = (Stage.SUBMITTED, Stage.RUNNING)
 
@@ -125,16 +139,36 @@ def handle_machine_loss(context: DecisionContext, machine: int) -> None:
     _free_abstract_machines(context, machine)
 
 
-def _free_abstract_machines(context: DecisionContext, machine: int) -> None:
-    """Unbind abstract machines with waiting members from a lost machine.
+def handle_admission(context: DecisionContext, machine: int, admission: Admission) -> None:
+    """Send tasks away from a closed machine: those that have not started, from a removed one all."""
+    if admission == Admission.OPEN:
+        return
+    state, name = context.state, context.state.machines[machine].name
+    text = f"{name} is drained" if admission == Admission.DRAINED else f"{name} was removed"
+    for attempt in [each for each in state.attempts.values() if each.machine == machine]:
+        run = state.runs[attempt.run]
+        if attempt.cancelled or run.attempt_of.get(attempt.task) != attempt.number:
+            continue
+        if attempt.stage == Stage.ASSIGNED and attempt.replaces not in state.attempts:
+            if attempt.staging:
+                context.cancel(attempt, text)
+            else:
+                context.reopen(run, attempt.task, text)
+        elif admission == Admission.REMOVED and attempt.stage in _ON_THE_MACHINE:
+            relocate_attempt(context, attempt, MigrationReason.USER)
+    _free_abstract_machines(context, machine, text)
+
+
+def _free_abstract_machines(context: DecisionContext, machine: int, text: str = "") -> None:
+    """Unbind abstract machines with waiting members from a lost or closed machine.
 
     Tasks that completed there do not run again: the project also keeps outputs and restart files.
     """
+    text = text or f"{context.state.machines[machine].name} is lost"
     for run in list(context.state.active.values()):
         for variable, bound in sorted(run.binding.items()):
             waiting = [task for task in run.members(variable) if run.state[task] not in FINAL]
             if bound == machine and waiting:
-                text = f"{context.state.machines[machine].name} is lost"
                 context.emit(messages.Unbind(run=run.index, task=waiting[0], machine=machine, reason=text))
 
 
@@ -203,7 +237,8 @@ def _is_wanted(context: DecisionContext, machine: int) -> bool:
     """Return whether a machine is listed, is up, and is a candidate for some task of an active run."""
     state, inquiries = context.state, context.state.inquiries
     listed = context.settings.discover_every_s is None or machine in (inquiries.listed or ())
-    return listed and inquiries.agenda.is_wanted(machine) and state.machines[machine].up
+    open_to_tasks = state.machines[machine].up and state.machines[machine].admission == Admission.OPEN
+    return listed and inquiries.agenda.is_wanted(machine) and open_to_tasks
 
 
 def _is_due(queried_s: float | None, every_s: float | None, now: float) -> bool:

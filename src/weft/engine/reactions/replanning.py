@@ -60,9 +60,14 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
 
 
 def replan_on_machine_change(context: DecisionContext, event: messages.MachineChanged) -> None:
-    """Request a plan for every active run if a machine went down or came back."""
-    for run in list(context.state.active.values()) if event.up is not None else ():
-        if "machines" in run.settings.replan_when:
+    """Request a plan for every active run if the user changed a machine, or it went down or came back.
+
+    The user's changes are always planned with, others if the settings say so.
+    """
+    if event.up is None and event.admission is None:
+        return
+    for run in list(context.state.active.values()):
+        if event.admission is not None or "machines" in run.settings.replan_when:
             _request_plan(context, run, "machines changed")
 
 

@@ -17,7 +17,7 @@ from weft.engine.state.indexes import (
     to_seconds,
     to_units,
 )
-from weft.engine.states import Attempt, Demand, Stage
+from weft.engine.states import Admission, Attempt, Demand, Stage
 from weft.instance.instance import Instance
 
 _MAX_SERVED = 64
@@ -38,7 +38,7 @@ class MeasuredValues(NamedTuple):
     """What was last measured on a machine; None: not measured."""
 
     load: float | None = None
-    """Cores that programs other than weft's tasks keep busy."""
+    """Cores that programs other than weft's tasks keep busy or wait for."""
     free_memory_bytes: float | None = None
     free_disk_bytes: float | None = None
 
@@ -51,6 +51,7 @@ class MachineState:
 
     __slots__ = (
         "_served",
+        "admission",
         "amounts",
         "awaited_by",
         "believed_at_s",
@@ -74,6 +75,7 @@ class MachineState:
         "queue",
         "queue_rule",
         "queued_nodes",
+        "reason",
         "served_until_s",
         "service_s",
         "share_of",
@@ -92,6 +94,10 @@ class MachineState:
         """Its description in the platform."""
         self.measured = NOT_MEASURED
         """What was last measured on it."""
+        self.admission = Admission.OPEN
+        """Whether the user lets tasks start on it."""
+        self.reason = ""
+        """Why it is down; "": it is up, or the reason is unknown."""
         self.index = index
         self.name = machine.name
         self.label = machine.label

@@ -17,7 +17,7 @@ from weft.engine.state.machines import MachineState, MeasuredValues
 from weft.engine.state.plan import RunPlan
 from weft.engine.state.run import RestartFiles, RunState, RunTerms, TaskFacts, TaskOutcome
 from weft.engine.state.state import EngineState
-from weft.engine.states import Attempt, Cause, RunOutcome, Stage, TaskState
+from weft.engine.states import Admission, Attempt, Cause, RunOutcome, Stage, TaskState
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import set_growth_lines
 
@@ -27,7 +27,7 @@ _RUN = (
 )  # fmt: skip
 _BY_TASK = ("attempt_of", "binding", "left_behind")
 _MACHINE = ("up", "free_nodes", "speed_factor", "believed_at_s")
-_LATER = {"learned_factor": 1.0, "measured_factor": 1.0}
+_LATER = {"learned_factor": 1.0, "measured_factor": 1.0, "reason": ""}
 """Attributes of a machine that older snapshots do not have, with their defaults."""
 _STATE = ("now", "next_attempt")
 _ASKED = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
@@ -61,7 +61,8 @@ def restore_snapshot(state: EngineState, record: Mapping[str, Any]) -> None:
     state.unknown.update((machine, dict.fromkeys(attempts)) for machine, attempts in record["unknown"])
     attempts = [_restore_attempt(each) for each in record["attempts"]]
     state.attempts.update((attempt.number, attempt) for attempt in attempts)
-    for machine, kept in zip(state.machines, record["machines"], strict=True):
+    # A machine that joined after the snapshot is not part of it.
+    for machine, kept in zip(state.machines, record["machines"], strict=False):
         _restore_machine(state, machine, kept)
     for attempt in attempts:
         if attempt.awaited_machine is not None:
@@ -109,6 +110,7 @@ def _record_machine(machine: MachineState) -> dict[str, Any]:
     return {
         **{name: getattr(machine, name) for name in (*_MACHINE, *_LATER)},
         "measured": list(machine.measured),
+        "admission": str(machine.admission),
         "amounts": dict(machine.amounts),
         "service": [machine.service_s, machine.served_until_s] if machine.time_shared else None,
         "holders": list(machine.holders),
@@ -122,6 +124,7 @@ def _restore_machine(state: EngineState, machine: MachineState, kept: Mapping[st
     for name, default in _LATER.items():
         setattr(machine, name, kept.get(name, default))
     machine.measured = MeasuredValues(*kept.get("measured", ()))
+    machine.admission = Admission(kept.get("admission", Admission.OPEN))
     machine.amounts = dict(kept["amounts"])
     if kept.get("service") is not None:
         machine.service_s, machine.served_until_s = kept["service"]

@@ -18,7 +18,7 @@ from weft.engine.state.indexes import ChangeLog, SharedFileCopies
 from weft.engine.state.machines import MachineStates
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState, RunTerms
-from weft.engine.states import Attempt, Stage
+from weft.engine.states import Admission, Attempt, Stage
 from weft.instance.instance import Instance
 from weft.instance.preferences import MachinePreference
 from weft.policies.policy import TaskOrder
@@ -111,6 +111,13 @@ class _DueTimes:
 STATE_UNKNOWN = "its state is not known"
 """Text of ``MachineInquiries.obstacle`` for a machine whose dynamic state is unknown or out of date."""
 
+_CLOSED = {
+    Admission.DRAINED: "it is drained",
+    Admission.REMOVED: "it was removed",
+    Admission.ABSENT: "it has not joined yet",
+}
+"""Why a machine that is not open is not usable."""
+
 _BELIEVED_INTERVALS = 2
 """Number of query intervals for which an answer is valid."""
 
@@ -158,6 +165,8 @@ class MachineInquiries:
     def obstacle(self, machine: int, now: float) -> str:
         """Return why a machine is not usable; "": it is usable."""
         settings = self._settings
+        if (admission := self._machines[machine].admission) != Admission.OPEN:
+            return _CLOSED[admission]
         if not self._machines[machine].up:
             return "it is down"
         if settings.discover_every_s is not None:
@@ -194,12 +203,14 @@ class MachineInquiries:
             self.rebuild(now)
 
     def is_ruled_out(self, machine: int) -> bool:
-        """Return whether a machine is down, not listed, or refuses access.
+        """Return whether a machine is down, closed by the user, not listed, or refuses access.
 
         Plans omit such machines; they may use a machine that has not answered yet.
         """
+        state = self._machines[machine]
+        closed = not state.up or state.admission != Admission.OPEN
         unlisted = self.listed is not None and machine not in self.listed
-        return not self._machines[machine].up or unlisted or self.access.get(machine) is False
+        return closed or unlisted or self.access.get(machine) is False
 
     def is_settling(self, now: float) -> bool:
         """Return whether placement should wait for the first answers of machines.
@@ -225,6 +236,12 @@ class MachineInquiries:
             # Its sensor is lost with it; it is started again when the machine is back.
             self.fetch_asked_s.pop(machine, None)
             self.fetched_s.pop(machine, None)
+        self._update(machine, now)
+
+    def set_admission(self, machine: int, admission: Admission, now: float) -> None:
+        """Set whether the user lets tasks start on a machine."""
+        self._machines[machine].admission = admission
+        self._changes.note(machine)
         self._update(machine, now)
 
     def set_listed(self, machines: Iterable[int], now: float) -> None:
@@ -276,13 +293,13 @@ class MachineInquiries:
 
     def _update(self, machine: int, now: float) -> None:
         """Update whether a machine is usable and whether its first answer is outstanding."""
-        if not self.needed:
-            return
-        self.agenda.note(machine)
         usable = not self.obstacle(machine, now)
         if usable != self._machines[machine].usable:
             self._machines.set_usable(machine, usable)
             self._changes.note(machine)
+        if not self.needed:
+            return
+        self.agenda.note(machine)
         if machine in self.first_asked_s and not self._has_answered(machine):
             self._unanswered[machine] = None
         else:
@@ -350,7 +367,9 @@ class EngineState:
         *,
         planned: bool,
         layers: SettingsLayers,
+        absent: Collection[str] = (),
     ) -> None:
+        """Create a state without runs; ``absent`` names machines that join later."""
         self.layers = layers
         """The settings of the execution; never changed after creation."""
         workflows = [library[key].graph.workflow for key in library]
@@ -366,6 +385,9 @@ class EngineState:
         """Plans by content hash; added before the event that names them is handled."""
         self.now = 0.0
         self.machines = MachineStates(instance)
+        for machine in self.machines:
+            if machine.name in absent:
+                machine.admission = Admission.ABSENT
         self.prices: list[float] = instance.price_per_node_s.tolist()
         """By machine: the price of a node-second."""
         self.priced = any(self.prices)

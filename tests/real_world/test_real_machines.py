@@ -1,0 +1,242 @@
+"""Machines of real runs that are loaded, lost and come back, compared with the simulated runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import weft
+from real_world.disturbed_runs import busy_loops, entries_of, run_disturbed, wait_for
+from weft.api.project import OpenProject
+from weft.engine import messages as ev
+from weft.engine.replay import replay
+from weft.repository.journal_store import JournalStore
+
+MACHINES = """
+weft: 1
+machines:
+  first: {speed: 2, backend: {kind: local, sandbox: FOLDER/box-first}}
+  second: {backend: {kind: local, sandbox: FOLDER/box-second}}
+"""
+
+LOST = """
+weft: 1
+name: lost
+tasks:
+  long:
+    command: "touch FOLDER/started; test -e FOLDER/again || { touch FOLDER/again; sleep 30; }"
+    work: 20
+  back: {command: "true", work: 1, requirements: name == "first", after: long}
+"""
+
+
+def prepare(folder: Path, workflow: str, machines: str = MACHINES) -> tuple[Path, Path]:
+    (folder / "flow.yaml").write_text(workflow.replace("FOLDER", str(folder)))
+    (folder / "machines.yaml").write_text(machines.replace("FOLDER", str(folder)))
+    return folder / "flow.yaml", folder / "machines.yaml"
+
+
+def story(history):
+    """Return task and machine of every attempt and how it ended, in the order of decisions."""
+    return [(each.label, each.machine, each.ending, each.cause) for each in history.attempts.values()]
+
+
+def test_task_of_a_lost_machine_continues_elsewhere_and_the_machine_returns(tmp_path):
+    flow, machines = prepare(tmp_path, LOST)
+    box, away = tmp_path / "box-first", tmp_path / "away"
+
+    def lose() -> None:
+        box.rename(away)
+        wait_for(tmp_path / "box-second")
+        away.rename(box)
+
+    ran = run_disturbed(flow, on=machines, when=tmp_path / "again", action=lose)
+    assert ran.completed, str(ran)
+    changes = [e.event for e in entries_of(ran) if isinstance(e.event, ev.MachineChanged)]
+    assert [(each.machine, each.up) for each in changes] == [(0, False), (0, True)]
+    assert "box-first has disappeared" in changes[0].reason
+    real = ran.report.executed.history
+    assert [(task, machine) for task, machine, _, _ in story(real)] == [("long", 0), ("long", 1), ("back", 0)]
+    (tmp_path / "truth.yaml").write_text("weft: 1\nfailures: [{machine: first, at: 1, repair: 3}]\n")
+    simulated = weft.simulate(flow, on=machines, scenario=tmp_path / "truth.yaml", plan_steps=50).first
+    assert simulated.outcome == "completed"
+    assert story(simulated.history) == story(real)
+
+
+LOADED = """
+weft: 1
+name: loaded
+tasks:
+  go: {command: "true", work: 0.1, requirements: name == "second"}
+  choose: {command: "true", work: 1, rank: -load, after: go}
+"""
+
+
+def test_measured_load_of_other_programs_decides_as_in_the_simulation(tmp_path):
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("needs two cores")
+    pinned = MACHINES
+    for name, core in zip(("first", "second"), cores, strict=False):
+        pinned = pinned.replace(f"box-{name}", f"box-{name}, cores: [{core}]")
+    flow, machines = prepare(tmp_path, LOADED, pinned)
+    with busy_loops(8, cores[0]):
+        ran = weft.run(flow, on=machines, project=tmp_path, plan_steps=50)
+    assert ran.completed, str(ran)
+    real = ran.report.executed.history
+    assert [(task, machine) for task, machine, _, _ in story(real)] == [("go", 1), ("choose", 1)]
+    measured = [each.event for each in entries_of(ran) if isinstance(each.event, ev.Fetched)]
+    first = next(each for each in measured if each.machine == 0)
+    assert first.load >= 6.0
+    assert first.free_memory_bytes > 0
+    assert first.free_disk_bytes > 0
+    (tmp_path / "truth.yaml").write_text("weft: 1\nloads: [{machine: first, processes: 8}]\n")
+    simulated = weft.simulate(flow, on=machines, scenario=tmp_path / "truth.yaml", plan_steps=50).first
+    assert story(simulated.history) == story(real)
+    reasons = [each.reason for each in simulated.history.attempts.values()]
+    assert reasons[1].startswith("highest rank of the free machines")
+    assert [each.reason.partition(":")[0] for each in real.attempts.values()] == [
+        reason.partition(":")[0] for reason in reasons
+    ]
+
+
+ONE = """
+weft: 1
+machines:
+  first: {backend: {kind: local, sandbox: FOLDER/box-first}}
+"""
+TWO = ONE + "  second: {backend: {kind: local, sandbox: FOLDER/box-second}}\n"
+
+MANY = """
+weft: 1
+name: many
+tasks:
+  a:
+    command: "touch FOLDER/started; until test -e FOLDER/go; do sleep 0.1; done"
+    seconds: 5
+    sweep: {i: 1..3}
+"""
+
+
+def weft_command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "weft", *arguments], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+
+
+def places(ran, folder: Path) -> dict[str, list[str]]:
+    """Return the machines of all attempts of each task."""
+    names = [each["machine"] for each in ran.report.executed.as_record()["machines"]]
+    found: dict[str, list[str]] = {}
+    for attempt in ran.report.executed.history.attempts.values():
+        if attempt.started_s is not None:
+            found.setdefault(attempt.label, []).append(names[attempt.machine])
+    return found
+
+
+def test_machines_join_a_real_run_from_the_command_line_and_from_its_file(tmp_path):
+    flow, machines = prepare(tmp_path, MANY, ONE)
+    said = []
+
+    def change() -> None:
+        said.append(weft_command("machines", "add", "third", "nodes=2", folder=tmp_path))
+        said.append(weft_command("machines", "add", "third", folder=tmp_path))
+        machines.write_text(TWO.replace("FOLDER", str(tmp_path)))
+        said.append(weft_command("machines", "reload", folder=tmp_path))
+        said.append(weft_command("machines", "ls", "--json", folder=tmp_path))
+        (tmp_path / "go").touch()
+
+    ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=change)
+    assert ran.completed, str(ran)
+    added, twice, reloaded, listed = said
+    assert (added.returncode, added.stdout) == (0, "third joined\n")
+    assert twice.returncode == 2
+    assert twice.stderr == (
+        "error: machine 'third' is already part of run 1; names of machines are unique; give the new machine "
+        "another name, or use `weft machines drain third --undo`\n"
+    )
+    # The file has no third machine, so it is removed again.
+    assert (reloaded.returncode, reloaded.stdout) == (0, "second joined\nthird is removed\n")
+    states = {each["name"]: each["state"] for each in json.loads(listed.stdout)["machines"]}
+    assert states == {"first": "open", "third": "removed", "second": "open"}
+    found = places(ran, tmp_path)
+    assert found["a[1]"] == ["first"]  # its program ran on while machines joined
+    assert {each[-1] for each in found.values()} == {"first", "second"}
+    changes = ran.report.executed.history.machine_changes
+    assert [(each.machine, each.text) for each in changes] == [
+        (1, "joined"),
+        (2, "joined"),
+        (1, "is removed"),
+    ]
+    with OpenProject.at(str(tmp_path)) as opened:
+        journal = JournalStore(opened.database).read(ran.execution)
+    assert replay(journal.engine(), journal.entries, journal.plans).differences == ()
+
+
+def test_drained_machine_ends_its_task_and_gets_no_other(tmp_path):
+    flow, machines = prepare(tmp_path, MANY, TWO)
+    said = []
+
+    def drain() -> None:
+        said.append(weft_command("machines", "drain", "first", folder=tmp_path))
+        said.append(weft_command("machines", "drain", "first", folder=tmp_path))
+        said.append(weft_command("machines", "drain", "frist", folder=tmp_path))
+        (tmp_path / "go").touch()
+
+    ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=drain)
+    assert ran.completed, str(ran)
+    assert [each.returncode for each in said] == [0, 1, 2]
+    assert said[1].stderr == "error: first is drained already\n"
+    assert said[2].stderr == "error: run 1 has no machine 'frist'; did you mean 'first'?\n"
+    found = places(ran, tmp_path)
+    assert sorted(each for attempts in found.values() for each in attempts) == ["first", "second", "second"]
+
+
+def test_task_leaves_a_removed_machine(tmp_path):
+    flow, machines = prepare(tmp_path, MANY.replace("sweep: {i: 1..3}", "requirements: cores >= 1"), TWO)
+
+    said = []
+
+    def remove() -> None:
+        said.append(weft_command("machines", "remove", "first", folder=tmp_path))
+        (tmp_path / "go").touch()
+
+    ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=remove)
+    assert (said[0].returncode, said[0].stderr) == (0, "")
+    assert ran.completed, str(ran)
+    assert places(ran, tmp_path) == {"a": ["first", "second"]}
+    assert [each.reason for each in ran.report.executed.history.moves] == ["user"]
+
+
+def test_machine_that_differs_from_the_run_is_refused_and_nothing_changes(tmp_path):
+    flow, machines = prepare(tmp_path, MANY, ONE)
+    said = []
+
+    def change() -> None:
+        machines.write_text(TWO.replace("FOLDER", str(tmp_path)).replace("{backend", "{speed: 3, backend"))
+        said.append(weft_command("machines", "reload", folder=tmp_path))
+        said.append(weft_command("machines", "add", "x", "nods=2", folder=tmp_path))
+        (tmp_path / "go").touch()
+
+    ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=change)
+    assert ran.completed, str(ran)
+    assert [each.returncode for each in said] == [2, 2]
+    assert "describes machine 'first' in another way than the run; while a run goes on" in said[0].stderr
+    assert "unknown key 'nods'; did you mean 'nodes'?" in said[1].stderr
+    assert ran.report.executed.history.machine_changes == []
+
+
+def test_machines_of_a_run_without_an_engine_are_shown_but_not_changed(tmp_path):
+    flow, machines = prepare(tmp_path, MANY, ONE)
+    (tmp_path / "go").touch()
+    assert weft.run(flow, on=machines, project=tmp_path, plan_steps=50).completed
+    shown = weft_command("machines", "ls", folder=tmp_path)
+    assert [line.split()[:4] for line in shown.stdout.splitlines()[1:]] == [["first", "open", "1", "1"]]
+    refused = weft_command("machines", "drain", "first", folder=tmp_path)
+    assert refused.returncode == 1
+    assert "no engine is running in this project" in refused.stderr
