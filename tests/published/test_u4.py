@@ -132,8 +132,13 @@ def test_a3_3_a_migrated_job_continues_after_the_disturbance(outcomes, case, job
 @pytest.mark.parametrize("case", CASES)
 def test_a3_7_the_shared_file_is_downloaded_once_per_machine(outcomes, case):
     machines = {line.machine for line in outcomes[case].log.of("begun")}
-    assert machines <= {"pegasus", "babieca"}
-    assert outcomes[case].fetched == len(machines)
+    assert outcomes[case].fetched == len(machines) >= 2
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("case", CASES)
+def test_a3_7_jobs_run_only_on_the_fast_machine_and_on_the_next_best(outcomes, case):
+    assert {line.machine for line in outcomes[case].log.of("begun")} == {"pegasus", "babieca"}
 
 
 @pytest.mark.parametrize("case", CASES)
