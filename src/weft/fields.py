@@ -72,6 +72,12 @@ def _read_texts(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
 
 TEXT = ValueType("text", TEXT_SHAPE, Reader.text)
 TEXTS = ValueType("list of texts", list_shape(TEXT_SHAPE), _read_texts, list)
+TEXTS_BY_NAME = ValueType(
+    "mapping of texts",
+    mapping_shape(TEXT_SHAPE),
+    lambda reader, node: {key: reader.text(text) or "" for key, text in reader.mapping(node).items()},
+    dict,
+)
 FLAG = ValueType("true or false", {"type": "boolean"}, Reader.flag)
 
 

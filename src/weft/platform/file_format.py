@@ -15,6 +15,7 @@ from weft.fields import (
     QUANTITY_SHAPE,
     TEXT,
     TEXT_SHAPE,
+    TEXTS_BY_NAME,
     Field,
     Record,
     Shape,
@@ -125,12 +126,6 @@ _COMMAND = ValueType(
     _read_command,
     lambda command: list(command) if isinstance(command, tuple) else command,
 )
-_ENV = ValueType(
-    "mapping of texts",
-    mapping_shape(TEXT_SHAPE),
-    lambda reader, node: {key: reader.text(text) or "" for key, text in reader.mapping(node).items()},
-    dict,
-)
 
 # fmt: off
 PROGRAM = Record("a service", (
@@ -138,7 +133,7 @@ PROGRAM = Record("a service", (
           required=True, advice="add `command: ./PROGRAM {inputs}`"),
     Field("work", _NUMBER_AT_LEAST_0, "work of one call, where the task states none",
           default_text="not stated"),
-    Field("env", _ENV, "environment variables of the program", default={}),
+    Field("env", TEXTS_BY_NAME, "environment variables of the program", default={}),
 ))
 # fmt: on
 

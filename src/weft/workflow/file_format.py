@@ -24,6 +24,7 @@ from weft.fields import (
     TEXT,
     TEXT_SHAPE,
     TEXTS,
+    TEXTS_BY_NAME,
     Field,
     Record,
     Shape,
@@ -786,12 +787,6 @@ _COMMAND = ValueType(
     _read_command,
     lambda command: list(command) if isinstance(command, tuple) else command,
 )
-_ENV = ValueType(
-    "mapping of texts",
-    mapping_shape(TEXT_SHAPE),
-    lambda reader, node: {key: reader.text(text) or "" for key, text in reader.mapping(node).items()},
-    dict,
-)
 _ENVIRONMENT = ValueType(
     "mapping",
     ENVIRONMENT.shape(),
@@ -868,7 +863,7 @@ TASK = Record("a task", (
                _COMMAND),
     _job_field("arguments", "arguments appended to the command", TEXTS, ()),
     _job_field("call", "Python function instead of a command, `module:name`"),
-    _job_field("env", "environment variables", _ENV, {}),
+    _job_field("env", "environment variables", TEXTS_BY_NAME, {}),
     Field("secrets", TEXTS, "names of the workflow's secrets that the program receives",
           attribute="job.secrets", default_text="all"),
     _job_field("stdin", "file for the standard input"),
