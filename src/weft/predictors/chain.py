@@ -15,7 +15,6 @@ from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.predictions import unresolved_files
 from weft.predictors.explicit import ExplicitSeconds
-from weft.predictors.measurements import Measurements
 from weft.predictors.predictor import Estimate, Flags, Predictor, PredictorInputs, TaskFeatures, WorkModel
 from weft.predictors.seconds import RelatedSeconds, Seconds
 from weft.predictors.speedups import relate_work
@@ -105,5 +104,7 @@ def chain_for(workflow: Workflow, platform: Platform, first: Predictor | None = 
         if files := unresolved_files(rows):
             raise InvalidInput(f"the predictions in {files[0]!r} have not been read")
         if rows:
+            from weft.predictors.measurements import Measurements
+
             before.append(Measurements([row for row in rows if not isinstance(row, str)]))
     return PredictorChain((*before, *default_chain().predictors))
