@@ -14,7 +14,7 @@ from weft.errors import InvalidInput
 from weft.workflow.settings import RunSettings, make_settings, write_settings
 
 SOURCES = sorted(Path(weft.papers.__file__).parent.glob("*.py"))
-OF_BACKENDS = {"begins_at_once", "brings_results"}
+OF_BACKENDS = {"begins_at_once", "brings_results", "pushes_state"}
 """Settings that follow from the backend; users choose them with the machines."""
 
 

@@ -31,7 +31,7 @@ from weft.workflow.settings import (
 )
 from weft.workflow.task import CAUSES
 
-INTERNAL = {"begins_at_once", "brings_results", "evaluated"}
+INTERNAL = {"begins_at_once", "brings_results", "pushes_state", "evaluated"}
 """Facts about the backend, and what the key ``evaluator`` of a task states."""
 
 

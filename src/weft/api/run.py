@@ -60,7 +60,7 @@ from weft.runtime.driver import Listener
 from weft.runtime.execution import JOINING, Execution, ExecutionOutcome, check_backend, open_project
 from weft.runtime.lock import Lock, user_name
 from weft.workflow.file_format import make_isolation
-from weft.workflow.settings import SettingsLayers, WorkflowSettings, merge_layers
+from weft.workflow.settings import SettingsLayers, WorkflowSettings, merge_layers, suit_real_runs
 from weft.workflow.task import CAUSES, Isolation
 from weft.workflow.workflow import isolate_tasks
 
@@ -315,7 +315,8 @@ def run(
     check_programs(flows, {key: layout.project / folder for key, folder in folders.items()})
     request = compile_request(flows, platform, folders)
     check_runnable(instance.graph for instance in request.instances.values())
-    layers = set_poll_interval(_suit_real_runs(layers), request.instances.values())
+    layers = replace(layers, base=suit_real_runs(layers.base))
+    layers = set_poll_interval(layers, request.instances.values())
     layers = set_state_interval(layers, request.instances.values())
     chosen = request.choose_planning(
         layers, runs=len(loaded.flows) + len(coming), planned=plan is not None or choose is not None
@@ -481,12 +482,6 @@ def _log_entry(entry: JournalEntry, engine: Engine) -> None:  # noqa: ARG001 -- 
 
 def _raise_interrupt(number: int) -> NoReturn:  # noqa: ARG001 -- it was Ctrl-C
     raise KeyboardInterrupt
-
-
-def _suit_real_runs(layers: SettingsLayers) -> SettingsLayers:
-    """Return layers with what real backends do: programs start at once, and results are published."""
-    base = replace(layers.base, begins_at_once=True, brings_results=True, pushes_state=True)
-    return replace(layers, base=base)
 
 
 def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:

@@ -28,7 +28,7 @@ from weft.repository.journal import JournalHeader
 from weft.runtime.driver import Listener
 from weft.runtime.execution import Execution, open_project
 from weft.runtime.simulation import Simulation
-from weft.workflow.settings import RunSettings
+from weft.workflow.settings import RunSettings, suit_real_runs
 from weft.workflow.workflow import Workflow
 
 DISTURBANCE_LIMIT = 0.25
@@ -90,7 +90,7 @@ def run_locally(
     """Execute workflows on this host until all have ended; ``project`` is the folder with their files."""
     header = JournalHeader(
         policy=policy,
-        settings=replace(settings, begins_at_once=True, brings_results=True),
+        settings=suit_real_runs(settings),
         seed=0,
         planner="heft",
         platform=platform,

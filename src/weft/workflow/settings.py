@@ -180,6 +180,11 @@ class RunSettings:
         return replace(self, **merge_layers({"retries": self.retries}, merged))
 
 
+def suit_real_runs(settings: RunSettings) -> RunSettings:
+    """Return settings with what real backends do: they start programs at once, publish results, measure."""
+    return replace(settings, begins_at_once=True, brings_results=True, pushes_state=True)
+
+
 def merge_layers(*layers: SettingsLayer) -> dict[str, Any]:
     """Return what several layers state, the last of which wins; retries are merged by cause."""
     merged: dict[str, Any] = {}
