@@ -187,8 +187,8 @@ def _judge(made: ReproductionResult, runs: int | None) -> None:
     if made.disturbed:
         ids = ", ".join(dict.fromkeys(row.accepts for row in made.disturbed))
         click.echo(
-            f"disturbed: {len(made.disturbed)} figures ({ids}) depend on durations, and other load disturbed "
-            "all attempts; repeat with --fresh on an idle host",
+            f"disturbed: {len(made.disturbed)} figures ({ids}) are outside their tolerance, but other load "
+            "disturbed all attempts; repeat with --fresh on an idle host",
             err=True,
         )
     if made.by_chance:

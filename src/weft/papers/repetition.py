@@ -190,8 +190,8 @@ class ReproductionResult:
 
     @property
     def disturbed(self) -> list[ResultRow]:
-        """Return the rows that were not judged because other load disturbed their runs."""
-        return [row for row in self.rows if row.disturbed and row.band is not None]
+        """Return the rows outside their tolerances that are not judged because other load disturbed them."""
+        return [row for row in self.rows if row.disturbed and row.band is not None and row.within is None]
 
 
 class CellRunner(Protocol):

@@ -123,7 +123,7 @@ class ResultRow:
     band: ToleranceBand | None = None
     """The accepted interval; None: the figure is not judged."""
     disturbed: bool = False
-    """Whether other load disturbed a figure that depends on durations; it is not judged then."""
+    """Whether other load disturbed a figure that depends on durations: then only success is judged."""
     accepts: str = ""
     """Id of the acceptance test in docs/papers that defines the interval, such as ``A1.7``."""
     why: str = ""
@@ -142,7 +142,10 @@ class ResultRow:
     @property
     def within(self) -> bool | None:
         """Return whether the figure is in its interval; None: it is not judged."""
-        return None if self.band is None or self.disturbed or self.by_chance else self.ours in self.band
+        if self.band is None or self.by_chance:
+            return None
+        inside = self.ours in self.band
+        return None if self.disturbed and not inside else inside
 
     def left_to_chance(self) -> ResultRow:
         """Return the row, marked if it is outside its interval by less than two standard errors."""
