@@ -9,6 +9,7 @@ import pytest
 
 from cli.projects import Project, wait_for
 from weft.engine import messages
+from weft.engine.states import UNKNOWN_SHARE
 
 MACHINES = """\
 machines:
@@ -179,3 +180,37 @@ def test_program_below_a_shell_has_the_whole_time_to_write_its_files(counted):
     counter(counted, settings=settings, command="if [ $WEFT_RESTART = 0 ]; then ./slow; fi; cat state > out")
     assert counted.run("flow.yaml").completed
     assert counted.text("out") == "7"
+
+
+SILENT = """
+there={machine.name} n=0
+if [ -f state ]; then n=$(cat state); fi
+while [ $n -lt 8 ]; do
+  if [ $there = slow ]; then sleep 1; else sleep 0.1; fi
+  n=$((n + 1)); echo $n > new; mv new state
+done
+echo $there $n > out
+"""
+
+
+def test_program_without_reports_moves_once_and_its_share_of_the_work_is_not_claimed(real, capsys):
+    real.write(
+        "machines.yaml",
+        "machines:\n  slow: {speed: 2, backend: {kind: local}}\n  fast: {backend: {kind: local}}\n",
+    )
+    lines = "\n".join(f"      {line}" for line in SILENT.strip().splitlines())
+    real.write(
+        "flow.yaml",
+        "settings: {contract: {factor: 0.5, grace: 0.1}, poll_every: 0.2, migration: {when: always}}\n"
+        f"tasks:\n  work:\n    command: |\n{lines}\n"
+        "    outputs: [out]\n    checkpoint: {files: [state]}\n    work: 2s\n",
+    )
+    assert real.run("flow.yaml").completed
+    _, second = real.attempts("work")
+    assert [move.reason for move in real.history.moves] == ["performance"]
+    assert real.text("out") == "fast 8\n"
+    assert 0.0 < second.restart_from <= UNKNOWN_SHARE, "the files are used, what they save is not known"
+    assert second.seconds == pytest.approx(2.0), "so that the whole estimate applies"
+    explained = Project(real.folder, capsys).weft("explain", "work").out
+    assert "migrates from slow to fast (performance), from its restart files" in explained
+    assert "100%" not in explained

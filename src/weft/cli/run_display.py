@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli.terminal import ascii_only
+from weft.engine.states import describe_restart
 from weft.records import dataclass
 from weft.redaction import redact
 from weft.reports.text import TextTable, fitted, printable, promise_text, strays_text
@@ -133,7 +134,7 @@ class RunDisplay:
         """Return a line about one migration."""
         machines = self.progress.state.machines
         source, target = machines[each.source].name, machines[each.target].name
-        saved = f", from {each.restart_from:.0%} of its work" if each.restart_from else ""
+        saved = f", {where}" if (where := describe_restart(each.restart_from)) else ""
         return f"{each.label} migrates from {source} to {target} ({each.reason}{saved})"
 
     def describe_machine(self, change: MachineChange) -> str:

@@ -24,7 +24,15 @@ from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import STATE_UNKNOWN, EngineState
-from weft.engine.states import FINAL, Admission, Attempt, Stage, TaskState
+from weft.engine.states import (
+    FINAL,
+    UNKNOWN_SHARE,
+    Admission,
+    Attempt,
+    Stage,
+    TaskState,
+    describe_restart,
+)
 from weft.engine.transitions import absorb, enact
 from weft.engine.view import EngineView
 from weft.errors import InvalidInput, nearest
@@ -207,7 +215,8 @@ class _MessageText:
             case messages.Checkpointed(work_done=None):
                 return ""  # the reason is in the record that follows
             case messages.Checkpointed(work_done=done):
-                return f"it wrote restart files at {done:.0%} of the work"
+                share = f" at {done:.0%} of the work" if done and done > UNKNOWN_SHARE else ""
+                return f"it wrote restart files{share}"
             case messages.Suspended():
                 return "the machine suspended it"
             case messages.Resumed():
@@ -238,7 +247,7 @@ class _MessageText:
                 if command.replaces is not None:
                     how = f"migrates from {self._machine_of(command.replaces)} to"
                 why = f" ({command.reason})" if command.reason else ""
-                saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
+                saved = f", {where}" if (where := describe_restart(command.restart_from)) else ""
                 return f"{self._attempt(command.attempt)}: {how} {machine}{why}{saved}"
             case messages.StageIn(parcels=parcels) if self.history.attempts[command.attempt].is_transfer:
                 return (

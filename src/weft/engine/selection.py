@@ -272,6 +272,10 @@ def estimate_work_done(state: EngineState, attempt: Attempt) -> float:
     whole_s = attempt.seconds / (1.0 - attempt.restart_from) if attempt.restart_from < 1.0 else 0.0
     machine = state.machines[attempt.machine]
     speed = machine.speed_factor / machine.crowding()
+    late_s = passed_s - attempt.seconds / speed
+    if attempt.work_done is None and late_s > 0.0:
+        # As in ``time_left_s``: a program without reports is assumed to take as long again as it is late.
+        return done + (1.0 - done) * passed_s / (passed_s + late_s)
     return min(1.0, done + passed_s * speed / whole_s) if whole_s > 0 else 1.0
 
 

@@ -156,6 +156,19 @@ class MigrationReason(enum.StrEnum):
     USER = "user"
 
 
+UNKNOWN_SHARE = 1e-6
+"""Share of the work in restart files of a program that has not reported its progress: there are files, but
+what they save is not known, so that the whole estimate applies to the next attempt.
+"""
+
+
+def describe_restart(share: float) -> str:
+    """Return where an attempt begins whose restart files hold a share of the work; "": at the beginning."""
+    if share > UNKNOWN_SHARE:
+        return f"from {share:.0%} of its work"
+    return "from its restart files" if share > 0.0 else ""
+
+
 class ProbeTarget(enum.StrEnum):
     """The subject of a probe."""
 

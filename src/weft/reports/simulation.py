@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from weft.engine.history import AttemptRecord, History, MachineUse, MigrationRecord, RunSummary
-from weft.engine.states import format_counters
+from weft.engine.states import UNKNOWN_SHARE, format_counters
 from weft.papers.statistics import Summary
 from weft.records import dataclass
 from weft.reports.charts import box_plots, steps_chart
@@ -234,7 +234,7 @@ def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...])
             machines[move.target],
             f"{move.reason} (called off)" if move.off else move.reason,
             format_seconds(move.at_s),
-            f"{move.restart_from:.0%}" if move.restart_from else _NOTHING,
+            f"{move.restart_from:.0%}" if move.restart_from > UNKNOWN_SHARE else _NOTHING,
         )
         for move in moves
     ]

@@ -45,7 +45,7 @@ from weft.backends.attempt.trees import remove_tree
 from weft.backends.backend import FileRecord, Product, ProjectContext
 from weft.engine import messages as ev
 from weft.engine.state.compiled import CompiledWorkflow
-from weft.engine.states import Cause
+from weft.engine.states import UNKNOWN_SHARE, Cause
 from weft.expressions import Value
 from weft.records import dataclass
 from weft.urls import is_url
@@ -56,8 +56,6 @@ _RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
 _SANDBOX_DEPTH = 6
 """Number of directories above a working directory that weft may have created."""
 _INTERVAL_S = 1.0
-_LEAST, _MOST = 1e-6, 0.999
-"""Bounds of the share of the work that restart files are estimated to hold: above 0, below 1."""
 _EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """Signals that programs do not send to themselves: the program was removed from the machine."""
 _SHELL_NAME = r"(?:/bin/sh|sh|\S*/command\.sh): (?:(?:line )?\d+: )?"
@@ -205,8 +203,8 @@ class TaskMonitor:
         return found
 
 
-def _work_done(context: ProjectContext, attempt: ActiveAttempt, *, ended: bool = False) -> float:
-    """Return the completed share of the work as reported by the program, or estimated from the run time.
+def _work_done(attempt: ActiveAttempt, *, ended: bool = False) -> float:
+    """Return the completed share of the work as reported by the program; UNKNOWN_SHARE without a report.
 
     ``ended``: the program has ended; its last progress report is read first.
     """
@@ -214,13 +212,8 @@ def _work_done(context: ProjectContext, attempt: ActiveAttempt, *, ended: bool =
         reported = attempt.files.observe().done
         attempt.done = attempt.done if reported is None else min(1.0, max(0.0, reported))
     if attempt.done is not None:
-        return max(_LEAST, attempt.done)
-    assert attempt.start is not None
-    compiled = context.compiled_workflow(attempt.run)
-    whole_s = compiled.seconds(attempt.task, attempt.machine, attempt.count)
-    until = time.time() if attempt.end is None else float(attempt.end.get("at", time.time()))
-    passed = (until - attempt.began_at) / whole_s if whole_s > 0 else 0.5
-    return min(_MOST, max(_LEAST, attempt.start.restart_from + passed))
+        return max(UNKNOWN_SHARE, attempt.done)
+    return max(UNKNOWN_SHARE, attempt.start.restart_from) if attempt.start is not None else UNKNOWN_SHARE
 
 
 @dataclass(slots=True)
@@ -321,7 +314,7 @@ class AttemptFinisher:
     def _save(self, attempt: ActiveAttempt, *, ended: bool = False) -> None:
         with attempt.copy_lock:
             # Determined before the copy, which may take long.
-            share = _work_done(self._context, attempt, ended=ended)
+            share = _work_done(attempt, ended=ended)
             kept, attempt.copy_problem = self.checkpoints.keep(attempt)
             if kept:
                 attempt.saved_share = share
