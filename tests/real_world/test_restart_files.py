@@ -115,7 +115,7 @@ def test_store_that_cannot_be_written_is_reported_and_the_task_goes_on(counted):
     counted.write("store", "a file")
     counter(
         counted,
-        LOSE_MACHINE.format(remove=":"),
+        LOSE_MACHINE.format(remove="sleep 2"),  # until the store has refused a copy
         checkpoint={"files": ["state"], "every": "0.5s", "url": "store"},
     )
     (reported,) = [each for each in run_noting(counted) if isinstance(each, messages.ReportModule)]
