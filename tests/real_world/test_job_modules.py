@@ -93,7 +93,7 @@ def test_exit_code_of_a_failing_prolog_is_never_an_outcome_of_the_task(machines)
     attempts = machines.attempts("a")
     assert [(each.cause, each.exit_code) for each in attempts] == [("prolog", None)] * 2
     assert all(each.story == "the prolog failed: exit code 3: no licence" for each in attempts)
-    assert "prolog, not retried on m1" in str(ran)
+    assert "on m1: prolog, not retried" in str(ran)
 
 
 @pytest.mark.parametrize(

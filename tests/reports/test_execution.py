@@ -181,7 +181,7 @@ def test_a_failure_is_reported_with_its_log(tmp_path):
         )
     )
     (reported,) = executed.failures
-    assert reported.headline == "work[2], attempt 1: error (exit code 7), retried"
+    assert reported.headline() == "work[2], attempt 1: error (exit code 7), retried"
     assert reported.log is not None
     assert reported.log.path == f".weft/attempts/3/{failed.attempt}-ab12/err"
     assert reported.log.lines == tuple(f"line {n}" for n in range(21, 31))

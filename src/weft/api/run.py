@@ -135,7 +135,7 @@ class RunResult:
             for label, text in execution_facts(executed)
         )
         shown = executed.listed_failures[:_SHOWN_FAILURES]
-        failures = "".join(f"<pre>{escape(each.headline)}</pre>" for each in shown)
+        failures = "".join(f"<pre>{escape(each.headline())}</pre>" for each in shown)
         kinds = _table_html(kind_table(executed))
         return redact(f"<b>{escape(executed.title)}</b><table>{facts}</table>{kinds}{failures}")
 

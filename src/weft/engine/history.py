@@ -645,6 +645,8 @@ class History:
             before.left_for = reason = before.left_for or command.reason
             if before.ending in ("", "cancelled"):
                 before.ending = "migrated" if before.started_s is not None else "withdrawn"
+            if (before.machine, before.count) == (tried.machine, tried.count):
+                return  # it starts again where it was, after its machine was lost and came back
         elif before.cause and before.started_s is not None and before.machine != tried.machine:
             reason = "failure"
         else:

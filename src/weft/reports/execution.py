@@ -296,10 +296,14 @@ class FailureReport:
     """Message of the backend, such as a missing output or program."""
     log: LogTail | None
 
-    @property
-    def headline(self) -> str:
-        """Return one line about the failure: task, attempt, cause, and whether it is retried."""
+    def headline(self, machines: Sequence[str] = ()) -> str:
+        """Return one line about the failure: task, attempt, machine, cause, and whether it is retried.
+
+        ``machines`` are the names by index; without them the machine is left out.
+        """
         where = "" if self.attempt is None else f", attempt {self.attempt.task_attempt}"
+        if self.attempt is not None and machines:
+            where += f" on {machines[self.attempt.machine]}"
         how = self.failed.cause
         if self.signal is not None:
             how += f" (signal {self.signal})"

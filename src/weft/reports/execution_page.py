@@ -361,12 +361,11 @@ def execution_html(executed: ExecutedRun) -> str:
 
 
 def _failure_record(each: FailureReport, executed: ExecutedRun) -> dict[str, object]:
-    where = "" if each.attempt is None else f" on {executed.machine_names[each.attempt.machine]}"
     run = f"run {executed.number(each.failed.run)}: " if executed.several else ""
     reason = each.failed.reason
     return {
-        "headline": run + each.headline,
-        "where": f"{where}, at {format_seconds(each.failed.at_s - executed.origin_s)}",
+        "headline": run + each.headline(executed.machine_names),
+        "when": f", at {format_seconds(each.failed.at_s - executed.origin_s)}",
         "texts": [text for text in (reason, "" if each.text in reason else each.text) if text],
         "log": each.log,
     }
@@ -418,10 +417,9 @@ def failure_lines(executed: ExecutedRun) -> list[str]:
 
 
 def _failure_text(each: FailureReport, executed: ExecutedRun) -> Iterator[str]:
-    where = "" if each.attempt is None else f" on {executed.machine_names[each.attempt.machine]}"
     run = f"run {executed.number(each.failed.run)}: " if executed.several else ""
     yield ""
-    yield f"{run}{each.headline}{where}"
+    yield f"{run}{each.headline(executed.machine_names)}"
     texts = each.failed.reason
     yield from (f"  {text}" for text in (texts, "" if each.text in texts else each.text) if text)
     if each.log is not None:
