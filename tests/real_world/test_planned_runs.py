@@ -68,6 +68,17 @@ def planned(record: dict[str, object]) -> list[list[str]]:
     return [[str(row["nodes"]), row["machine"]] for row in rows if row["task"].startswith("part")]
 
 
+@pytest.mark.parametrize("command", [("run", "--fresh"), ("simulate",), ("run", "--dry-run")])
+def test_limits_apply_to_named_plans_and_points(flow: Project, command: tuple[str, ...]) -> None:
+    flow.json("plan", *ON, "--planner", "heft", "--out", "plan.json")
+    flow.json("pareto", *ON, "--plan-steps", "3000", "--seed", "1")
+    for limit in (("--deadline", "0.1s"), ("--max-cost", "1e-9")):
+        for named in (("--plan", "plan.json"), ("--choose", "1")):
+            refused = flow.weft(*command, *ON, *named, *limit)
+            assert refused.code == 3, refused
+    assert not (flow.folder / "all").exists()
+
+
 def test_performance_file_to_front_to_chosen_plan_to_run(flow: Project) -> None:
     front = flow.json("pareto", *ON, "--plan-steps", "3000", "--seed", "1")
     points = front["points"]

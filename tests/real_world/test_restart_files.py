@@ -155,7 +155,11 @@ def test_program_is_asked_for_files_before_its_time_limit(counted):
 def test_program_is_asked_for_files_when_the_run_is_stopped(counted, capsys, how):
     counter(counted)
     shell = Project(counted.folder, capsys)
-    process = shell.start("run", "flow.yaml", "--on", "machines.yaml", "--quiet")
+    ignored = signal.SIG_IGN if how == "command" else signal.default_int_handler  # as after `weft run &`
+    process = shell.start(
+        "run", "flow.yaml", "--on", "machines.yaml", "--quiet",
+        preexec_fn=lambda: signal.signal(signal.SIGINT, ignored),
+    )  # fmt: skip
     try:
         wait_for(lambda: (counted.folder / "log").exists())
         if how == "signal":

@@ -418,7 +418,7 @@ def prepare_plans(
     not, InvalidInput if a plan is named that does not fit.
     """
     if plan_file is not None or choose is not None:
-        planned = _load_named_plan(request, plan_file, choose)
+        planned = _load_named_plan(request, layers, plan_file, choose)
         goal = planned.objective
         stated = {
             "objective": goal.name, "alpha": goal.alpha if goal.has_alpha else None,
@@ -445,22 +445,27 @@ def plan_request(
 ) -> PlannedWorkflow:
     """Return the first plan of a run of one workflow with these settings."""
     if plan_file is not None or choose is not None:
-        return _load_named_plan(request, plan_file, choose)
+        return _load_named_plan(request, layers, plan_file, choose)
     return _plan_with_settings(request, layers, request.choose_planning(layers), seed)
 
 
-def _load_named_plan(request: Request, plan_file: str | Path | None, choose: int | None) -> PlannedWorkflow:
+def _load_named_plan(
+    request: Request, layers: SettingsLayers, plan_file: str | Path | None, choose: int | None
+) -> PlannedWorkflow:
+    """Return a plan that the user names; raise Infeasible if it exceeds a stated deadline or maximal cost."""
     if plan_file is not None and choose is not None:
         raise InvalidInput("both a plan file and a point of a front", advice="omit --plan or --choose")
     if len(request.instances) > 1:
         what = f"a plan for {len(request.instances)} workflows"
         raise InvalidInput(what, rule="a named plan is for one workflow")
+    settings = layers.of_workflow(request.instance.graph.workflow)
+    deadline_s, max_cost = settings.deadline_s, settings.max_cost
     if plan_file is not None:
-        return load_plan(plan_file, request)
+        return load_plan(plan_file, request, deadline_s=deadline_s, max_cost=max_cost)
     from weft.api.pareto import choose_point
 
     assert choose is not None
-    return choose_point(request, choose)
+    return choose_point(request, choose, deadline_s=deadline_s, max_cost=max_cost)
 
 
 def _plan_limited(
@@ -497,16 +502,22 @@ def _store_plan(request: Request, key: str, planned: PlannedWorkflow) -> StoredP
     )
 
 
-def load_plan(file: str | Path, request: Request) -> PlannedWorkflow:
-    """Return the plan in a file of ``weft plan --out FILE.json``.
+def load_plan(
+    file: str | Path, request: Request, *, deadline_s: float | None = None, max_cost: float | None = None
+) -> PlannedWorkflow:
+    """Return the plan in a file of ``weft plan --out FILE.json``; stated limits replace those of the file.
 
-    Raises InvalidInput if it is a plan of other tasks or machines, or if it is not valid any more.
+    Raises InvalidInput if it is a plan of other tasks or machines, or if it is not valid any more, Infeasible
+    if it exceeds a limit.
     """
     record = _read_plan_record(file)
     instance = request.instance
     schedule = _read_schedule(file, record["schedule"], instance)
     goal = make_objective(
-        record["objective"], record["alpha"], deadline_s=record["deadline_s"], max_cost=record["max_cost"]
+        record["objective"],
+        record["alpha"],
+        deadline_s=record["deadline_s"] if deadline_s is None else deadline_s,
+        max_cost=record["max_cost"] if max_cost is None else max_cost,
     )
     if violations := verify(schedule, instance.graph, instance.platform):
         what = f"the plan in {str(file)!r} is not valid: {violations[0]}"

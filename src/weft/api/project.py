@@ -280,7 +280,8 @@ def stop_engine(opened: OpenProject) -> tuple[list[int], str]:
         return [], f"the engine is {engine}; run `weft stop` on {engine.host}"
     running = [run for run in opened.runs.all() if opened.state_of(run) == "running"]
     try:
-        os.kill(engine.pid, signal.SIGINT)
+        # Not SIGINT, which a process that a script started in the background ignores.
+        os.kill(engine.pid, signal.SIGTERM)
     except ProcessLookupError:
         pass  # it has ended meanwhile
     except PermissionError:
