@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from cli.projects import Project
+
 MACHINES = """
 machines:
   first: {speed: 2, backend: {kind: local}}
@@ -221,3 +223,13 @@ def test_real_and_simulated_runs_complete_the_same_tasks(real, name):
         assert tuple(sorted(completed)) == CASES[name].tasks
         assert found["outcomes"] == ["completed"]
         assert found["causes"] == ()
+
+
+def test_explanation_of_a_rescheduled_task_names_the_failure(real, capsys):
+    real.write("machines.yaml", MACHINES)
+    real.write("flow.yaml", CASES["failing program"].workflow)
+    assert real.run("flow.yaml").completed
+    text = Project(real.folder, capsys).weft("explain", "work").out
+    assert "first: no, the task failed there" in text
+    assert "it failed there: earliest finish elsewhere" in text
+    assert "second: yes" in text

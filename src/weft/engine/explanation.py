@@ -20,6 +20,7 @@ from weft.engine.messages import Assign
 from weft.engine.ranking import accepts_machine
 from weft.engine.reactions.failures import requests_rerun
 from weft.engine.replay import apply_entry, rebuild, refuse_damage
+from weft.engine.selection import avoids_machine
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
@@ -156,6 +157,8 @@ def _list_current_conditions(
         name = run.compiled.graph.variables[variable]
         text = f"{name!r} is bound to {state.machines[bound].label}"
         yield Condition(name="bound", holds=bound == machine.index, text=text)
+    if run.facts and avoids_machine(state, run, task, index):
+        yield Condition(name="failures", holds=False, text="the task failed there")
     changed = run.facts_of(task).requirements
     if changed is not None and changed[0]:
         holds = accepts_machine(state, run, task, machine.index)

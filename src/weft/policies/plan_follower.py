@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 from weft.policies.orders import ByRank
 from weft.policies.placement import ModePlacer, RankedPlacement, Sizing, place_by_rank
 from weft.policies.policy import Place, PlanView, RunView, TaskOrder, View
 from weft.records import dataclass
+
+_OTHER_MACHINE = "the planned machine cannot run it now, or it failed there: earliest finish elsewhere"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,4 +91,6 @@ class PlanFollower:
                 )
             if self.strict:
                 return None
-        return None if early else ModePlacer(sizing=self.sizing, queue=True).place(view, run, task)
+        if early or (place := ModePlacer(sizing=self.sizing, queue=True).place(view, run, task)) is None:
+            return None
+        return place if line is None else replace(place, reason=_OTHER_MACHINE)
