@@ -463,11 +463,12 @@ class AttemptFinisher:
                 for file in product.files:
                     if (target := targets.get(file.name)) is not None:
                         refuse_redirection(description, target, values)
-                        goal = fill_secrets(target, values, secrets) or fill_template(target, values)
+                        shown = fill_template(target, values)
+                        goal = fill_secrets(target, values, secrets) or shown
                         below = stated_folder(description, target, {**values, **secrets})
                         if stated and not is_url(goal) and not goal.startswith("/"):
                             goal = f"{stated}/{goal}"
-                        publish(directory, file, goal, folder=folder, below=below)
+                        publish(directory, file, goal, folder=folder, below=below, shown=shown)
                     elif _is_result(file.name, results):
                         name = f"{stated}/{file.name}" if stated else file.name
                         publish_as(directory, file, name, folder=folder)
