@@ -35,6 +35,7 @@ from weft.engine.stored_fields import ADVICE
 from weft.errors import InvalidInput, SourceLocation, WeftError
 from weft.platform.machine import Machine
 from weft.platform.platform import planned_machines
+from weft.private_files import find_foreign_owner
 from weft.records import dataclass
 from weft.reports.execution_records import AttemptLogs
 from weft.repository.database import Database, open_database
@@ -50,7 +51,8 @@ from weft.runtime.lock import Lock, LockOwner, find_holder, user_name
 def find_project(stated: str | Path | None = None) -> ProjectLayout:
     """Return the stated project, else the nearest one in the current directory and its parents.
 
-    If there is none, return the current directory as a new project.
+    If there is none, return the current directory as a new project. A folder ``.weft`` of another user in a
+    parent, such as ``/tmp``, is no project of this one.
     """
     layout = _locate_project(stated)
     refuse_links(layout.project)
@@ -65,8 +67,14 @@ def _locate_project(stated: str | Path | None) -> ProjectLayout:
         return ProjectLayout(folder.resolve())
     here = Path.cwd().resolve()
     for folder in (here, *here.parents):
-        if (folder / ".weft" / "weft.db").is_file():
-            return ProjectLayout(folder)
+        layout = ProjectLayout(folder)
+        if not layout.home.is_dir():
+            continue
+        if find_foreign_owner(layout.home):
+            if folder == here:
+                return layout  # which is refused
+        elif os.path.lexists(layout.database):
+            return layout
     return ProjectLayout(here)
 
 

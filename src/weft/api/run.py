@@ -309,7 +309,7 @@ def run(
     if not flows:
         raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
     platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
-    check_backend(platform)
+    check_backend(platform, layout)
     check_isolation(flows.values())
     folders = {**loaded.folders, **more.folders}
     check_programs(flows, {key: layout.project / folder for key, folder in folders.items()})
@@ -543,8 +543,9 @@ def plan_dry_run(
     found = find_profile(profile)
     layers = load_layers(preset=preset, profile=found, settings=settings, options=stated_options(**options))
     platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
-    check_backend(platform)
-    loaded = load_workflows(workflows, find_project(project), format_name, predictions=predictions)
+    layout = find_project(project)
+    check_backend(platform, layout)
+    loaded = load_workflows(workflows, layout, format_name, predictions=predictions)
     flows = prepare_flows(loaded.flows, params or {}, until)
     requests = [compile_request({key: flow}, platform) for key, flow in flows.items()]
     check_runnable(request.instance.graph for request in requests)

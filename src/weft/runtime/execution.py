@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from weft.backends import BACKENDS
 from weft.backends.backend import Backend, ProjectContext, RecoveredAttempt
-from weft.backends.layout import ProjectLayout
+from weft.backends.layout import ProjectLayout, check_sandboxes
 from weft.backends.secret_values import SecretValues, read_secrets
 from weft.documents import from_python
 from weft.engine import messages as cm
@@ -320,8 +320,8 @@ def find_backend_kind(platform: Platform) -> str:
     return next(iter(kinds))
 
 
-def check_backend(platform: Platform) -> None:
-    """Raise InvalidInput if the machines of a platform cannot be used by their backend."""
+def check_backend(platform: Platform, layout: ProjectLayout) -> None:
+    """Raise InvalidInput if the machines of a platform cannot be used by their backend in a project."""
     if problems := list(platform.find_unknown_backends(BACKENDS)):
         raise InvalidInput(problems)
     kind = find_backend_kind(platform)
@@ -331,6 +331,7 @@ def check_backend(platform: Platform) -> None:
         advice = "use `weft simulate`, or `backend: {kind: local}` to run on this computer"
         raise InvalidInput(what, advice=advice)
     backend.check_machines(platform.machines)
+    check_sandboxes(layout, platform.machines)
 
 
 class Execution:
@@ -454,6 +455,7 @@ class Execution:
         """Rebuild the execution with this number from its journal; ``run`` then continues it."""
         store = JournalStore(database)
         rebuilt = store.resume(number, compiled)
+        check_sandboxes(layout, rebuilt.header.platform.machines)
         _refuse_shared_sandboxes(layout, database, number, rebuilt.header.platform)
         runs = RunTable(database)
         secrets = read_secrets(layout, rebuilt.header.workflows, rebuilt.header.folders)
