@@ -44,7 +44,7 @@ from weft.repository.journal_store import JournalStore, find_nonce
 from weft.repository.products import ProductTable
 from weft.repository.requests import RequestReply, RequestTable
 from weft.repository.runs import UNFINISHED, ExecutionRecord, RunRecord, RunTable
-from weft.runtime.execution import Execution
+from weft.runtime.execution import Execution, find_shared_sandbox
 from weft.runtime.lock import Lock, LockOwner, find_holder, user_name
 
 
@@ -81,7 +81,7 @@ def _locate_project(stated: str | Path | None) -> ProjectLayout:
 def require_project(stated: str | Path | None = None) -> ProjectLayout:
     """Return the stated or nearest project; raise InvalidInput if it contains no runs."""
     layout = find_project(stated)
-    if not layout.database.is_file():
+    if not os.path.lexists(layout.database):
         raise InvalidInput(
             f"no runs in {str(layout.project)!r}",
             advice="`weft run WORKFLOW` starts one; `--project DIR` selects another directory",
@@ -305,6 +305,8 @@ class CleanupResult:
     runs: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
     """Numbers of unfinished runs, which are kept."""
+    originals: dict[int, str] = field(default_factory=dict)
+    """By number of an unfinished run: the project in which it must be ended, of which this one is a copy."""
     folders: list[str] = field(default_factory=list)
     files: int = 0
     freed_bytes: int = 0
@@ -335,6 +337,7 @@ def clean(
     with Lock(opened.layout.lock, command):
         chosen, kept = _choose_executions(opened, runs)
         found, products = CleanupResult(kept=kept), ProductTable(opened.database)
+        found.originals = _list_originals(opened, kept)
         shared = {} if force else _list_shared(opened)
         reused = _list_directories(
             products, {each.number for each in opened.runs.executions()} - {each.number for each in chosen}
@@ -357,6 +360,17 @@ def clean(
         for root in () if dry_run else own_sandboxes:
             with suppress(OSError):  # it is not empty, or does not exist
                 root.rmdir()
+    return found
+
+
+def _list_originals(opened: OpenProject, runs: Sequence[int]) -> dict[int, str]:
+    """Return the runs of a copied project that only the original can resume or cancel, with its folder."""
+    found: dict[int, str] = {}
+    for number in runs:
+        execution = opened.runs.run(number).execution
+        platform = JournalStore(opened.database).header(execution).platform
+        shared = find_shared_sandbox(opened.layout, opened.database, execution, platform)
+        found |= {number: shared[0]} if shared is not None else {}
     return found
 
 
