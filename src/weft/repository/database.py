@@ -651,7 +651,7 @@ def open_database(path: Path, *, create: bool = False) -> Database:
     """
     if create:
         _prepare_files(path)
-    elif not path.is_file():
+    elif not os.path.lexists(path):
         advice = "`weft run` creates the file; check that this is the project folder"
         raise InvalidInput(f"no file '{path}'", advice=advice)
     _refuse_links(path)

@@ -252,15 +252,20 @@ _DEFAULT_MOST_RATIO = 200
 """By default a file may grow to the larger of 1 GiB and 200 times its compressed size."""
 
 
-def decompress(source: int, target: int, name: str, max_bytes: float | None = None) -> None:
-    """Write the decompressed content of one open file to another, at most ``max_bytes`` (None: a default)."""
+def decompress(
+    source: int, target: int, name: str, max_bytes: float | None = None, *, lasting: bool = True
+) -> None:
+    """Write the decompressed content of one open file to another, at most ``max_bytes`` (None: a default).
+
+    ``lasting``: the file is the user's own, so that damaged content stays damaged.
+    """
     opener = _opener(os.pread(source, 6, 0), name)
     limit = max_bytes or max(_DEFAULT_MOST_BYTES, _DEFAULT_MOST_RATIO * os.fstat(source).st_size)
     size_bytes, checked_bytes = 0, -_SPACE_CHECK_BYTES
     with os.fdopen(os.dup(source), "rb") as raw:
         raw.seek(0)
         with opener(raw) as plain:
-            while chunk := _read_chunk(plain, name):
+            while chunk := _read_chunk(plain, name, lasting=lasting):
                 check_interruption()
                 size_bytes += len(chunk)
                 if size_bytes > limit:
@@ -277,11 +282,14 @@ def _too_large(name: str, limit: float) -> StagingProblem:
     return StagingProblem("cannot be decompressed", name, why, advice=advice, lasting=True)
 
 
-def _read_chunk(plain: IO[bytes], name: str) -> bytes:
+def _read_chunk(plain: IO[bytes], name: str, *, lasting: bool) -> bytes:
     try:
         return plain.read(_CHUNK_BYTES)
     except Exception as error:  # Each library has its own errors for damaged or truncated data.
-        raise StagingProblem("cannot be decompressed", name, str(error) or type(error).__name__) from error
+        number = error.errno if isinstance(error, OSError) else None
+        why = str(error) or type(error).__name__
+        damaged = lasting and number is None and not isinstance(error, MemoryError)
+        raise StagingProblem("cannot be decompressed", name, why, number=number, lasting=damaged) from error
 
 
 def _opener(first: bytes, name: str) -> Callable[[IO[bytes]], Any]:
@@ -450,7 +458,7 @@ def _fetch_tree(path: Path, root: Path, parts: Parts, modes: CopyPermissions) ->
 
 def _fetch_compressed(source: InputSource, path: Path | None, root: Path, name: str) -> FetchedInput:
     with _open_target(source, root, name) as (parent, target), _open_compressed(source, path, parent) as raw:
-        decompress(raw, target, source.text, source.max_bytes)
+        decompress(raw, target, source.text, source.max_bytes, lasting=path is not None)
         raw_bytes = os.fstat(raw).st_size
     return FetchedInput(file=measure_file(root, name), copied_bytes=raw_bytes)
 
