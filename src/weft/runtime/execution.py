@@ -321,8 +321,8 @@ def find_backend_kind(platform: Platform) -> str:
     return next(iter(kinds))
 
 
-def check_backend(platform: Platform, layout: ProjectLayout) -> None:
-    """Raise InvalidInput if the machines of a platform cannot be used by their backend in a project."""
+def check_backend(platform: Platform) -> None:
+    """Raise InvalidInput if the machines of a platform cannot be used by their backend."""
     if problems := list(platform.find_unknown_backends(BACKENDS)):
         raise InvalidInput(problems)
     kind = find_backend_kind(platform)
@@ -332,7 +332,6 @@ def check_backend(platform: Platform, layout: ProjectLayout) -> None:
         advice = "use `weft simulate`, or `backend: {kind: local}` to run on this computer"
         raise InvalidInput(what, advice=advice)
     backend.check_machines(platform.machines)
-    check_sandboxes(layout, platform.machines)
 
 
 class Execution:
