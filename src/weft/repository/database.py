@@ -183,9 +183,10 @@ TABLES = (
 )
 
 
+_CONTINUE = "continue with `weft resume`, or with `weft run` if no run was recorded yet"
 _ADVICE = {
-    sqlite3.SQLITE_FULL: "the disk is full: free some space, then continue with `weft resume`",
-    sqlite3.SQLITE_IOERR: "the disk is full or failing: check it, then continue with `weft resume`",
+    sqlite3.SQLITE_FULL: f"the disk is full: free some space, then {_CONTINUE}",
+    sqlite3.SQLITE_IOERR: f"the disk is full or failing, or `ulimit -f` too small: check, then {_CONTINUE}",
     sqlite3.SQLITE_READONLY: "it is read-only: check its permissions and those of its folder",
     sqlite3.SQLITE_PERM: "check its permissions and those of its folder",
     sqlite3.SQLITE_CANTOPEN: "check that its folder exists and is writable",

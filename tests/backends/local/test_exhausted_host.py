@@ -232,3 +232,22 @@ def test_outputs_are_read_when_the_host_can_open_them_again(tmp_path: Path) -> N
     shown, _ = engine.communicate(timeout=PATIENCE_S)
     assert engine.returncode == 0, shown
     assert (tmp_path / _DEEP / "o").read_text() == "made\n"
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("-v 50000", "not enough memory to load a library; raise `ulimit -v`"),
+        ("-f 40", "or with `weft run` if no run was recorded yet"),
+    ],
+)
+def test_a_limit_of_the_shell_is_named(tmp_path: Path, limit: str, said: str) -> None:
+    (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {command: 'true'}}\n")
+    line = f"ulimit {limit}; exec {sys.executable} -m weft run w.yaml"
+    command = ["/bin/sh", "-c", line]
+    done = subprocess.run(
+        command, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    assert said in done.stderr
+    assert weft("run", "w.yaml", folder=tmp_path).code == 0
