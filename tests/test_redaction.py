@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from html import escape
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 from hypothesis import given
@@ -175,6 +176,23 @@ def test_no_part_of_a_secret_remains_at_the_ends_of_a_part_of_a_text(
         assert "p" not in redact_start(text[:end], length, is_whole=False)
     assert redact_start("," * 3000, length) == "," * length
     assert redact_tail(b"," * tail_bytes(length), length) == "," * length
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="*"), min_size=8, max_size=40), st.data())
+def test_a_value_is_recognised_however_its_characters_are_quoted(value: str, data: st.DataObject) -> None:
+    redaction._declared = redaction._DeclaredValues()
+    hide_values([value])
+    forms = (
+        str,
+        quote,
+        lambda c: quote(c, safe="").lower(),
+        lambda c: quote(quote(c)),
+        lambda c: quote_plus(c),
+    )
+    ways = data.draw(st.lists(st.sampled_from(forms), min_size=len(value), max_size=len(value)))
+    assert redact("".join(way(character) for way, character in zip(ways, value, strict=True))) == HIDDEN
+    hide_values([quoted := quote(value, safe="")])
+    assert redact(f"<{unquote(quoted)}>") == f"<{HIDDEN}>"
 
 
 def test_the_part_that_is_read_covers_the_longest_secret() -> None:

@@ -2,16 +2,19 @@
 
 A file is created exclusively under a temporary name and renamed, so that a link or a hard link under its
 final name is replaced and never written through. Below ``.weft`` no directory is entered through a link;
-files have mode 0600 and directories 0700, whatever the umask; so has a journal, wherever it is. Another file
-for the user keeps the permissions of the file it replaces, else has those of the umask. Its directory may be
-reached through links, because the user named it; a link as its last component is refused, because a task may
-have planted it. Devices, pipes and ``/dev/stdout`` are written in place.
+files have mode 0600 and directories 0700, whatever the umask; so has a journal, wherever it is. A ``.weft``
+of another user is not used, also not by root: its owner could replace any file in it at any time.
+
+Another file for the user keeps the permissions of the file it replaces, else has those of the umask. Its
+directory may be reached through links, because the user named it; a link as its last component is refused,
+because a task may have planted it. Devices, pipes and ``/dev/stdout`` are written in place.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import pwd
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -215,8 +218,53 @@ def _enter(above: int, path: Path, *, make: bool) -> int:
         entered = os.open(path.name, _ENTER | os.O_NOFOLLOW, dir_fd=above)
     except NotADirectoryError:
         raise UnsafeFile(errno.ENOTDIR, f"'{path}' is a link or not a directory", str(path)) from None
+    try:
+        if path.name == STATE_FOLDER and (owner := _foreign_owner(entered)):
+            raise UnsafeFile(errno.EPERM, f"'{path}' belongs to another user, {owner}", str(path))
+    except BaseException:
+        os.close(entered)
+        raise
     os.close(above)
     return entered
+
+
+def find_foreign_owner(folder: Path) -> str:
+    """Return the user to whom a folder belongs; "" if that is the user of this process. Raises OSError."""
+    entered = os.open(folder, _ENTER)
+    try:
+        return _foreign_owner(entered)
+    finally:
+        os.close(entered)
+
+
+def name_user(number: int) -> str:
+    """Return name and number of a user."""
+    try:
+        return f"{pwd.getpwuid(number).pw_name} (uid {number})"
+    except KeyError:
+        return f"uid {number}"
+
+
+def _foreign_owner(folder: int) -> str:
+    owner = os.fstat(folder).st_uid
+    return "" if owner == os.geteuid() or _is_given(folder, owner) else name_user(owner)
+
+
+def _is_given(folder: int, owner: int) -> bool:
+    """Return whether files that this process creates in a folder belong to ``owner``, or if none can be.
+
+    On some network file systems all files belong to one user. Nobody can change a read-only file system.
+    """
+    name = f".weft-new-{os.urandom(8).hex()}"
+    try:
+        file = os.open(name, _NEW, FILE_MODE, dir_fd=folder)
+    except OSError as error:
+        return error.errno == errno.EROFS
+    try:
+        return os.fstat(file).st_uid == owner
+    finally:
+        os.close(file)
+        os.unlink(name, dir_fd=folder)
 
 
 def _create(folder: int, path: Path, *, is_private: bool = False) -> tuple[str, int]:

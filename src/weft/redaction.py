@@ -3,7 +3,7 @@
 Two kinds are recognised: by their form (passwords in URLs, query parameters such as ``token`` or
 ``X-Amz-Signature``, Authorization headers), and by their value, if a workflow declares them under
 ``secrets:``. The values are kept in memory only, for the whole process, because a message may be written
-anywhere.
+anywhere. A value is also recognised if a URL contains it partly quoted or decoded, in upper or lower case.
 
 A part of a secret is not recognised, so a text is redacted before it is shortened. Of a long text only the
 part that is shown is redacted, with as many characters beyond it as a secret may have.
@@ -11,16 +11,20 @@ part that is shown is redacted, with as many characters beyond it as a secret ma
 
 from __future__ import annotations
 
+import functools
+import html
 import json
 import re
 from collections.abc import Iterable
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, unquote
 
 HIDDEN = "***"
 _SHORTEST = 4
 """Values below this length are not searched in texts: every number and word would be replaced."""
 _LONGEST = 65_536
 """Length up to which secrets are recognised by their form in a part of a long text."""
+_LONGEST_REWRITTEN = 4096
+"""Length up to which a value is recognised also if a library has quoted or decoded parts of it in a URL."""
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^\s\"'<>\\|`]|\\u0026)+", re.IGNORECASE)
 """A URL in a text, in JSON or in HTML; ``\\u0026`` is an ampersand in a script of a page."""
@@ -49,29 +53,62 @@ class _DeclaredValues:
     """The values of declared secrets in this process, in every form in which they appear in texts."""
 
     def __init__(self) -> None:
-        self._forms: set[str] = set()
+        self._forms: dict[str, str] = {}
+        """By value, line of a value or form of a long value: the regular expression."""
         self._pattern: re.Pattern[str] | None = None
         self.longest = _LONGEST
         """Maximal number of bytes of a secret."""
 
     def add(self, values: Iterable[str]) -> None:
         for value in values:
-            if len(value) >= _SHORTEST:
-                self._forms |= _forms(value)
+            for each in (value, *value.splitlines(), unquote(value, errors="surrogateescape")):
+                if len(each) >= _SHORTEST:
+                    self._add_forms(each)
         # The longest first: one value may be the beginning of another.
         ordered = sorted(self._forms, key=lambda form: (-len(form), form))
-        self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
-        self.longest = max([_LONGEST, *(len(form.encode(errors="surrogatepass")) for form in ordered)])
+        patterns = "|".join(self._forms[form] for form in ordered)
+        self._pattern = re.compile(patterns, re.IGNORECASE) if patterns else None
+
+    def _add_forms(self, value: str) -> None:
+        if len(value) > _LONGEST_REWRITTEN:
+            forms = _long_forms(value)
+            self._forms |= {form: re.escape(form) for form in forms}
+        else:
+            ways = [_character_forms(character) for character in value]
+            forms = {"".join(max(each, key=len) for each in ways)}
+            self._forms[value] = "".join(f"(?:{'|'.join(map(_any_depth, each))})" for each in ways)
+        self.longest = max(self.longest, *(len(form.encode(errors="surrogatepass")) for form in forms))
 
     def hide(self, text: str) -> str:
         return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
 
 
-def _forms(value: str) -> set[str]:
+def _long_forms(value: str) -> set[str]:
     """Return a value as it is, quoted in a URL, and escaped in JSON."""
-    lines = [line for line in value.splitlines() if len(line) >= _SHORTEST]
-    found = {value, *lines, quote(value, safe=""), quote(value), quote_plus(value)}
+    found = {value, quote(value, safe="", errors="surrogateescape"), quote(value, errors="surrogateescape")}
     return found | {json.dumps(each)[1:-1] for each in found} | {repr(each)[1:-1] for each in found}
+
+
+@functools.cache
+def _character_forms(character: str) -> tuple[str, ...]:
+    """Return a character as it is, quoted in a URL, and escaped in JSON, Python and HTML.
+
+    Libraries rewrite URLs: they quote some characters of a value, and decode others.
+    """
+    quoted = "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogateescape"))
+    escaped = {json.dumps(character)[1:-1], repr(character)[1:-1], html.escape(character), quoted}
+    escaped |= {f"\\u{ord(character):04x}"} if ord(character) < 1 << 16 else set()
+    escaped |= {"+", " ", "%20"} if character in " +" else set()
+    return (character, *sorted(escaped - {character}))
+
+
+def _any_depth(form: str) -> str:
+    """Return the regular expression of a form; a URL inside another one is quoted again: ``%252F``."""
+    return (
+        re.escape(form).replace("%", "%(?:25)*")
+        if form.startswith("%") and len(form) > 1
+        else re.escape(form)
+    )
 
 
 _declared = _DeclaredValues()

@@ -210,11 +210,15 @@ def test_an_unfinished_run_of_a_living_original_is_not_resumed_in_a_copy(
             copy.weft(*words, "--project", str(copy.folder)), 2,
             f"run 1 was started in '{original.folder}', of which this project is a copy", str(sandbox), "weft run --fresh",
         )  # fmt: skip
-    assert "may use it" not in copy.weft("clean", "--project", str(copy.folder)).out, (
-        "unfinished runs are kept"
-    )
+    done = copy.weft("clean", "--project", str(copy.folder))
+    assert "may use it" not in done.out, "unfinished runs are kept"
+    assert f"kept unfinished run 1; `weft resume 1` or `weft cancel 1` in '{original.folder}'" in done.out
     fresh = "run", str(copy.folder / "work.yaml"), "--on", str(copy.folder / "box.yaml"), "--fresh"
     assert copy.weft(*fresh, "--project", str(copy.folder)).code == 1
     assert original.weft("resume", "--project", str(original.folder)).code == 1
     shutil.rmtree(original.folder)
     assert copy.weft("resume", "1", "--project", str(copy.folder)).code == 1, "it runs and fails as before"
+    done = copy.weft("clean", "--project", str(copy.folder))
+    assert "kept unfinished run 1; `weft resume 1` or `weft cancel 1` ends it" in done.out
+    assert copy.weft("cancel", "1", "--project", str(copy.folder)).code == 0
+    assert "run 1;" not in copy.weft("clean", "--project", str(copy.folder)).out

@@ -5,6 +5,7 @@ written.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -134,6 +135,26 @@ def damaged(path, offset, data):
     with path.open("r+b") as stream:
         stream.seek(offset)
         stream.write(data)
+
+
+def test_damaged_names_in_the_schema_are_reported(tmp_path):
+    """SQLite quotes them in its message, which is then not valid UTF-8."""
+    path = tmp_path / "weft.db"
+    with open_database(path, create=True):
+        pass
+    whole = path.read_bytes()
+    places = [match.start() for match in re.finditer(rb"CREATE (TABLE|INDEX)", whole)]
+    messages = []
+    for place in (start + offset for start in places for offset in range(0, 60, 7)):
+        path.write_bytes(whole)
+        damaged(path, place, bytes([whole[place] ^ 0x80]))
+        for create in (False, True):
+            try:
+                with open_database(path, create=create) as database:
+                    database.rows("SELECT count(*) FROM request")
+            except InvalidInput as error:
+                messages.append(str(error))
+    assert any("malformed database schema" in message and "\\x" in message for message in messages)
 
 
 def test_damaged_file_is_reported(tmp_path):

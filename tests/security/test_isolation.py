@@ -29,6 +29,17 @@ from weft.workflow.task import Isolation
 
 _SLEEP = "98765"
 """Argument by which the processes of these tests are found."""
+_WRITABLE = """\
+import os
+for entry in os.scandir("/proc"):
+    if entry.name.isdecimal() or entry.is_symlink():
+        continue
+    names = [entry.path]
+    names += [f"{folder}/{name}" for folder, _, files in os.walk(entry.path) for name in files]
+    for name in names:
+        if os.access(name, os.W_OK, follow_symlinks=False):
+            print(name)
+"""
 _CHAIN = "import os\nwhile True:\n    if os.fork():\n        os._exit(0)\n    os.setsid()\n"
 _APPTAINER = """\
 #!/bin/sh
@@ -69,6 +80,12 @@ def _tasks(place: Place, port: int) -> dict[str, dict[str, Any]]:
         " if [ -e $f ]; then echo $f; fi; done > hidden",
         "written": f"for f in {canary} /usr/new /etc/new /new; do"
         " if (echo x > $f) 2>/dev/null; then echo $f; fi; done > written",
+        # Nothing is changed if this fails: files are not opened, and modes are those that were read.
+        "kernel": f"{sys.executable} -I -S writable.py > kernel",
+        "devices": "for f in null zero full random urandom tty; do"
+        " if chmod $(stat -c %a /dev/$f) /dev/$f 2>/dev/null; then echo $f; fi; done > devices;"
+        f' {sys.executable} -I -S -c "import os; os.fchmod(0, os.fstat(0).st_mode & 0o777)" 2>/dev/null'
+        " && echo stdin >> devices; head -c 1 /dev/zero > /dev/null && echo used >> devices",
         "net": network,
         "loopback": f'{sys.executable} -I -c "import socket; s = socket.create_server((\'127.0.0.1\', 0));'
         " socket.create_connection(s.getsockname(), 5)\" && echo up > loopback",
@@ -98,6 +115,7 @@ def _described(place: Place, port: int, tool: str) -> dict[str, dict[str, Any]]:
     tasks["variables"]["env"] = {"MINE": "mine"}
     tasks["read"]["isolate"] = {"with": tool, "read": [str(place.outside / "folder")]}
     tasks["open"]["isolate"] = {"with": tool, "network": True}
+    tasks["kernel"]["inputs"] = ["writable.py"]
     tasks["first"]["inputs"] = ["given"]
     tasks["second"]["inputs"] = ["made"]
     tasks["chain"] |= {"time_limit": "1s", "inputs": ["chain.py"], "outputs": []}
@@ -130,6 +148,7 @@ def isolated(
     place = Place(tmp_path_factory.mktemp(tool))
     (place.project / "given").write_text("given\n")
     (place.project / "chain.py").write_text(_CHAIN)
+    (place.project / "writable.py").write_text(_WRITABLE)
     (place.project / "image.sif").write_text("image\n")
     (place.project / "tools").mkdir()
     (place.project / "tools" / "apptainer").write_text(_APPTAINER)
@@ -156,6 +175,12 @@ def test_undeclared_files_are_not_visible(isolated: Place) -> None:
 def test_nothing_outside_the_directory_can_be_written(isolated: Place) -> None:
     assert _made(isolated, "written") == ""
     assert not (isolated.project / "new").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root owns the kernel's settings and the devices")
+def test_settings_of_the_kernel_and_devices_cannot_be_written(isolated: Place) -> None:
+    assert _made(isolated, "kernel") == ""
+    assert _made(isolated, "devices") == "used\n"
 
 
 def test_the_network_is_not_reachable_unless_it_is_requested(isolated: Place) -> None:

@@ -249,5 +249,101 @@ def test_an_open_state_folder_of_another_user_is_refused(folder: Path) -> None:
         [sys.executable, "-c", _LOCK, str(home / "lock")],
         env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=True,
     )  # fmt: skip
-    assert "belongs to another user and is open to others; use a copy" in done.stdout
+    assert "belongs to another user, root (uid 0); run weft as that user, or use a copy" in done.stdout
     assert not list(home.iterdir())
+
+
+_OTHER = 54321
+
+
+def _weft(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "weft", *words],
+        cwd=project, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+
+
+def _make_project(folder: Path, sandbox: str = "") -> Path:
+    """Return the new project of another user, with a workflow and a machine."""
+    project = Path(tempfile.mkdtemp(dir=folder))
+    (project / "w.yaml").write_text("weft: 1\ntasks: {a: {command: echo one > one, outputs: [one]}}\n")
+    backend = json.dumps({"kind": "local", **({"sandbox": sandbox} if sandbox else {})})
+    (project / "m.yaml").write_text(f"weft: 1\nmachines: {{here: {{nodes: 1, backend: {backend}}}}}\n")
+    project.chmod(0o755)
+    os.chown(project, _OTHER, _OTHER)
+    return project
+
+
+@pytest.mark.parametrize("words", [("run", "w.yaml"), ("resume",), ("status",), ("clean",), ("ls",)])
+def test_root_does_not_use_the_state_of_another_user(folder: Path, words: tuple[str, ...]) -> None:
+    project = _make_project(folder)
+    assert _weft(project, "run", "w.yaml").returncode == 0, "the folder itself may belong to another user"
+    for path in (project / ".weft", *(project / ".weft").rglob("*")):
+        os.lchown(path, _OTHER, _OTHER)
+    done = _weft(project, *words)
+    assert done.returncode == 2, done
+    assert f"/.weft' belongs to another user, uid {_OTHER};" in done.stderr
+    assert "run weft as that user" in done.stderr
+    # In a folder below it is no obstacle: another user could plant one in /tmp.
+    (project / "below").mkdir()
+    (project / "below" / "w.yaml").write_text((project / "w.yaml").read_text())
+    assert _weft(project / "below", "run", "w.yaml").returncode == 0
+
+
+def test_root_does_not_use_a_lock_of_another_user(folder: Path) -> None:
+    project = _make_project(folder)
+    (project / ".weft").mkdir(mode=0o700)
+    (project / ".weft" / "lock").touch()
+    os.chown(project / ".weft" / "lock", _OTHER, _OTHER)
+    done = _weft(project, "run", "w.yaml")
+    assert done.returncode == 1, done
+    assert f"it belongs to another user ({_OTHER}); remove it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "parent_mode", "said"),
+    [
+        (0o700, _OTHER, 0o755, f"belongs to another user, uid {_OTHER}; others could replace"),
+        (0o1777, _OTHER, 0o755, f"belongs to another user, uid {_OTHER}; others could replace"),
+        (0o777, 0, 0o755, "/sandbox' can be written by other users; others could replace"),
+        (0o770, 0, 0o755, "/sandbox' can be written by other users; others could replace"),
+        (0o700, 0, 0o777, "in which a sandbox is, can be written by other users"),
+        (None, 0, 0o777, "in which a sandbox is, can be written by other users"),
+        (0o1777, 0, 0o755, ""),
+        (0o755, 0, 0o1777, ""),
+        (None, 0, 0o1777, ""),
+    ],
+)
+def test_a_sandbox_in_which_others_can_replace_directories_is_refused(
+    folder: Path, mode: int | None, owner: int, parent_mode: int, said: str
+) -> None:
+    parent = Path(tempfile.mkdtemp(dir=folder))
+    parent.chmod(parent_mode)
+    if mode is not None:
+        (parent / "sandbox").mkdir()
+        (parent / "sandbox").chmod(mode)
+        os.chown(parent / "sandbox", owner, _OTHER)
+    project = _make_project(folder, sandbox=str(parent / "sandbox"))
+    for words in (
+        ("check", "m.yaml"),
+        ("check", "w.yaml", "--on", "m.yaml"),
+        ("run", "w.yaml", "--on", "m.yaml"),
+    ):
+        done = _weft(project, *words)
+        assert done.returncode == (2 if said else 0), done
+        assert said in done.stderr
+    assert (project / "one").exists() == (not said)
+
+
+def test_the_directory_of_a_project_in_a_sandbox_belongs_to_its_user(folder: Path) -> None:
+    parent = Path(tempfile.mkdtemp(dir=folder))
+    project = _make_project(folder, sandbox=str(parent / "sandbox"))
+    assert _weft(project, "run", "w.yaml", "--on", "m.yaml").returncode == 0
+    (own,) = (parent / "sandbox").iterdir()
+    shutil.rmtree(own)
+    own.mkdir(mode=0o777)
+    os.chown(own, _OTHER, _OTHER)
+    done = _weft(project, "run", "w.yaml", "--on", "m.yaml", "--fresh", "--retries", "0")
+    assert done.returncode == 1, done
+    assert f"belongs to another user, uid {_OTHER}" in done.stdout + done.stderr
+    assert not list(own.iterdir())

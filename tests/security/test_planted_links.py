@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.shell import weft
 from security.hostile_project import Place
 from weft.api.functions.call import _build_workflow, task
 from weft.api.project import OpenProject
@@ -69,6 +70,19 @@ def test_state_that_is_a_hard_link_stops_reading(place: Place, name: str) -> Non
     plant(place.project / ".weft" / name, place.outside / "canary", Path.hardlink_to)
     with pytest.raises(WeftError, match="has further hard links; replace it by a copy"):
         OpenProject.at(str(place.project))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_database_that_is_no_file_is_refused_by_every_command(
+    place: Place, make: Callable[[Path], None]
+) -> None:
+    place.run(_TASKS)
+    (place.project / ".weft" / "weft.db").unlink()
+    make(place.project / ".weft" / "weft.db")
+    for words in (("status",), ("clean",), ("ls",), ("report",), ("replay", "."), ("run", "flow.yaml")):
+        done = weft(*words, folder=place.project)
+        assert done.code in (1, 2), (words, done)
+        assert "weft.db: it is a link or not a regular file; move it away" in done.err, words
 
 
 @pytest.mark.parametrize("how", _PLANTS)

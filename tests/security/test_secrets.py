@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -106,6 +107,37 @@ def test_declared_secrets_are_nowhere(project: Project, site: Site) -> None:
         assert TOKEN.encode() not in content, name
         assert KEY.encode() not in content, name
     assert any(TOKEN.encode() in content for content in stored(project, logs=True).values())
+
+
+ECHOED = """\
+weft: 1
+name: flow
+secrets: [TOKEN]
+settings: {retries: 0}
+tasks:
+  path: {command: cat x, inputs: [{file: x, from: "URL/e/{TOKEN}"}]}
+  query: {command: cat x, inputs: [{file: x, from: "URL/e?id={TOKEN}"}]}
+  shared: {command: cat x, inputs: [{file: x, from: "URL/e/{TOKEN}/x", shared: true}]}
+  moved: {command: cat x, inputs: [{file: x, from: "URL/moved/e/{TOKEN}"}]}
+  sent: {command: echo sent > z, outputs: {z: {to: "URL/e/{TOKEN}/z"}}}
+"""
+
+
+@pytest.mark.parametrize("token", ["abcd%2Fefgh%3Dxyz", "Tok%7Een-1234", "pa ss+wörd&x=1/zz"])
+def test_secrets_that_a_library_or_server_rewrites_are_nowhere(
+    project: Project, site: Site, monkeypatch: Any, token: str
+) -> None:
+    site.echoing = True
+    monkeypatch.setenv("TOKEN", token)
+    project.write("w.yaml", ECHOED.replace("URL", site.url))
+    shown = [project.weft("--log-level", "debug", "run", "w.yaml", "--keep-going")]
+    shown += [project.weft(*words) for words in (("status", "--json"), ("report", "--html", "-"))]
+    shown += [project.weft("report", "--events", "-"), project.weft("explain", "moved", "-v")]
+    texts = [done.out + done.err for done in shown]
+    assert f"'{site.url}/e/{{TOKEN}}' cannot be fetched: the server answered 500" in texts[0]
+    texts += [content.decode(errors="replace") for content in stored(project).values()]
+    for text in texts:
+        assert unquote(token).lower() not in unquote(text).lower()
 
 
 def test_programs_and_servers_receive_the_values(project: Project, site: Site) -> None:

@@ -70,6 +70,40 @@ def test_invalid_environment_variables_are_refused(env, what):
     assert messages_of(TASK.format(task)) == [what]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GCONV_PATH",
+        "JAVA_TOOL_OPTIONS",
+        "_JAVA_OPTIONS",
+        "CLASSPATH",
+        "R_PROFILE",
+        "MAKEFLAGS",
+        "MAKEFILES",
+        "GIT_SSH_COMMAND",
+        "GIT_CONFIG_COUNT",
+        "TAR_OPTIONS",
+        "LESSOPEN",
+        "PAGER",
+        "MANPAGER",
+        "EDITOR",
+        "HOME",
+        "TMPDIR",
+        "WEFT_RESULT_FILE",
+    ],
+)
+def test_results_are_refused_in_variables_that_hold_code(name):
+    (message,) = messages_of(TASK.format(f"env: {{{name}: '{{a.result.v}}'}}"))
+    assert f"the value of {name}" in message
+    assert messages_of(TASK.format(f"env: {{{name}: '{{x}}'}}")) == []
+
+
+@pytest.mark.parametrize("words", ["['{a.result.v}', b]", "[timeout, '5', '{a.result.v}']"])
+def test_a_result_does_not_name_a_program_of_a_command_without_a_shell(words):
+    (message,) = messages_of(TASK.format(f"command: {words}"))
+    assert "as the name of the program to start" in message
+
+
 def test_values_of_environment_variables_may_contain_results_and_parameters():
     assert messages_of(TASK.format("env: {A: '{x} {a.result.v} {nodes}', PATH: '{x}', B: '{{x}}'}")) == []
 

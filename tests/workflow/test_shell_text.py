@@ -186,6 +186,65 @@ def test_list_is_accepted_before_the_positional_parameters_change(text):
 @pytest.mark.parametrize(
     "text",
     [
+        "echo {x} | sh",
+        "printf '%s' {x} | tr a b | bash -e",
+        "echo {x} |\n sh -s a",
+        "echo {x} | timeout 5 dash",
+        ". {x}",
+        "source ./{x} a",
+        "{x} a",
+        "./{x}",
+        "A=1 {x}",
+        "exec {x}",
+        "command {x} a",
+        "timeout -k 1 5 {x}",
+        "nice -n 5 {x}",
+        "env -i A=1 {x}",
+        "env -S {x}",
+        "env -S'{x}'",
+        "xargs -n 1 {x}",
+        "nohup {x} &",
+        "setsid -w {x}",
+        "flock f -c {x}",
+        "x={x}; eval $x",
+        'x={x}\neval "run ${x}"',
+        "x={x}; echo $((x))",
+        "x=a{x}; echo $((1 + $x))",
+    ],
+)
+def test_data_is_refused_where_a_shell_runs_it(text):
+    assert refused(text) == []
+    assert [each.name for each in refused(text, Scope.DATA)] == ["x"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo {x} | sort",
+        "echo {x} | bash script.sh",
+        "echo {x} | sh -c 'read -r a'",
+        "echo {x}; sh script",
+        "echo {x}\nmake | sh",
+        "make | sh -s -- {x}",
+        "timeout {x} make",
+        "nice -n {x} make",
+        "xargs -P {x} make",
+        "env A={x} make",
+        ". ./settings {x}",
+        "x={x}; eval 'echo \"$x\"'",
+        'x={x}; y=1; echo $((y + 1)) "$x"',
+        "echo $(({x} + 1))",
+        "flock f make {x}",
+    ],
+)
+def test_data_is_accepted_as_an_argument(text):
+    assert refused(text) == []
+    assert refused(text, Scope.DATA) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "awk '{{print {x}}}' f",
         "sed s/a/{x}/ f",
         "python3.11 -c 'print({x})'",

@@ -7,6 +7,7 @@ names. Names that contain values unknown before the run are checked completely w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from glob import glob
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from weft.backends.attempt.external_files import file_url_path
 from weft.backends.attempt.inputs import ProducerIndex
 from weft.backends.attempt.safe_paths import StagingProblem, quote_name, split_name
+from weft.backends.attempt.trees import is_wildcard
 from weft.documents import locate_problems
 from weft.errors import DocumentPath as Keys
 from weft.errors import InvalidInput, Problem, shorten
@@ -73,7 +75,9 @@ def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
             if "{" not in text:
                 judged.add(keys)  # the same file for every point of a sweep
             name = fill_template(text, graph.context(task), last=False)
-            if (given.source is None and makers.of_reader(name, task)) or _may_exist(name, folder):
+            if given.source is None and (makers.of_reader(name, task) or _matches_file(name, folder)):
+                continue
+            if _may_exist(name, folder):
                 continue
             judged.add(keys)
             what = f"{quote_name(fill_template(name, {}))} does not exist and no task produces it"
@@ -167,6 +171,12 @@ def _is_read_later(task: Task, text: str) -> bool:
     """Return whether a file name depends on lines of a file that another task writes during the run."""
     names = task.sweep.from_file if task.sweep is not None else ()
     return any(field.name in names for field in list_fields(text))
+
+
+def _matches_file(name: str, folder: Path) -> bool:
+    """Return whether a wildcard matches a file of the workflow's folder."""
+    pattern = fill_template(name, {})
+    return is_wildcard(pattern) and bool(glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
 
 
 def _may_exist(name: str, folder: Path) -> bool:

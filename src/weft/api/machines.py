@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.api.project import REPLY_TIMEOUT_S, OpenProject, follow_run, send_request
+from weft.backends.layout import check_sandboxes
 from weft.documents import DocumentNode, from_python
 from weft.engine.state.state import EngineState
 from weft.engine.states import Admission, Stage
@@ -141,6 +142,7 @@ def _join(
     if problems := list(platform.find_problems()):
         raise InvalidInput(problems)
     check_backend(platform)
+    check_sandboxes(opened.layout, platform.machines)
     for workflow in header.workflows.values():
         compile_instance(check_and_unfold(workflow), platform)  # an expression may not suit the machine
     text = json.dumps(platform_document(platform))

@@ -35,6 +35,7 @@ from weft.engine.stored_fields import ADVICE
 from weft.errors import InvalidInput, SourceLocation, WeftError
 from weft.platform.machine import Machine
 from weft.platform.platform import planned_machines
+from weft.private_files import find_foreign_owner
 from weft.records import dataclass
 from weft.reports.execution_records import AttemptLogs
 from weft.repository.database import Database, open_database
@@ -43,14 +44,15 @@ from weft.repository.journal_store import JournalStore, find_nonce
 from weft.repository.products import ProductTable
 from weft.repository.requests import RequestReply, RequestTable
 from weft.repository.runs import UNFINISHED, ExecutionRecord, RunRecord, RunTable
-from weft.runtime.execution import Execution
+from weft.runtime.execution import Execution, find_shared_sandbox
 from weft.runtime.lock import Lock, LockOwner, find_holder, user_name
 
 
 def find_project(stated: str | Path | None = None) -> ProjectLayout:
     """Return the stated project, else the nearest one in the current directory and its parents.
 
-    If there is none, return the current directory as a new project.
+    If there is none, return the current directory as a new project. A folder ``.weft`` of another user in a
+    parent, such as ``/tmp``, is no project of this one.
     """
     layout = _locate_project(stated)
     refuse_links(layout.project)
@@ -65,15 +67,21 @@ def _locate_project(stated: str | Path | None) -> ProjectLayout:
         return ProjectLayout(folder.resolve())
     here = Path.cwd().resolve()
     for folder in (here, *here.parents):
-        if (folder / ".weft" / "weft.db").is_file():
-            return ProjectLayout(folder)
+        layout = ProjectLayout(folder)
+        if not layout.home.is_dir():
+            continue
+        if find_foreign_owner(layout.home):
+            if folder == here:
+                return layout  # which is refused
+        elif os.path.lexists(layout.database):
+            return layout
     return ProjectLayout(here)
 
 
 def require_project(stated: str | Path | None = None) -> ProjectLayout:
     """Return the stated or nearest project; raise InvalidInput if it contains no runs."""
     layout = find_project(stated)
-    if not layout.database.is_file():
+    if not os.path.lexists(layout.database):
         raise InvalidInput(
             f"no runs in {str(layout.project)!r}",
             advice="`weft run WORKFLOW` starts one; `--project DIR` selects another directory",
@@ -298,6 +306,8 @@ class CleanupResult:
     runs: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
     """Numbers of unfinished runs, which are kept."""
+    originals: dict[int, str] = field(default_factory=dict)
+    """By number of an unfinished run: the project in which it must be ended, of which this one is a copy."""
     folders: list[str] = field(default_factory=list)
     files: int = 0
     freed_bytes: int = 0
@@ -328,6 +338,7 @@ def clean(
     with Lock(opened.layout.lock, command):
         chosen, kept = _choose_executions(opened, runs)
         found, products = CleanupResult(kept=kept), ProductTable(opened.database)
+        found.originals = _list_originals(opened, kept)
         shared = {} if force else _list_shared(opened)
         reused = _list_directories(
             products, {each.number for each in opened.runs.executions()} - {each.number for each in chosen}
@@ -350,6 +361,17 @@ def clean(
         for root in () if dry_run else own_sandboxes:
             with suppress(OSError):  # it is not empty, or does not exist
                 root.rmdir()
+    return found
+
+
+def _list_originals(opened: OpenProject, runs: Sequence[int]) -> dict[int, str]:
+    """Return the runs of a copied project that only the original can resume or cancel, with its folder."""
+    found: dict[int, str] = {}
+    for number in runs:
+        execution = opened.runs.run(number).execution
+        platform = JournalStore(opened.database).header(execution).platform
+        shared = find_shared_sandbox(opened.layout, opened.database, execution, platform)
+        found |= {number: shared[0]} if shared is not None else {}
     return found
 
 

@@ -40,7 +40,7 @@ from weft.api.settings import (
 )
 from weft.backends.attempt.isolation import check_isolation
 from weft.backends.attempt.modules import check_programs
-from weft.backends.layout import ProjectLayout
+from weft.backends.layout import ProjectLayout, check_sandboxes
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Submitted
@@ -310,6 +310,7 @@ def run(
         raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
     platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
     check_backend(platform)
+    check_sandboxes(layout, platform.machines)
     check_isolation(flows.values())
     folders = {**loaded.folders, **more.folders}
     check_programs(flows, {key: layout.project / folder for key, folder in folders.items()})
@@ -543,8 +544,10 @@ def plan_dry_run(
     found = find_profile(profile)
     layers = load_layers(preset=preset, profile=found, settings=settings, options=stated_options(**options))
     platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
+    layout = find_project(project)
     check_backend(platform)
-    loaded = load_workflows(workflows, find_project(project), format_name, predictions=predictions)
+    check_sandboxes(layout, platform.machines)
+    loaded = load_workflows(workflows, layout, format_name, predictions=predictions)
     flows = prepare_flows(loaded.flows, params or {}, until)
     requests = [compile_request({key: flow}, platform) for key, flow in flows.items()]
     check_runnable(request.instance.graph for request in requests)

@@ -2,7 +2,8 @@
 
 Files that weft trusts (records, runners, checkpoints) are kept outside the directories in which tasks work,
 so that a task cannot forge them by writing into its own directory. A symbolic link in place of one of these
-directories would redirect weft's writes, so opening a project with such a link is refused.
+directories would redirect weft's writes, so opening a project with such a link is refused, and so is a
+``.weft`` or a sandbox in which another user can replace directories.
 
 A sandbox may be shared by several projects and outlive ``.weft``. Numbers of executions and attempts are used
 again there, and after a lost tail of the journal. The paths of working directories therefore contain the
@@ -15,16 +16,21 @@ identity of the project and the nonce of the attempt:
 
 from __future__ import annotations
 
+import grp
 import hashlib
 import os
+import pwd
 import re
+import stat
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
-from weft.private_files import STATE_FOLDER
+from weft.private_files import STATE_FOLDER, find_foreign_owner
 from weft.records import dataclass
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -109,7 +115,7 @@ def _resolve_sandbox(sandbox: Path) -> Path:
 
 
 def refuse_links(project: Path) -> None:
-    """Raise InvalidInput if ``.weft`` is not a directory, or if it or an entry of it is a link."""
+    """Raise InvalidInput if ``.weft`` is no directory of this user, or if it or an entry of it is a link."""
     home = ProjectLayout(project).home
     if home.is_symlink():
         raise _link_problem(home, "or choose another project with `--project DIR`")
@@ -117,12 +123,58 @@ def refuse_links(project: Path) -> None:
         rule = "it must be a directory: weft keeps its own state there"
         advice = "rename or remove it, or choose another project with `--project DIR`"
         raise InvalidInput(f"'{home}' is not a directory", rule=rule, advice=advice)
+    if home.exists() and (owner := find_foreign_owner(home)):
+        raise InvalidInput(
+            f"'{home}' belongs to another user, {owner}",
+            rule="weft keeps its own state there, which its owner could change",
+            advice="run weft as that user, or choose another project with `--project DIR`; if it is yours, "
+            f"`chown -R {os.geteuid()} '{home}'`",
+        )
     for part in _list_entries(str(home)):
         deep = part.is_dir(follow_symlinks=False) and part.name not in _ENTERED_WITH_CARE
         for each in (part, *(_list_entries(part.path) if deep else ())):
             if each.is_symlink():
                 sandbox = "or set `sandbox: DIR` of the machine"
                 raise _link_problem(Path(each.path), sandbox if part.name == "sandbox" else "")
+
+
+def check_sandboxes(layout: ProjectLayout, machines: Iterable[Machine]) -> None:
+    """Raise InvalidInput if other users can replace directories in a sandbox that a machine states."""
+    problems = []
+    for machine in machines:
+        if isinstance(stated := machine.backend.get("sandbox"), str) and stated:
+            found = _find_sandbox_problem(layout.sandbox(machine))
+            problems += [replace(found, what=f"machine {machine.name!r}: {found.what}")] if found else []
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _find_sandbox_problem(sandbox: Path) -> Problem | None:
+    """Return why other users can replace directories in a sandbox; a missing one is created private."""
+    for folder in (sandbox, *sandbox.parents):
+        try:
+            status = folder.stat()
+        except OSError:
+            continue  # created later, or reported when it is used
+        where = f"the sandbox '{sandbox}'" if folder == sandbox else f"'{folder}', in which a sandbox is,"
+        rule = "others could replace directories in it, and with them outputs of tasks"
+        own = status.st_uid in (os.geteuid(), 0)
+        if folder == sandbox and not own and (owner := find_foreign_owner(folder)):
+            advice = "use a folder of your own; if it is yours, change its owner with `chown`"
+            return Problem(what=f"{where} belongs to another user, {owner}", rule=rule, advice=advice)
+        shared = stat.S_IWOTH | (stat.S_IWGRP if folder == sandbox and not _is_private_group(status) else 0)
+        if status.st_mode & shared and not status.st_mode & stat.S_ISVTX:
+            advice = f"`chmod go-w '{folder}'`, or `chmod +t '{folder}'` if others need it"
+            return Problem(what=f"{where} can be written by other users", rule=rule, advice=advice)
+    return None
+
+
+def _is_private_group(status: os.stat_result) -> bool:
+    """Return whether the group of a folder is that of its owner alone, which has the same name."""
+    with suppress(KeyError):
+        group, user = grp.getgrgid(status.st_gid), pwd.getpwuid(status.st_uid)
+        return group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+    return False
 
 
 def _list_entries(directory: str) -> list[os.DirEntry[str]]:

@@ -67,16 +67,19 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
 
 def _check_machines(platform: Platform) -> Platform:
     """Return the platform unchanged; raise InvalidInput if `weft run` would reject its machines."""
+    from weft.api.project import find_project
     from weft.backends import BACKENDS
+    from weft.backends.layout import check_sandboxes
     from weft.errors import InvalidInput
 
     if problems := list(platform.find_unknown_backends(BACKENDS)):
         raise InvalidInput(problems)
     kinds = {str(machine.backend["kind"]) for machine in platform.machines if "kind" in machine.backend}
     for kind in sorted(kinds):
-        BACKENDS.load(kind).check_machines(
-            each for each in platform.machines if each.backend.get("kind") == kind
-        )
+        machines = [each for each in platform.machines if each.backend.get("kind") == kind]
+        BACKENDS.load(kind).check_machines(machines)
+        if any(each.backend.get("sandbox") for each in machines):
+            check_sandboxes(find_project(), machines)
     return platform
 
 

@@ -68,10 +68,12 @@ def command(
         else f" of {format_count(len(found.runs), 'run')}"
     )
     click.echo(f"{would} {format_count(found.files, 'file')}{of}, {format_bytes(found.freed_bytes)}")
-    if found.kept:
-        click.echo(
-            f"kept unfinished run {', '.join(map(str, found.kept))}; `weft resume` or `weft cancel` ends it"
-        )
+    for number in found.kept:
+        where = ""
+        if original := found.originals.get(number):
+            where = f" in '{original}', where it was started and of which this project is a copy,"
+        ends = f"`weft resume {number}` or `weft cancel {number}`{where} ends it"
+        click.echo(f"kept unfinished run {number}; {ends}")
     for folder, original in found.shared.items():
         copied = f"this project was copied or moved from '{original}', and the project there may use it"
         click.echo(f"kept '{folder}': {copied}; --force removes it")

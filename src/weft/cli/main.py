@@ -196,6 +196,10 @@ def _run(given: list[str]) -> int:
         click.echo(f"error: {shorten(error.filename or 'the output')}: {error.strerror or error}", err=True)
         return 2
     except Exception as error:
+        if _lacks_memory(error):
+            what = "not enough memory to load a library"
+            click.echo(f"error: {what}; raise `ulimit -v`, or end other processes", err=True)
+            return 1
         if _lacks_threads(error):
             what, advice = "no thread can be started: the limit of processes is reached", "raise `ulimit -u`"
             click.echo(f"error: {what}; {advice}, or end other processes, then `weft resume`", err=True)
@@ -205,6 +209,16 @@ def _run(given: list[str]) -> int:
         _report_foreign(entry, error)
         return 1
     return 0
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Return whether a library could not be loaded for lack of memory; only the loader's text says so."""
+    while error is not None and not isinstance(error, MemoryError):
+        texts = ("failed to map segment", "cannot allocate memory")
+        if isinstance(error, ImportError) and any(text in str(error).lower() for text in texts):
+            return True
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _lacks_threads(error: Exception) -> bool:

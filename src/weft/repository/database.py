@@ -183,9 +183,10 @@ TABLES = (
 )
 
 
+_CONTINUE = "continue with `weft resume`, or with `weft run` if no run was recorded yet"
 _ADVICE = {
-    sqlite3.SQLITE_FULL: "the disk is full: free some space, then continue with `weft resume`",
-    sqlite3.SQLITE_IOERR: "the disk is full or failing: check it, then continue with `weft resume`",
+    sqlite3.SQLITE_FULL: f"the disk is full: free some space, then {_CONTINUE}",
+    sqlite3.SQLITE_IOERR: f"the disk is full or failing, or `ulimit -f` too small: check, then {_CONTINUE}",
     sqlite3.SQLITE_READONLY: "it is read-only: check its permissions and those of its folder",
     sqlite3.SQLITE_PERM: "check its permissions and those of its folder",
     sqlite3.SQLITE_CANTOPEN: "check that its folder exists and is writable",
@@ -651,7 +652,7 @@ def open_database(path: Path, *, create: bool = False) -> Database:
     """
     if create:
         _prepare_files(path)
-    elif not path.is_file():
+    elif not os.path.lexists(path):
         advice = "`weft run` creates the file; check that this is the project folder"
         raise InvalidInput(f"no file '{path}'", advice=advice)
     _refuse_links(path)
@@ -714,6 +715,29 @@ def _read_modes(path: Path) -> list[str]:
     return ["mode=rw", "mode=ro", *([] if _log_path(path).exists() else ["immutable=1"]), _EXCLUSIVE]
 
 
+class _Connection(sqlite3.Connection):
+    """A connection whose errors are those of SQLite, also if their text contains damaged names."""
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        try:
+            return super().execute(*arguments)
+        except UnicodeDecodeError as error:
+            raise _unreadable_error(error) from None
+
+    def executemany(self, *arguments: Any) -> sqlite3.Cursor:
+        try:
+            return super().executemany(*arguments)
+        except UnicodeDecodeError as error:
+            raise _unreadable_error(error) from None
+
+
+def _unreadable_error(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
+    """Return the error whose text Python could not decode: SQLite quotes the damaged schema in it."""
+    made = sqlite3.DatabaseError(error.object.decode(errors="backslashreplace"))
+    made.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return made
+
+
 def _connect(path: Path, how: str, *, create: bool) -> sqlite3.Connection:
     address = f"file:{quote(str(path.absolute()))}?{how.partition(' ')[0]}"
     # ``Database.lock`` ensures that only one thread at a time uses the connection.
@@ -723,6 +747,7 @@ def _connect(path: Path, how: str, *, create: bool) -> sqlite3.Connection:
         timeout=_ENGINE_BUSY_S if create else _BUSY_S,
         isolation_level=None,
         check_same_thread=False,
+        factory=_Connection,
     )
     try:
         if how == _EXCLUSIVE:

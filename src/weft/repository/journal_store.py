@@ -401,7 +401,7 @@ def find_journal(name: str | Path, run: int | None = None) -> SelectedJournal:
         project = path.parent if path.name == ".weft" else path
         refuse_links(project)
         database = ProjectLayout(project).database
-        if not database.is_file():
+        if not os.path.lexists(database):
             advice = "name a project in which `weft run` was called, or a journal file"
             raise InvalidInput(f"no runs in '{path}'", advice=advice)
     if database is None:

@@ -16,11 +16,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 from weft.backends import BACKENDS
 from weft.backends.backend import Backend, ProjectContext, RecoveredAttempt
-from weft.backends.layout import ProjectLayout
+from weft.backends.layout import ProjectLayout, check_sandboxes
 from weft.backends.secret_values import SecretValues, read_secrets
 from weft.documents import from_python
 from weft.engine import messages as cm
@@ -454,6 +455,7 @@ class Execution:
         """Rebuild the execution with this number from its journal; ``run`` then continues it."""
         store = JournalStore(database)
         rebuilt = store.resume(number, compiled)
+        check_sandboxes(layout, rebuilt.header.platform.machines)
         _refuse_shared_sandboxes(layout, database, number, rebuilt.header.platform)
         runs = RunTable(database)
         secrets = read_secrets(layout, rebuilt.header.workflows, rebuilt.header.folders)
@@ -708,19 +710,28 @@ def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
     )
 
 
+def find_shared_sandbox(
+    layout: ProjectLayout, database: Database, execution: int, platform: Platform
+) -> tuple[str, Path] | None:
+    """Return the original of a copied project and a sandbox in which an execution uses its directories."""
+    original = database.find_living_original(execution)
+    for machine in planned_machines(platform) if original else ():
+        if not (sandbox := layout.sandbox(machine)).is_relative_to(layout.project):
+            return original, sandbox
+    return None
+
+
 def _refuse_shared_sandboxes(
     layout: ProjectLayout, database: Database, execution: int, platform: Platform
 ) -> None:
     """Raise InvalidInput if an execution of a copied project uses directories of the original."""
-    original = database.find_living_original(execution)
-    for machine in planned_machines(platform) if original else ():
-        if not (sandbox := layout.sandbox(machine)).is_relative_to(layout.project):
-            number = RunTable(database).of(execution)[0].number
-            raise InvalidInput(
-                f"run {number} was started in '{original}', of which this project is a copy",
-                rule=f"its programs work in the sandbox '{sandbox}', which both projects use",
-                advice="resume or cancel it there; `weft run --fresh` starts a new run here",
-            )
+    if (found := find_shared_sandbox(layout, database, execution, platform)) is not None:
+        number = RunTable(database).of(execution)[0].number
+        raise InvalidInput(
+            f"run {number} was started in '{found[0]}', of which this project is a copy",
+            rule=f"its programs work in the sandbox '{found[1]}', which both projects use",
+            advice="resume or cancel it there; `weft run --fresh` starts a new run here",
+        )
 
 
 def open_project(layout: ProjectLayout, command: Sequence[str] = ()) -> tuple[Lock, Database]:

@@ -159,7 +159,12 @@ class Lock:
             self._take()
         except UnsafeFile as error:
             what = f"cannot lock the project with the file '{path}': {error.strerror}"
-            raise WeftError(f"{what}; remove it if no engine is running") from None
+            advice = "remove it if no engine is running"
+            if error.filename == str(path.parent) and error.errno == errno.EPERM:
+                advice = (
+                    "run weft as that user, or use a copy of the project or another one with `--project DIR`"
+                )
+            raise WeftError(f"{what}; {advice}") from None
         except OSError as error:
             raise WeftError(
                 f"cannot lock the project with the file '{path}': {error.strerror}; "
@@ -271,18 +276,11 @@ os.register_at_fork(after_in_child=_forget_locks)
 
 
 def _close_state_folder(home: Path) -> None:
-    """Remove the permissions of other users from ``.weft``: who can open the lock file can block the engine.
-
-    Raises WeftError if the folder of another user is open to this one, because then others can change it too.
-    """
+    """Remove the permissions of others from ``.weft``: who can open the lock file can block the engine."""
     try:
         if close_to_others(home):
             _log.warning("'%s' was open to other users of this computer; now only you can enter it", home)
     except PermissionError as error:
-        if home.lstat().st_uid != os.geteuid():
-            what = f"'{home}' belongs to another user and is open to others"
-            advice = "use a copy of the project, or another one with `--project DIR`"
-            raise WeftError(f"{what}; {advice}") from None
         _log.warning("'%s' stays open to other users: %s", home, error.strerror)
 
 

@@ -157,6 +157,14 @@ _SHELL_LONG_VALUES = ("--rcfile", "--init-file")
 _RUNNERS = ("command", "builtin", "exec", "env", "nohup", "nice", "sudo", "timeout", "time", "xargs",
             "stdbuf", "setsid", "ionice", "busybox")  # fmt: skip
 """Programs and builtins that run the command in their arguments."""
+_RUNNER_VALUES = {
+    "command": "", "builtin": "", "exec": "a", "env": "uCS", "nohup": "", "nice": "n", "timeout": "ks",
+    "sudo": "CDghpRrTtUu", "time": "fo", "xargs": "adEILnPs", "stdbuf": "ioe", "setsid": "",
+    "ionice": "cnpPu", "busybox": "",
+}  # fmt: skip
+"""Programs that run the command in their arguments: short options whose argument is another word."""
+_LINE_RUNNERS = ("flock", "script")
+"""Programs whose option ``-c`` is a command line for a shell."""
 _CODE_BUILTINS = ("eval", "trap", "alias", "let", "declare", "typeset", "fc")
 _NAME_BUILTINS = ("unset", "read", "getopts", "mapfile", "readarray")
 _DECLARATIONS = ("export", "readonly", "local")
@@ -165,10 +173,14 @@ _OPERATOR_BUILTINS = ("[", "test", "printf", "wait")
 
 _CODE_VARIABLES = re.compile(
     r"PATH|IFS|ENV|BASH_\w+|BASHOPTS|SHELLOPTS|PS[0-4]|PROMPT_COMMAND|LD_\w+|PYTHON\w+|PERL5\w+|RUBYOPT|RUBYLIB|"
-    r"NODE_OPTIONS|NODE_PATH|LUA_\w+|R_\w+_USER|JULIA_\w+|AWKPATH"
+    r"NODE_OPTIONS|NODE_PATH|LUA_\w+|R_\w+|JULIA_\w+|AWKPATH|AWKLIBPATH|CDPATH|GCONV_PATH|LOCPATH|GLIBC_TUNABLES|"
+    r"OPENSSL_CONF|(JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS|CLASSPATH|(MAVEN|GRADLE|ANT|SBT)_OPTS|MAKEFLAGS|GNUMAKEFLAGS|"
+    r"MAKEFILES|GIT_\w+|SSH_ASKPASS|RSYNC_RSH|CVS_RSH|HGRCPATH|TAR_OPTIONS|LESSOPEN|LESSCLOSE|\w*PAGER|EDITOR|VISUAL|"
+    r"BROWSER|SHELL|HOME|TMPDIR|XDG_\w+_(HOME|DIRS?)|TCLLIBPATH|GUILE_LOAD_PATH|MATLABPATH|OCTAVE_PATH|WEFT_\w+"
 )
-"""Environment variables from which shells and interpreters read code, options, or the place of code."""
+"""Environment variables from which programs read code, options, or the place of code and settings."""
 
+_PROGRAM_NAME = "write the name itself, or choose it with `case {name} in ...`"
 _VARIABLE_NAME = "write the name of the variable itself"
 _ARGUMENT = "pass it as an argument: sh -c '... \"$1\"' sh {name}"
 STANDARD_INPUT = "pass it as input: printf '%s\\n' {name} | ssh HOST 'read -r value; ...'"
@@ -181,6 +193,75 @@ def is_code_variable(name: str) -> bool:
     return _CODE_VARIABLES.fullmatch(name) is not None
 
 
+def find_command_word(words: Sequence[ShellWord]) -> int:
+    """Return the index of the word that names the program of a simple command, after runners and options."""
+    at = 0
+    while at < len(words) and ASSIGNMENT.match(words[at].literal):
+        at += 1
+    while at < len(words) and (name := words[at].base_name) in _RUNNER_VALUES:
+        at = _skip_options(words, at + 1, _RUNNER_VALUES[name])
+        while name == "env" and at < len(words) and "=" in words[at].literal:
+            at += 1
+        at += name == "timeout"  # the duration
+    return at
+
+
+def _skip_options(words: Sequence[ShellWord], at: int, values: str) -> int:
+    """Return the index of the first operand; ``values``: short options whose argument is the next word."""
+    while at < len(words) and words[at].literal.startswith("-"):
+        literal = words[at].literal
+        at += 1
+        if literal == "--":
+            break
+        at += len(literal) == 2 and literal[1] in values
+    return at
+
+
+def reads_piped_code(words: Sequence[ShellWord]) -> bool:
+    """Return whether a command is a shell that reads its standard input as code."""
+    command = words[find_command_word(words) :]
+    if not command or command[0].base_name not in _SHELLS:
+        return False
+    count, has_code, _ = _read_shell_options(command[1:])
+    options = command[1 : count + 1]
+    is_input = len(command) == count + 1 or any(
+        word.literal.startswith("-") and "s" in word.literal for word in options
+    )
+    return is_input and not has_code
+
+
+def prints_arguments(words: Sequence[ShellWord]) -> bool:
+    """Return whether a command writes its arguments to its standard output."""
+    at = find_command_word(words)
+    return at < len(words) and words[at].base_name in ("echo", "printf")
+
+
+def find_started_programs(words: Sequence[ShellWord]) -> Iterator[_Refused]:
+    """Yield the fields that name a program or a file of commands, or that a program passes to a shell."""
+    at = find_command_word(words)
+    for before, word in pairwise(words):
+        literal = word.literal
+        if any(each.base_name == "env" for each in words[: at + 1]):
+            attached = literal.startswith(("-S", "--split-string="))
+            if before.literal in ("-S", "--split-string") or attached:
+                yield word.fields, "in a command line that `env -S` splits", _PROGRAM_NAME, Scope.DATA
+        if (
+            before.literal in ("-c", "--command")
+            and words[min(at, len(words) - 1)].base_name in _LINE_RUNNERS
+        ):
+            yield (
+                word.fields,
+                "in a command line that another program passes to a shell",
+                _ARGUMENT,
+                Scope.DATA,
+            )
+    if at >= len(words):
+        return
+    yield words[at].fields, "as the name of the program to start", _PROGRAM_NAME, Scope.DATA
+    if words[at].literal in (".", "source"):
+        yield _fields(words[at + 1 : at + 2]), "as the name of a file of commands", _PROGRAM_NAME, Scope.DATA
+
+
 def replaces_parameters(words: Sequence[ShellWord]) -> bool:
     """Return whether a simple command replaces the positional parameters."""
     words = _without_prefix(words)
@@ -190,6 +271,7 @@ def replaces_parameters(words: Sequence[ShellWord]) -> bool:
 
 def find_code_arguments(words: Sequence[ShellWord]) -> Iterator[_Refused]:
     """Yield the fields of a simple command that are read as code or as names."""
+    yield from find_started_programs(words)
     words = _without_prefix(words)
     if not words:
         return

@@ -28,6 +28,9 @@ from weft.workflow.code_arguments import (
     find_code_arguments,
     find_input_reader,
     find_program_text,
+    find_started_programs,
+    prints_arguments,
+    reads_piped_code,
     replaces_parameters,
 )
 from weft.workflow.templates import TemplateField, split_template
@@ -233,6 +236,8 @@ _PLAIN = re.compile(rf"""[^\\'"`$={_FIELD} \t\n;&|<>()]+""")
 """Characters of a word that have no special meaning."""
 _PLAIN_QUOTED = re.compile(rf"""[^\\'"`$}}{_FIELD}]+""")
 """The same in double quotes, ``${...}`` and here-documents."""
+_PARAMETER = re.compile(r"\{?([A-Za-z_]\w*)", re.ASCII)
+_NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*", re.ASCII)
 _LONGEST_RESERVED = len("function")
 
 
@@ -257,6 +262,16 @@ class _Scanner:
         """Fields in the open loops that may be lists."""
         self._replaces_list = False
         """Whether ``set`` or ``shift`` has replaced the positional parameters."""
+        self._printed: list[int] = []
+        """Fields that the commands before ``|`` print."""
+        self._is_piped = False
+        """Whether ``|`` was read last."""
+        self._assigned: dict[str, list[int]] = {}
+        """By variable: the fields in its values."""
+        self._expanded: list[str] = []
+        """Variables that the text expands, in order."""
+        self._evaluated: list[tuple[str, str]] = []
+        """Variables whose values are read as code, and where."""
 
     def scan(self) -> None:
         """Read the whole text."""
@@ -265,6 +280,10 @@ class _Scanner:
         self._commands(())
         for fields, reader in self._here_strings:
             self._refuse_input("after <<<, which", fields, reader)
+        for name, where in self._evaluated:
+            what = f"in the value of a variable that is read as code {where}"
+            advice = _IN_ARITHMETIC if where == _ARITHMETIC else _NOT_EVALUATED
+            self._refuse(self._assigned.get(name, ()), what, advice, Scope.DATA)
         if self._documents:
             raise _Unreadable(self.end, "a here-document has no text")
 
@@ -317,6 +336,8 @@ class _Scanner:
 
     def _newline(self) -> None:
         self.at += 1
+        if not self._is_piped:
+            self._printed.clear()
         documents, self._documents = self._documents, []
         for document in documents:
             self._read_document(document)
@@ -359,7 +380,12 @@ class _Scanner:
                     raise _Unreadable(start, f"{closers[0]!r} is missing after this place")
                 closer = ""
                 break
-            if not self._take_one(("&", "|", ";")):
+            if self._take_one(("||", "&", ";")):
+                self._printed.clear()
+            elif self._take("|"):
+                self._is_piped = True
+            else:
+                self._is_piped = False
                 self._command()
         self._levels -= 1
         return closer
@@ -482,7 +508,7 @@ class _Scanner:
 
     def _simple(self) -> None:
         words: list[ShellWord] = []
-        may_assign = True
+        may_assign, expanded = True, len(self._expanded)
         while (mark := self._skip_blanks()) and mark not in "\n;&|)":
             if mark in "<>":
                 self._redirection(words)
@@ -492,7 +518,12 @@ class _Scanner:
             else:
                 words.append(self._word(may_assign=may_assign))
                 may_assign = may_assign and ASSIGNMENT.match(words[-1].literal) is not None
+                if (assignment := ASSIGNMENT.match(words[-1].literal)) is not None:
+                    name = assignment[0].rstrip("+=")
+                    self._assigned.setdefault(name, []).extend(words[-1].fields)
         self._check_command(words)
+        if any(word.literal == "eval" for word in words):
+            self._evaluated += [(name, "by `eval`") for name in self._expanded[expanded:]]
 
     def _redirections(self) -> None:
         while (mark := self._skip_blanks()) and mark in "<>0123456789":
@@ -632,6 +663,8 @@ class _Scanner:
         start = self.at
         self.at += 1
         self._enter()
+        if name := _PARAMETER.match(self.text, self.at, self.end):
+            self._expanded.append(name[1])
         mark = self._peek()
         if mark == "(":
             documents, self._documents = self._documents, []
@@ -662,7 +695,7 @@ class _Scanner:
             self._commands((")",))
             return
         self.at += 1
-        level = 0
+        level, begin = 0, self.at
         while (mark := self._peek()) != ")" or level:
             if mark == "" or mark in "'\"`\\#;":
                 what = "'$((' is not followed by arithmetic and '))'"
@@ -674,6 +707,8 @@ class _Scanner:
             else:
                 level += (mark == "(") - (mark == ")")
                 self.at += 1
+        names = _NAME.findall(self.text, begin, self.at)
+        self._evaluated += [(name, _ARITHMETIC) for name in names]
         if not self._take("))"):
             raise _Unreadable(start, "'$((' is not closed by '))'", "write `$( (` for a command")
 
@@ -739,11 +774,19 @@ class _Scanner:
         """Refuse the fields of a simple command that its program would read as code."""
         for refused in find_code_arguments(words):
             self._refuse(*refused)
+        if reads_piped_code(words):
+            self._refuse(self._printed, "in text that a shell reads through a pipe", _NOT_PIPED, Scope.DATA)
+        elif prints_arguments(words):
+            self._printed += [index for word in words for index in word.fields]
         if replaces_parameters(words):
             self._replaces_list = True
             self._refuse(self._loop_lists, *_REPLACED, Scope.LISTS)
 
 
+_NOT_PIPED = "pass it as an argument: `... | sh -s -- {name}` and use $1 in the text"
+_ARITHMETIC = "in arithmetic"
+_IN_ARITHMETIC = "write {name} itself in $((...)), where only numbers are accepted"
+_NOT_EVALUATED = "use the variable in double quotes, as an argument of a program"
 _REPLACED = (
     "as a list where `set` or `shift` may have replaced it",
     'use it before them, or use "$@" after `set -- {name}`',
@@ -776,7 +819,7 @@ def check_program_words(words: tuple[str, ...]) -> tuple[ShellRefusal, ...]:
             column=0,
             scope=scope,
         )
-        for fields, what, advice, scope in find_program_text(read)
+        for fields, what, advice, scope in (*find_started_programs(read), *find_program_text(read))
         for index in fields
     )
 

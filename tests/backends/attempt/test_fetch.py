@@ -185,13 +185,21 @@ def test_compressed_input_is_decompressed(grounds, site: Site, suffix: str, modu
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"plain text", gzip.compress(b"x" * 9999, mtime=0)[:-12], b"\x1f\x8bnonsense", b"BZh9no"],
-    ids=["empty", "plain", "cut", "no gzip", "no bzip2"],
+    [
+        b"",
+        b"plain text",
+        gzip.compress(b"x" * 9999, mtime=0)[:-12],
+        gzip.compress(b"x" * 9999, mtime=0) + b"more",
+        b"\x1f\x8bnonsense",
+        b"BZh9no",
+    ],
+    ids=["empty", "plain", "cut", "longer", "no gzip", "no bzip2"],
 )
 def test_uncompressed_or_damaged_input_is_refused(grounds, content: bytes) -> None:
     (grounds.other / "in.gz").write_bytes(content)
-    with pytest.raises(StagingProblem, match=r"'in\.gz' cannot be decompressed"):
+    with pytest.raises(StagingProblem, match=r"'in\.gz' cannot be decompressed") as caught:
         fetch(InputSource("in.gz", grounds.other, compressed=True), grounds.work, "in.gz")
+    assert caught.value.lasting, "another attempt would find the same file"
     assert list(grounds.work.iterdir()) == []
 
 

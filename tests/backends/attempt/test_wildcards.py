@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.api.run import run
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.trees import match_names
 
@@ -71,3 +72,38 @@ def test_external_links_are_refused_and_not_walked(grounds) -> None:
         with pytest.raises(StagingProblem, match="leads out"):
             match_names(grounds.work, pattern)
     assert match_names(grounds.work, "**/canary") == []
+
+
+_MADE = ("*.dat", "[ab].dat", "a.dat", "b.dat")
+_FLOW = """\
+weft: 1
+name: flow
+tasks:
+  make: {command: "mkdir d; cp s/* d/", inputs: ["s/*.dat"], outputs: ["d/*.dat"]}
+  more: {command: "mkdir d; echo c > d/c.dat", outputs: [d/c.dat]}
+  all: {command: "ls d > all", inputs: ["d/*.dat"], outputs: [all]}
+  some: {command: "ls d > some", inputs: ["d/[ab].dat"], outputs: [some]}
+  folder: {command: "ls s > folder", inputs: ["s/*"], outputs: [folder]}
+  kept: {command: "cp s/* .", inputs: ["s/?.dat"], outputs: ["*.dat"]}
+"""
+
+
+def test_a_file_that_has_the_name_of_a_pattern_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    for name in _MADE:
+        (tmp_path / "s" / name).write_text(name)
+    (tmp_path / "elsewhere").write_text("linked")
+    (tmp_path / "s" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "w.yaml").write_text(_FLOW)
+    assert run(tmp_path / "w.yaml", project=tmp_path).completed
+    assert (tmp_path / "all").read_text().split() == sorted((*_MADE, "c.dat"))
+    assert (tmp_path / "some").read_text().split() == ["[ab].dat", "a.dat", "b.dat"]
+    assert (tmp_path / "folder").read_text().split() == [*_MADE, "linked"]
+    assert sorted(path.name for path in tmp_path.glob("*.dat")) == ["*.dat", "a.dat", "b.dat"]
+
+
+def test_a_wildcard_that_matches_no_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("weft: 1\ntasks: {a: {command: ls, inputs: ['s/*.dat']}}\n")
+    done = run(tmp_path / "w.yaml", project=tmp_path)
+    assert not done.completed
+    assert "'s/*.dat' cannot be fetched: no file in" in str(done.report.executed.failures)

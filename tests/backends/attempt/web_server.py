@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
+from urllib.parse import quote, unquote
 
 
 class Site:
@@ -20,6 +21,8 @@ class Site:
         """Paths of which only half the content is served, with the full content length."""
         self.refused: dict[str, int] = {}
         """Paths answered with this status."""
+        self.echoing = False
+        """Whether every request fails, with its decoded path in the reason; below /moved/ after a redirect."""
         self.delay_s = 0.0
         self.requested: list[str] = []
         self.url = ""
@@ -37,6 +40,9 @@ class _Answer(BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def do_PUT(self) -> None:
+        if self.site.echoing:
+            self._answer(body=False)
+            return
         content = b""
         while size := int(self.rfile.readline(), 16):
             content += self.rfile.read(size)
@@ -47,7 +53,19 @@ class _Answer(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
+    def _echo(self) -> None:
+        moved = self.path.startswith("/moved/")
+        self.send_response_only(302 if moved else 500, quote(unquote(self.path), safe="/?&=~ +"))
+        if moved:
+            self.send_header("Location", self.path.removeprefix("/moved"))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        self.close_connection = True
+
     def _answer(self, *, body: bool) -> None:
+        if self.site.echoing:
+            self._echo()
+            return
         content = self.site.files.get(self.path)
         status = self.site.refused.get(self.path, 404 if content is None else 200)
         if content is None or status != 200:

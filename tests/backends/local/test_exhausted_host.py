@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from architecture.package import environment
-from cli.projects import Project
+from cli.projects import Project, wait_for
 from cli.shell import weft
+from patience import PATIENCE_S
 from weft.backends.attempt import completion
 from weft.backends.attempt.completion import find_fork_failure
 
@@ -194,3 +196,58 @@ def test_an_attempt_that_waits_for_the_host_is_cancelled_at_once(tmp_path: Path,
         "w.yaml", json.dumps({"weft": 1, "name": "w", "defaults": {"retries": {"error": 0}}, "tasks": tasks})
     )
     assert project.weft("run", "w.yaml").code == 1
+
+
+_DEEP = "/".join(["d"] * 30)
+"""A folder whose files can be opened only by a process that may open more than 30 files."""
+
+
+def _start_with_few_files(folder: Path, *options: str) -> subprocess.Popen[str]:
+    made = f"mkdir -p {_DEEP}; echo made > {_DEEP}/o; touch {folder}/ran"
+    (folder / "w.yaml").write_text(
+        f"weft: 1\nname: w\ntasks: {{a: {{command: '{made}', outputs: [{_DEEP}/o]}}}}\n"
+    )
+    script = (
+        "import os, resource, sys; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (36, resource.getrlimit(resource.RLIMIT_NOFILE)[1])); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'weft', 'run', 'w.yaml', *sys.argv[1:]])"
+    )
+    command = [sys.executable, "-c", script, *options]
+    return subprocess.Popen(command, env=environment(), cwd=folder, stdout=subprocess.PIPE, text=True)
+
+
+def test_outputs_that_the_host_cannot_open_are_no_error_of_the_task(tmp_path: Path) -> None:
+    engine = _start_with_few_files(tmp_path, "--retries", "0")
+    shown, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 1
+    assert "failures       1 (1 lost)" in shown
+    assert "Too many open files" in " ".join(shown.split())
+
+
+def test_outputs_are_read_when_the_host_can_open_them_again(tmp_path: Path) -> None:
+    engine = _start_with_few_files(tmp_path)
+    wait_for(lambda: (tmp_path / "ran").exists())
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(engine.pid, resource.RLIMIT_NOFILE, (min(1024, most), most))
+    shown, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, shown
+    assert (tmp_path / _DEEP / "o").read_text() == "made\n"
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("-v 50000", "not enough memory to load a library; raise `ulimit -v`"),
+        ("-f 40", "or with `weft run` if no run was recorded yet"),
+    ],
+)
+def test_a_limit_of_the_shell_is_named(tmp_path: Path, limit: str, said: str) -> None:
+    (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {command: 'true'}}\n")
+    line = f"ulimit {limit}; exec {sys.executable} -m weft run w.yaml"
+    command = ["/bin/sh", "-c", line]
+    done = subprocess.run(
+        command, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    assert said in done.stderr
+    assert weft("run", "w.yaml", folder=tmp_path).code == 0

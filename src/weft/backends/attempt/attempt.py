@@ -28,7 +28,7 @@ from weft.backends.attempt.safe_paths import FileDescriptor, StagingProblem, ope
 from weft.backends.attempt.task_files import ReportedProgress, TaskFiles
 from weft.backends.attempt.trees import remove_tree
 from weft.engine.messages import Assign, Start
-from weft.private_files import FILE_MODE, FOLDER_MODE, make_folder
+from weft.private_files import FILE_MODE, FOLDER_MODE, find_foreign_owner, make_folder
 from weft.records import dataclass
 
 ProgramReport = Mapping[str, Any]
@@ -305,12 +305,15 @@ def _make_sandbox(sandbox: Path, project: str) -> None:
     if not sandbox.exists():
         with staging_errors("cannot be created", str(sandbox)):
             make_folder(sandbox)
-    with (
-        open_directory(sandbox, ()) as top,
-        staging_errors("cannot be created", str(sandbox / project)),
-        suppress(FileExistsError),
-    ):
-        os.mkdir(project, FOLDER_MODE, dir_fd=top)
+    own = sandbox / project
+    with open_directory(sandbox, ()) as top, staging_errors("cannot be created", str(own)):
+        with suppress(FileExistsError):
+            os.mkdir(project, FOLDER_MODE, dir_fd=top)
+            return
+        if owner := find_foreign_owner(own):
+            raise StagingProblem(
+                "is not used", str(own), f"it belongs to another user, {owner}", lasting=True
+            )
 
 
 def _name(path: str) -> str:

@@ -6,6 +6,7 @@ section 2). After its end the cause is determined, and outputs and result are co
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import re
 import signal
@@ -19,7 +20,7 @@ from typing import Any
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
 from weft.backends.attempt.checkpoints import CheckpointKeeper
 from weft.backends.attempt.command import EXIT_FILE
-from weft.backends.attempt.content import Interrupted, interruptible
+from weft.backends.attempt.content import Interrupted, check_interruption, interruptible
 from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.external_files import publish, publish_as
 from weft.backends.attempt.file_sync import sync_files
@@ -66,7 +67,12 @@ _FORK_FAILURES = {
 """By exit code: the last message of a shell (dash and busybox; bash) that could not start a process."""
 _MOST_MESSAGE_BYTES = 4096
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-"""Pause before a task is tried again because the host lacked processes; it doubles with each try."""
+"""Pause before a task is tried again because the host lacked something; it doubles with each try."""
+_LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
+"""Errors of a host that lacks open files or memory; it may have them a moment later."""
+_COLLECT_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Pauses before outputs are read again that the host could not open."""
+_DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EROFS)
 
 
 class TaskMonitor:
@@ -274,13 +280,11 @@ class AttemptFinisher:
         finished = FinishedAttempt(ended)
         if not ended.cause and (message := self._read_fork_failure(attempt, compiled, ended.exit_code)):
             story = f"the host could not start a process of its shell: {message!r}"
-            ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=story)
-            tries = attempt.start.tries if attempt.start is not None else 1
-            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(tries - 1, 10))
-            finished = FinishedAttempt(ended, pause_s=pause_s)
+            finished = _lack_of_host(attempt, story)
+            ended = finished.ended
         completed = not ended.cause and ended.exit_code not in (None, _RERUN_CODE, _CHECKPOINTED_CODE)
         if completed:
-            self._collect(attempt, report, compiled, finished)
+            finished = self._collect_patiently(attempt, report, compiled, ended)
             if finished.product is not None:
                 self.checkpoints.drop(attempt)
         elif compiled.description(attempt.task).recovery.checkpoint and not attempt.rebooted:
@@ -343,6 +347,22 @@ class AttemptFinisher:
             return ended
         return ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.WRAPPER, story=story)
 
+    def _collect_patiently(
+        self, attempt: ActiveAttempt, report: ProgramReport, compiled: CompiledWorkflow, ended: ev.Ended
+    ) -> FinishedAttempt:
+        """Collect outputs and result; try again for a moment if the host lacks files or memory for it."""
+        for pause_s in (*_COLLECT_PAUSES_S, 0.0):
+            finished = FinishedAttempt(ended)
+            try:
+                self._collect(attempt, report, compiled, finished)
+            except (StagingProblem, JobProblem) as problem:
+                finished = _lack_of_host(attempt, f"the host could not read its outputs: {problem}")
+                check_interruption()
+                time.sleep(pause_s)
+                continue
+            break
+        return finished
+
     def _collect(
         self,
         attempt: ActiveAttempt,
@@ -350,7 +370,10 @@ class AttemptFinisher:
         compiled: CompiledWorkflow,
         finished: FinishedAttempt,
     ) -> None:
-        """Collect outputs and result of a program that exited with an accepted code."""
+        """Collect outputs and result of a program that exited with an accepted code.
+
+        Raises StagingProblem or JobProblem if the host lacks files or memory for it.
+        """
         ended = finished.ended
         if ended.exit_code != 0 and ended.exit_code not in compiled.outcomes(attempt.task):
             return
@@ -364,12 +387,17 @@ class AttemptFinisher:
         except Interrupted:
             raise
         except (StagingProblem, JobProblem) as problem:
+            if problem.number in _LACKS:
+                raise
+            cause = Cause.STAGING if problem.number in _DISK_ERRORS else Cause.ERROR
             story = str(problem)
-            finished.ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.ERROR, story=story)
+            finished.ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=cause, story=story)
             return
         try:
             self._sync(attempt, files)
         except StagingProblem as problem:
+            if problem.number in _LACKS:
+                raise
             finished.ended = ev.Ended(
                 attempt=attempt.number, exit_code=None, cause=Cause.STAGING, story=str(problem)
             )
@@ -463,11 +491,12 @@ class AttemptFinisher:
                 for file in product.files:
                     if (target := targets.get(file.name)) is not None:
                         refuse_redirection(description, target, values)
-                        goal = fill_secrets(target, values, secrets) or fill_template(target, values)
+                        shown = fill_template(target, values)
+                        goal = fill_secrets(target, values, secrets) or shown
                         below = stated_folder(description, target, {**values, **secrets})
                         if stated and not is_url(goal) and not goal.startswith("/"):
                             goal = f"{stated}/{goal}"
-                        publish(directory, file, goal, folder=folder, below=below)
+                        publish(directory, file, goal, folder=folder, below=below, shown=shown)
                     elif _is_result(file.name, results):
                         name = f"{stated}/{file.name}" if stated else file.name
                         publish_as(directory, file, name, folder=folder)
@@ -493,6 +522,14 @@ class AttemptFinisher:
             text = f"{code}\n" if code is not None else f"signal {report.get('signal')}\n"
             # A failure to write is ignored: the journal has the exit code too.
             self._records.write_later(attempt.records_path, "exitcode", text.encode, lambda _: None)
+
+
+def _lack_of_host(attempt: ActiveAttempt, story: str) -> FinishedAttempt:
+    """Return the end of an attempt for which the host lacks something; a retry waits longer each time."""
+    ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=story)
+    tries = attempt.start.tries if attempt.start is not None else 1
+    pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(tries - 1, 10))
+    return FinishedAttempt(ended, pause_s=pause_s)
 
 
 def find_fork_failure(code: int, text: str) -> str:

@@ -26,6 +26,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
@@ -111,28 +112,30 @@ def file_url_path(url: str) -> str | None:
     return unquote(parts.path)
 
 
-def _split(url: str) -> SplitResult:
+def _split(url: str, shown: str = "") -> SplitResult:
     try:
         return split_url(url)
     except ValueError as error:
-        raise StagingProblem("cannot be used", url, str(error), lasting=True) from None
+        raise StagingProblem(
+            "cannot be used", shown or url, _explain(error, url, shown), lasting=True
+        ) from None
 
 
-def download(url: str, target: int) -> None:
-    """Write the content of a URL to an open file."""
-    with _url_errors("cannot be fetched", url):
-        system, path = _open_filesystem(url)
+def download(url: str, target: int, shown: str = "") -> None:
+    """Write the content of a URL to an open file; errors state ``shown`` instead of a URL with secrets."""
+    with _url_errors("cannot be fetched", url, shown):
+        system, path = _open_filesystem(url, shown)
         # Use the descriptor: the name could refer to another file by now.
-        system.get_file(path, f"/proc/self/fd/{target}", callback=_transfer_checks(url, target))
+        system.get_file(path, f"/proc/self/fd/{target}", callback=_transfer_checks(shown or url, target))
 
 
-def upload(source: int, url: str) -> None:
-    """Write an open file to a URL. Readers see the complete content or none."""
-    with _url_errors("cannot be published", url), os.fdopen(os.dup(source), "rb") as content:
+def upload(source: int, url: str, shown: str = "") -> None:
+    """Write an open file to a URL, ``shown`` in errors. Readers see the complete content or none."""
+    with _url_errors("cannot be published", url, shown), os.fdopen(os.dup(source), "rb") as content:
         content.seek(0)
-        system, path = _open_filesystem(url)
-        if _split(url).scheme in _WEB:
-            system.put_file(content, path, method="put", callback=_transfer_checks(url))
+        system, path = _open_filesystem(url, shown)
+        if _split(url, shown).scheme in _WEB:
+            system.put_file(content, path, method="put", callback=_transfer_checks(shown or url))
             return
         if folder := path.rpartition("/")[0]:
             system.makedirs(folder, exist_ok=True)
@@ -159,10 +162,10 @@ def _transfer_checks(url: str, target: int | None = None) -> Any:
     return Callback(hooks={"check": on_chunk})
 
 
-def url_version(url: str) -> str | None:
+def url_version(url: str, shown: str = "") -> str | None:
     """Return a text that changes with the content of a URL; None if the server offers no validator."""
-    with _url_errors("cannot be fetched", url):
-        system, path = _open_filesystem(url)
+    with _url_errors("cannot be fetched", url, shown):
+        system, path = _open_filesystem(url, shown)
         try:
             info = system.info(path)
         except NotImplementedError:
@@ -171,13 +174,14 @@ def url_version(url: str) -> str | None:
     return " ".join([f"size={info.get('size')}", *marks]) if marks else None
 
 
-def _open_filesystem(url: str) -> tuple[Any, str]:
+def _open_filesystem(url: str, shown: str = "") -> tuple[Any, str]:
     import fsspec
 
     if "::" in url:
-        raise StagingProblem("cannot be used", url, "chains of URLs ('::') are not allowed", lasting=True)
+        why = "chains of URLs ('::') are not allowed"
+        raise StagingProblem("cannot be used", shown or url, why, lasting=True)
     options: dict[str, Any] = {}
-    if _split(url).scheme in _WEB:
+    if _split(url, shown).scheme in _WEB:
         from aiohttp import ClientTimeout
 
         waits = ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
@@ -186,12 +190,13 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
     try:
         found = fsspec.core.url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
     except ValueError as error:
-        raise StagingProblem("cannot be used", url, str(error), lasting=True) from error
+        why = _explain(error, url, shown)
+        raise StagingProblem("cannot be used", shown or url, why, lasting=True) from error
     return found[0], found[1]
 
 
 @contextmanager
-def _url_errors(what: str, url: str) -> Iterator[None]:
+def _url_errors(what: str, url: str, shown: str = "") -> Iterator[None]:
     """Turn any exception of a file system library into a StagingProblem for the URL."""
     try:
         yield
@@ -199,10 +204,10 @@ def _url_errors(what: str, url: str) -> Iterator[None]:
         raise
     except ImportError as error:
         advice = "install the package that fsspec needs for it"
-        raise StagingProblem(what, url, str(error), advice=advice, lasting=True) from error
+        raise StagingProblem(what, shown or url, str(error), advice=advice, lasting=True) from error
     except Exception as error:
         check_interruption()  # A library may have replaced the exception of a callback.
-        raise _url_problem(what, url, _reason(error)) from error
+        raise _url_problem(what, url, shown, _reason(error)) from error
 
 
 def _reason(error: Exception) -> Exception:
@@ -211,14 +216,26 @@ def _reason(error: Exception) -> Exception:
     return cause if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) else error
 
 
-def _url_problem(what: str, url: str, error: Exception) -> StagingProblem:
+def _url_problem(what: str, url: str, shown: str, error: Exception) -> StagingProblem:
     number = error.errno if isinstance(error, OSError) else None
     status = getattr(error, "status", None)
     if isinstance(error, FileNotFoundError) or status == _NOT_FOUND:
-        return StagingProblem(what, url, "there is no such file", number=number, lasting=True)
-    why = f"{error} ({type(error).__name__})" if str(error) else type(error).__name__
-    lasting = isinstance(status, int) and 400 <= status < 500 and status not in _PASSING
-    return StagingProblem(what, url, why, number=number, lasting=lasting)
+        return StagingProblem(what, shown or url, "there is no such file", number=number, lasting=True)
+    why, lasting = _explain(error, url, shown), False
+    if isinstance(status, int):
+        # The library's text has the URL, and the server's own phrase, which may repeat it.
+        phrase = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
+        why, lasting = f"the server answered {status}{phrase}", 400 <= status < 500 and status not in _PASSING
+    return StagingProblem(what, shown or url, why, number=number, lasting=lasting)
+
+
+def _explain(error: Exception, url: str, shown: str) -> str:
+    """Return the text of a library's error; of one about a URL with secrets only what cannot contain it."""
+    name = type(error).__name__
+    if not shown or shown == url:
+        return f"{error} ({name})" if str(error) else name
+    number = error.errno if isinstance(error, OSError) else None
+    return f"{os.strerror(number)} ({name})" if number else name
 
 
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -235,15 +252,20 @@ _DEFAULT_MOST_RATIO = 200
 """By default a file may grow to the larger of 1 GiB and 200 times its compressed size."""
 
 
-def decompress(source: int, target: int, name: str, max_bytes: float | None = None) -> None:
-    """Write the decompressed content of one open file to another, at most ``max_bytes`` (None: a default)."""
+def decompress(
+    source: int, target: int, name: str, max_bytes: float | None = None, *, lasting: bool = True
+) -> None:
+    """Write the decompressed content of one open file to another, at most ``max_bytes`` (None: a default).
+
+    ``lasting``: the file is the user's own, so that damaged content stays damaged.
+    """
     opener = _opener(os.pread(source, 6, 0), name)
     limit = max_bytes or max(_DEFAULT_MOST_BYTES, _DEFAULT_MOST_RATIO * os.fstat(source).st_size)
     size_bytes, checked_bytes = 0, -_SPACE_CHECK_BYTES
     with os.fdopen(os.dup(source), "rb") as raw:
         raw.seek(0)
         with opener(raw) as plain:
-            while chunk := _read_chunk(plain, name):
+            while chunk := _read_chunk(plain, name, lasting=lasting):
                 check_interruption()
                 size_bytes += len(chunk)
                 if size_bytes > limit:
@@ -260,11 +282,14 @@ def _too_large(name: str, limit: float) -> StagingProblem:
     return StagingProblem("cannot be decompressed", name, why, advice=advice, lasting=True)
 
 
-def _read_chunk(plain: IO[bytes], name: str) -> bytes:
+def _read_chunk(plain: IO[bytes], name: str, *, lasting: bool) -> bytes:
     try:
         return plain.read(_CHUNK_BYTES)
     except Exception as error:  # Each library has its own errors for damaged or truncated data.
-        raise StagingProblem("cannot be decompressed", name, str(error) or type(error).__name__) from error
+        number = error.errno if isinstance(error, OSError) else None
+        why = str(error) or type(error).__name__
+        damaged = lasting and number is None and not isinstance(error, MemoryError)
+        raise StagingProblem("cannot be decompressed", name, why, number=number, lasting=damaged) from error
 
 
 def _opener(first: bytes, name: str) -> Callable[[IO[bytes]], Any]:
@@ -357,7 +382,7 @@ class InputSource:
         """Return the key of the source's current version, and whether the version is identifiable later."""
         where, stamp, lasting = self.text, None, False
         if (path := self.path()) is None:
-            stamp = url_version(self.opened)
+            stamp = url_version(self.opened, self.text)
             lasting = stamp is not None
         else:
             version = find_version(path.parent, path.name)
@@ -412,7 +437,7 @@ def fetch(source: InputSource, root: Path, name: str, *, modes: CopyPermissions 
         return _fetch_compressed(source, path, root, name)
     if path is None:
         with _open_target(source, root, name) as (_, target):
-            download(source.opened, target)
+            download(source.opened, target, source.text)
         file = measure_file(root, name)
         return FetchedInput(file=file, copied_bytes=file.size_bytes)
     parts = split_name(name)
@@ -433,7 +458,7 @@ def _fetch_tree(path: Path, root: Path, parts: Parts, modes: CopyPermissions) ->
 
 def _fetch_compressed(source: InputSource, path: Path | None, root: Path, name: str) -> FetchedInput:
     with _open_target(source, root, name) as (parent, target), _open_compressed(source, path, parent) as raw:
-        decompress(raw, target, source.text, source.max_bytes)
+        decompress(raw, target, source.text, source.max_bytes, lasting=path is not None)
         raw_bytes = os.fstat(raw).st_size
     return FetchedInput(file=measure_file(root, name), copied_bytes=raw_bytes)
 
@@ -455,7 +480,7 @@ def _open_compressed(source: InputSource, path: Path | None, scratch: int) -> It
     """Yield a descriptor of the compressed file; a remote one is first downloaded to an unnamed file."""
     if path is None:
         with unnamed_file(scratch) as raw:
-            download(source.opened, raw)
+            download(source.opened, raw, source.text)
             yield raw
         return
     with FileDescriptor(open_inside(path.parent, path.name)) as raw:
@@ -579,18 +604,26 @@ def _content_name(digest: str) -> str:
     return f"content/{digest}"
 
 
-def publish(directory: Path, file: FileRecord, target: str, *, folder: Path, below: str | None = None) -> int:
+def publish(
+    directory: Path,
+    file: FileRecord,
+    target: str,
+    *,
+    folder: Path,
+    below: str | None = None,
+    shown: str = "",
+) -> int:
     """Copy an output to a name below ``folder``, an absolute path or a URL; return the bytes copied.
 
     A target ending with ``/`` is a directory for the output. A target with the same content is left alone; an
     existing directory is merged. ``below`` is the folder that the user states for a target with values of
-    tasks.
+    tasks. Errors state ``shown`` instead of a URL with secrets.
     """
     if target.endswith("/"):
         target += split_name(file.name)[-1]
     path = file_url_path(target) if is_url(target) else target
     if path is None:
-        return _upload(directory, file, target)
+        return _upload(directory, file, target, shown or target)
     if path.startswith("/"):
         _refuse_state(path, Path(path).parts)
         if below is not None:
@@ -662,18 +695,23 @@ def _is_published(root: Path, name: str, file: FileRecord) -> bool:
         return False
 
 
-def _upload(directory: Path, file: FileRecord, url: str) -> int:
+def _upload(directory: Path, file: FileRecord, url: str, shown: str) -> int:
     if measure_file(directory, file.name).digest != file.digest:
         raise StagingProblem("cannot be published", file.name, "it was modified after it was written")
     with open_entry(directory, split_name(file.name)) as found:
         parts, is_directory = found.parts, found.is_directory
     if not is_directory:
-        return _upload_file(directory, parts, url)
+        return _upload_file(directory, parts, url, shown)
     files = [entry for _, entry in walk_tree(directory, parts) if entry.is_file]
-    return sum(_upload_file(directory, entry.location, "/".join((url, *entry.parts))) for entry in files)
+    return sum(
+        _upload_file(
+            directory, entry.location, "/".join((url, *entry.parts)), "/".join((shown, *entry.parts))
+        )
+        for entry in files
+    )
 
 
-def _upload_file(directory: Path, parts: Parts, url: str) -> int:
+def _upload_file(directory: Path, parts: Parts, url: str, shown: str) -> int:
     with FileDescriptor(open_inside(directory, "/".join(parts))) as fd:
-        upload(fd, url)
+        upload(fd, url, shown)
         return os.fstat(fd).st_size

@@ -24,7 +24,7 @@ from weft.records import dataclass
 from weft.urls import find_base, is_below, is_url, names_state, redirects
 from weft.workflow.task import Task
 from weft.workflow.task_graph import TaskGraph
-from weft.workflow.templates import fill_template, format_value, list_fields, split_template
+from weft.workflow.templates import fill_template, format_value, is_pattern, list_fields, split_template
 
 _PLAIN_WORD = "x"
 _NAME_FIELD = "task"
@@ -172,6 +172,7 @@ class ProducerIndex:
         self._graph = graph
         self._producers: dict[str, list[int]] = {}
         self._patterns: list[tuple[str, int]] = []
+        self._matches: dict[str, list[int]] = {}
         self._transfers: dict[tuple[str, int], int] = {}
         """By file and binding variable: the transfer that copies the file to that machine."""
         tasks = graph.workflow.tasks
@@ -181,15 +182,20 @@ class ProducerIndex:
             for output in outputs:
                 name = fill_template(output.file, context, last=False)
                 self._producers.setdefault(name, []).append(task)
-                if _is_pattern(name):
+                if is_pattern(name):
                     self._patterns.append((name + "*" if name.endswith("/") else name, task))
             if transfer is not None:
                 name = fill_template(transfer.file, context, last=False)
                 self._transfers[name, int(graph.variable[task])] = task
 
-    def of_reader(self, name: str, task: int) -> list[int]:
-        """Return the tasks from whose products a task reads a file: its writers, or a transfer of it."""
+    def of_reader(self, name: str, task: int, *, matching: bool = False) -> list[int]:
+        """Return the tasks from whose products a task reads a file: its writers, or a transfer of it.
+
+        ``matching``: the task states a wildcard or a directory, which several tasks may write to.
+        """
         writers = self._writers(name)
+        if matching:
+            writers = list(dict.fromkeys([*writers, *self._matching(name)]))
         here = int(self._graph.variable[task])
         transfer = self._transfers.get((name, here))
         if transfer is None or any(int(self._graph.variable[each]) == here for each in writers):
@@ -209,14 +215,21 @@ class ProducerIndex:
         """Return the tasks that produce a file, or files matching a wildcard or inside a directory."""
         if (found := self._producers.get(name)) is not None:
             return found
-        if _is_pattern(name):
-            return [
-                producer
-                for made, producers in self._producers.items()
-                if fnmatch.fnmatchcase(made, name + "*" if name.endswith("/") else name)
-                for producer in producers
-            ]
+        if is_pattern(name):
+            return self._matching(name)
         return [task for pattern, task in self._patterns if fnmatch.fnmatchcase(name, pattern)]
+
+    def _matching(self, pattern: str) -> list[int]:
+        """Return the tasks with an output that a wildcard or a directory matches."""
+        if (found := self._matches.get(pattern)) is None:
+            whole = pattern + "*" if pattern.endswith("/") else pattern
+            found = self._matches[pattern] = [
+                task
+                for made, tasks in self._producers.items()
+                if fnmatch.fnmatchcase(made, whole)
+                for task in tasks
+            ]
+        return found
 
 
 class TaskInputs:
@@ -253,18 +266,13 @@ class TaskInputs:
                 source = fill_template(item.source, names)
                 location = fill_secrets(item.source, names, self._secrets)
             if not source:
-                producers = tuple(
-                    self._producers.of_reader(fill_template(item.file, context, last=False), task)
-                )
+                made = fill_template(item.file, context, last=False)
+                producers = tuple(self._producers.of_reader(made, task, matching=is_pattern(item.file)))
             stated = is_url_of_user(described, text, {**names, **self._secrets})
             below = stated_folder(described, text, {**names, **self._secrets})
             yield DeclaredInput(
                 name, producers, source, item.shared, item.compressed, item.max_bytes, stated, location, below
             )
-
-
-def _is_pattern(name: str) -> bool:
-    return "*" in name or "?" in name or name.endswith("/")
 
 
 class RunProducts:
@@ -336,8 +344,8 @@ def select_files(product: Product, name: str) -> list[FileRecord]:
         return [
             file for file in product.files if file.name.rstrip("/") == folder or file.name.startswith(name)
         ]
-    exact = [file for file in product.files if file.name == name]
-    found = exact or [file for file in product.files if fnmatch.fnmatchcase(file.name, name)]
+    # A file may have the name of the pattern that it matches; ``[1]`` as a pattern does not match itself.
+    found = [file for file in product.files if file.name == name or fnmatch.fnmatchcase(file.name, name)]
     if found or not any(name.startswith(f"{file.name.rstrip('/')}/") for file in product.files):
         return found
     return [measure_file(Path(product.directory), name)]

@@ -11,7 +11,8 @@ same files. It sees:
 - of the environment the variables in ``_KEPT``, those that the task declares, and ``WEFT_*``.
 
 All its processes are in one PID namespace, so that the kernel ends them together, however they were started.
-The root directory is read-only: a write elsewhere is an error.
+The root directory is read-only: a write elsewhere is an error. A program of root owns the kernel's settings
+below ``/proc`` and the host's devices, so those are read-only for it too; a device can still be used.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,7 +45,7 @@ _SETTINGS = (
     "subgid", "subuid", "terminfo", "timezone", "vulkan",
 )  # fmt: skip
 """Entries of ``/etc`` that are visible: libraries, names, certificates, time zones; no passwords and keys."""
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _KEPT = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "HOME", "USER", "LOGNAME", "SHELL")
 """Variables of the engine's environment that an isolated program inherits, besides ``LC_*``."""
 FUNCTION_PATHS = ".weft/functions/places.json"
@@ -56,7 +58,7 @@ class Mount(NamedTuple):
     """One entry of the file system that an isolated program sees."""
 
     kind: str
-    """``read``, ``write``, ``empty``, ``link``, ``proc`` or ``dev``."""
+    """``read``, ``write``, ``empty``, ``link``, ``proc``, ``dev``, or ``seal`` (read-only from now on)."""
     path: str
     source: str = ""
     """File or directory of the host, or the target of a link."""
@@ -76,8 +78,18 @@ def isolate_program(job: RenderedJob, records: str) -> tuple[list[str], dict[str
     if job.needs_script:
         mounts.append(Mount("read", f"{records}/{job.script_name}", f"{records}/{job.script_name}"))
     mounts.append(Mount("write", job.workdir, job.workdir))
-    start = _START[job.isolation.tool]
-    return [*start(mounts, job.isolation.network, job.workdir), *job.argv], _environment(job.env)
+    start = _START[job.isolation.tool](mounts, job.isolation.network, job.workdir)
+    # The runner's standard input is the host's ``/dev/null``, whose permissions root could change through it.
+    start += _OWN_INPUT if _is_root() and job.stdin is None else ()
+    return [*start, *job.argv], _environment(job.env)
+
+
+_OWN_INPUT = ("/bin/sh", "-c", 'exec "$@" </dev/null', "weft")
+"""Command that gives a program the read-only ``/dev/null`` as its standard input."""
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
 
 
 def _environment(declared: Mapping[str, str]) -> dict[str, str | None]:
@@ -96,6 +108,8 @@ def _base_mounts() -> Iterator[Mount]:
         yield Mount("empty", os.path.normpath(home))
     yield Mount("proc", "/proc")
     yield Mount("dev", "/dev")
+    if _is_root():
+        yield from (Mount("seal", path, path) for path in _kernel_settings())
     for path in _SYSTEM:
         if os.path.islink(path):  # noqa: PTH114 -- ``/bin`` is a link to ``usr/bin`` on most systems
             yield Mount("link", path, os.readlink(path))  # noqa: PTH115
@@ -105,6 +119,16 @@ def _base_mounts() -> Iterator[Mount]:
         if os.path.exists(f"/etc/{name}"):  # noqa: PTH110
             yield Mount("read", f"/etc/{name}", f"/etc/{name}")
     yield from (Mount("read", path, path) for path in _python_folders())
+
+
+def _kernel_settings() -> Iterator[str]:
+    """Yield the entries of ``/proc`` that root can write, but for those of processes."""
+    for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
+        if entry.name.isdecimal() or entry.is_symlink():
+            continue
+        with suppress(OSError):
+            if entry.is_dir(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_mode & 0o222:
+                yield entry.path
 
 
 @functools.cache
@@ -145,20 +169,34 @@ def _start_bubblewrap(mounts: Iterable[Mount], network: bool, workdir: str) -> l
     words += ["--share-net"] if network else []
     for kind, path, source in mounts:
         words += _BUBBLEWRAP[kind], *([source] if source else []), path
-    return [*words, "--remount-ro", "/", "--chdir", workdir, "--"]
+    words += "--remount-ro", "/", "--chdir", workdir, "--"
+    if not _is_root():
+        return words
+    # bubblewrap has no read-only devices, but keeps this option of what it finds.
+    outer = [_find_program("unshare") or "unshare", "--user", "--map-root-user", "--mount"]
+    outer += "--propagation", "private"
+    return [*outer, "/bin/sh", "-c", f'PATH=$PATH:{_PROGRAMS}; {_SEAL_DEVICES}exec "$@"', "weft", *words]
 
 
 _BUBBLEWRAP = {
     "read": "--ro-bind", "write": "--bind", "empty": "--tmpfs", "link": "--symlink", "proc": "--proc",
-    "dev": "--dev",
+    "dev": "--dev", "seal": "--ro-bind",
 }  # fmt: skip
 
+_SEAL_DEVICES = f"""\
+seal() {{ mount -o "remount,bind,$2" "$1" 2>/dev/null; }}
+for device in {" ".join(f"/dev/{name}" for name in _DEVICES)}; do
+  mount --bind $device $device || exit
+  seal $device ro || seal $device ro,nosuid || seal $device ro,nosuid,noexec || exit
+done
+"""
+"""Commands after which the mode of a device cannot be changed in this mount namespace; it can be used."""
 _SCRIPT = """\
 set -eu
 weft_path=${{PATH-}}
 PATH=$PATH:{system}
 umask 022
-mount -t tmpfs -o mode=0755 weft {root}
+{seal}mount -t tmpfs -o mode=0755 weft {root}
 make() {{ if [ -d "$1" ]; then mkdir -p "{root}$2"; else mkdir -p "{root}${{2%/*}}"; : >> "{root}$2"; fi; }}
 bind() {{ make "$1" "$2"; mount --rbind "$1" "{root}$2"; }}
 show() {{ make "$1" "$2"; lock "$1" "$2" ro 2>/dev/null || lock "$1" "$2" ro,nosuid,nodev; }}
@@ -206,6 +244,7 @@ def _start_unshare(mounts: Iterable[Mount], network: bool, workdir: str) -> list
     read = [f"{shlex.quote(_ROOT + mount.path)}/*" for mount in mounts if mount.kind == "read"]
     script = _SCRIPT.format(
         root=_ROOT,
+        seal=_SEAL_DEVICES if _is_root() else "",
         lines="\n".join(lines),
         kept=" | ".join(kept),
         read=" | ".join(read),
@@ -230,6 +269,8 @@ def _script_lines(mount: Mount) -> Iterator[str]:
             yield f"empty {path}"
         case "link":
             yield f"ln -s {source} {_ROOT}{path}"
+        case "seal":
+            yield f"mount --bind -o ro {_ROOT}{path} {_ROOT}{path}"
         case "proc":
             yield f"mkdir -p {_ROOT}{path}; mount -t proc proc {_ROOT}{path}"
         case _:

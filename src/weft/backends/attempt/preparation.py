@@ -6,11 +6,13 @@ product with the same fingerprint, it is used where it is, instead of running th
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,7 @@ from weft.backends.attempt.safe_paths import StagingProblem, make_parents, split
 from weft.backends.attempt.staging import CopyPermissions, clone_or_copy, is_intact, looks_intact
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import read_sweep_lines
+from weft.backends.attempt.trees import is_wildcard
 from weft.backends.backend import FileRecord, Product, ProjectContext
 from weft.engine.messages import Ended, StagedIn, StageIn, Start
 from weft.engine.state.compiled import CompiledWorkflow
@@ -297,13 +300,24 @@ class AttemptPreparer:
             if products:
                 names += [file.name for each in products for file in select_files(each, item.name)]
             else:
-                source = self._source(attempt, item)
-                names.append("/".join(split_name(source.staged_name(item.name))))
+                names += [_staged_name(source, name) for source, name in self._sources(attempt, item)]
         return names
 
-    def _source(self, attempt: ActiveAttempt, item: DeclaredInput) -> InputSource:
+    def _sources(self, attempt: ActiveAttempt, item: DeclaredInput) -> list[tuple[InputSource, str]]:
+        """Return the files outside the sandboxes that an input names or matches, each with its name."""
+        if item.source or item.is_url or not is_wildcard(item.name):
+            return [(self._source(attempt, item, item.source or item.name), item.name)]
+        # A literal name may be a link of the user, so what a wildcard matches may be one too.
+        pattern = "/".join(split_name(item.name))
+        found = sorted(glob(pattern, root_dir=self._folder(attempt.run), recursive=True))  # noqa: PTH207
+        if not found:
+            why = f"no file in '{self._folder(attempt.run)}' matches it"
+            raise StagingProblem("cannot be fetched", item.name, why, number=errno.ENOENT, lasting=True)
+        return [(self._source(attempt, item, name), name) for name in found]
+
+    def _source(self, attempt: ActiveAttempt, item: DeclaredInput, text: str) -> InputSource:
         return InputSource(
-            item.source or item.name,
+            text,
             self._folder(attempt.run),
             compressed=item.compressed,
             max_bytes=item.max_bytes,
@@ -331,20 +345,27 @@ class AttemptPreparer:
         products = self._products.for_input(compiled, attempt.run, attempt.task, counters, item)
         if products:
             return self._stage_products(attempt, item, products)
-        source = self._source(attempt, item)
-        name = "/".join(split_name(source.staged_name(item.name)))
-        if name in attempt.input_digests:
-            return [name], 0.0
+        names, moved = [], 0.0
+        for source, declared in self._sources(attempt, item):
+            names.append(name := _staged_name(source, declared))
+            if name not in attempt.input_digests:
+                moved += self._fetch(attempt, item, source, declared, name)
+        return names, moved
+
+    def _fetch(
+        self, attempt: ActiveAttempt, item: DeclaredInput, source: InputSource, declared: str, name: str
+    ) -> float:
+        """Stage a file from outside the sandboxes; return the bytes copied."""
         fetched = self._cache(attempt.machine).stage(
             source,
             attempt.workdir,
-            item.name,
+            declared,
             # Decompressing takes longer than a copy, so a local file is decompressed only once.
             shared=item.shared or (item.compressed and not item.is_url),
             modes="own" if self._is_rewritten(attempt, name) else "read-only",
         )
         attempt.input_digests[name] = fetched.file.digest
-        return [name], fetched.copied_bytes
+        return fetched.copied_bytes
 
     def _stage_products(
         self, attempt: ActiveAttempt, item: DeclaredInput, products: list[Product]
@@ -516,6 +537,10 @@ class AttemptPreparer:
         if (found := self._caches.get(place)) is None:
             found = self._caches[place] = InputCache(place, fresh=self._context.fresh)
         return found
+
+
+def _staged_name(source: InputSource, declared: str) -> str:
+    return "/".join(split_name(source.staged_name(declared)))
 
 
 def _expected_start(attempt: ActiveAttempt) -> Start:

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 class JobProblem(WeftError):
     """An attempt cannot be started as described, or a file it wrote cannot be interpreted."""
 
-    def __init__(self, what: str, *, rule: str = "", advice: str = "") -> None:
+    def __init__(self, what: str, *, rule: str = "", advice: str = "", number: int | None = None) -> None:
         self.problem = Problem(what=what, rule=rule, advice=advice)
+        self.number = number
+        """The ``errno`` of the failure, such as ``errno.EMFILE``."""
         super().__init__(redact(str(self.problem)))
 
 

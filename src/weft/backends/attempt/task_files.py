@@ -56,7 +56,7 @@ def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: i
     except StagingProblem as problem:
         if problem.is_missing:
             return None
-        raise JobProblem(str(problem)) from None
+        raise JobProblem(str(problem), number=problem.number) from None
     with FileDescriptor(fd):
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -67,7 +67,8 @@ def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: i
         try:
             content = os.pread(fd, max_bytes, max(0, status.st_size - max_bytes))
         except OSError as error:
-            raise JobProblem(f"{shorten(name)} cannot be read: {error.strerror}") from None
+            what = f"{shorten(name)} cannot be read: {error.strerror}"
+            raise JobProblem(what, number=error.errno) from None
     if status.st_size > max_bytes:
         # The first line is incomplete: a message could show the end of a secret in it.
         _, newline, content = content.partition(b"\n")
