@@ -350,7 +350,8 @@ SETTINGS: tuple[Setting, ...] = (
             help="time between progress probes of attempts with a contract; if it is not stated, shorter "
                  "for short tasks"),
     Setting(key="slow_for", attribute="belief_s", type=_PERIOD, scope=EXECUTION,
-            help="time for which a machine counts as slow after an attempt on it was slow"),
+            help="time for which a machine counts as slow after an attempt on it, whose program reports its "
+                 "progress, was slow"),
     Setting(key="migration.when", attribute="migrate", type=choice(MIGRATE_WHEN),
             help="when an attempt that violates its contract migrates; `pays`: if it ends enough earlier"),
     Setting(key="migration.gain", attribute="gain", type=_SHARE,
