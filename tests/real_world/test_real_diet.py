@@ -140,6 +140,28 @@ def test_the_example_runs_a_loop_with_a_condition_for_every_number(real):
     assert real.simulate("hailstone.xml").outcome == "completed"
 
 
+BRANCHES = """\
+<workflow><interface><source name="n" type="DIET_INT"/><sink name="r" type="DIET_INT"/></interface><processors>
+<condition name="C"><in name="a" type="DIET_INT"/><outThen name="t" type="DIET_INT"/>
+<outElse name="e" type="DIET_INT"/><if>$a mod 2 = 0</if><then>t=a;</then><else>e=a;</else></condition>
+<processor name="two"><in name="in" type="DIET_INT"/><out name="out" type="DIET_INT"/><diet path="double"/></processor>
+<processor name="sq"><in name="in" type="DIET_INT"/><out name="out" type="DIET_INT"/><diet path="square"/></processor>
+<merge name="M"><in name="x" type="DIET_INT"/><in name="y" type="DIET_INT"/><out name="z" type="DIET_INT"/></merge>
+</processors><links><link from="n" to="C:a"/><link from="C:t" to="two:in"/><link from="C:e" to="sq:in"/>
+<link from="two:out" to="M:x"/><link from="sq:out" to="M:y"/><link from="M:z" to="r"/></links></workflow>
+"""
+NUMBERS = '<data><source name="n"><list><item>3</item><item>8</item><item>7</item></list></source></data>'
+
+
+def test_the_sink_of_a_merge_gets_the_results_of_both_branches(real):
+    prepare(real)
+    real.write("flow.xml", BRANCHES)
+    real.write("data.xml", NUMBERS)
+    assert real.run("flow.xml").completed
+    assert [real.text(f"r.{number}").strip() for number in range(3)] == ["9", "16", "49"]
+    assert not list(real.folder.glob("M#*"))
+
+
 DAG = '<dag><node id="n" path="greet"><arg name="who" type="DIET_STRING" value="{0}"/><out name="o" type="DIET_STRING"/></node></dag>'
 GREET = '{greet: {command: "echo hello {who} > {o}", work: 2, env: {X: y}}}'
 

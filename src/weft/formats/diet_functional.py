@@ -743,8 +743,9 @@ class _FunctionalReader:
         return self._twins(merge)
 
     def sink_of(self, step: str, port: str) -> str | None:
-        """Return the sink to which a port leads."""
-        return self._results.get((step, port))
+        """Return the sink to which a port leads; a link from a merge holds for each of its steps."""
+        steps = self._twins(step) if self.processors[step].kind == "merge" else [step]
+        return next((self._results[one, port] for one in steps if (one, port) in self._results), None)
 
     def loop_left(self, writer: str, reader: str) -> str | None:
         """Return the start of the loop whose body has the writer, but not the reader."""
