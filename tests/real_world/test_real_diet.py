@@ -127,6 +127,8 @@ def test_a_published_file_is_planned_simulated_and_run(real, bench_data, name):
     assert real.simulate(name).outcome == "completed"
     assert real.run(name).completed
     assert {file: real.text(file).strip() for file in outputs} == outputs
+    if "<sink" in (real.folder / name).read_text():
+        assert not list(real.folder.glob("*#*")), "only data of sinks are results"
 
 
 def test_the_example_runs_a_loop_with_a_condition_for_every_number(real):
@@ -283,3 +285,18 @@ def test_a_folder_with_a_target_is_copied_there(real):
     )
     assert real.run("flow.yaml").completed
     assert real.text("there/y") == "x\n"
+
+
+def test_a_file_with_the_name_of_a_folder_output_is_not_staged(real):
+    real.write("machines.yaml", MACHINES)
+    real.write("out", "an old file\n")
+    real.write(
+        "flow.yaml",
+        """\
+tasks:
+  t: {command: "test ! -e out; mkdir out; echo x > out/f", outputs: ["out/"]}
+  u: {command: "cat out/f > last", inputs: ["out/"], outputs: [last]}
+""",
+    )
+    assert real.run("flow.yaml").completed
+    assert real.text("last") == "x\n"

@@ -747,6 +747,17 @@ class _FunctionalReader:
         steps = self._twins(step) if self.processors[step].kind == "merge" else [step]
         return next((self._results[one, port] for one in steps if (one, port) in self._results), None)
 
+    def is_used(self, step: _DietProcessor, port: str) -> bool:
+        """Return whether a link leads from a port of the step's element; with no link to a sink: True.
+
+        Data that nobody reads and no sink gets stay in the directory of the task.
+        """
+        used = (*self._links.values(), *self._results)
+        return not self._results or any(
+            port == name and writer in self.processors and self.processors[writer].element is step.element
+            for writer, name in used
+        )
+
     def loop_left(self, writer: str, reader: str) -> str | None:
         """Return the start of the loop whose body has the writer, but not the reader."""
         for start, body in self._bodies.items():
@@ -878,7 +889,11 @@ class _StepBuilder:
             sweep=Sweep(variables=tuple(map(_values, own, axes))) if own else None,
             after=tuple(after),
             inputs=tuple(self._inputs.values()),
-            outputs=tuple(self._output(port, element) for port, element in step.writes.items()),
+            outputs=tuple(
+                self._output(port, element)
+                for port, element in step.writes.items()
+                if self._reader.is_used(step, port)
+            ),
             service=step.service,
             job=self._job(),
             outcomes=(0, _FALSE) if step.kind in ("start", "check", "condition") else (),
@@ -906,6 +921,8 @@ class _StepBuilder:
         self._after[Dependency(task=self._reader.processors[start].loop, index=index)] = None
         self._guards = dict.fromkeys(self._reader.guards_of(start))
         for port, element in step.writes.items():
+            if not self._reader.is_used(step, port):
+                continue
             end = "/" if element.attributes.get("depth", "0") != "0" else ""
             file = _file(start, port, self._own) + end
             self._inputs[file] = Input(file=file)
@@ -928,9 +945,10 @@ class _StepBuilder:
             elif step.kind == "head":
                 lines += [f'cp -R "$port_{name_port(port)}_file" {path}' for port, path in paths.items()]
             else:
-                start = step.owner
                 lines += [
-                    f"cp -R {quote_template(_file(start, port, self._own))} {paths[port]}" for port in paths
+                    f"cp -R {quote_template(_file(step.owner, port, self._own))} {path}"
+                    for port, path in paths.items()
+                    if self._reader.is_used(step, port)
                 ]
         except ConditionError as error:
             what = f"{step.element.name} {shorten(step.name, 40)!r}: {error}"
