@@ -127,11 +127,12 @@ def kind_table(executed: ExecutedRun) -> TextTable:
     rows = [
         (
             f"{kind.workflow}: {kind.kind}" if executed.several else kind.kind,
-            f"{kind.completed + kind.skipped}/{kind.tasks}",
+            f"{kind.completed}/{kind.tasks}",
             str(kind.taken_over or _NOTHING),
             str(kind.failed or _NOTHING),
             str(kind.moved or _NOTHING),
             str(kind.cancelled or _NOTHING),
+            str(kind.skipped or _NOTHING),
             *(_known_s(value) for value in (kind.mean_s, kind.p50_s, kind.p90_s, kind.most_s)),
             _known_s(kind.estimate_s),
             _NOTHING if kind.ratio is None else f"{kind.ratio:.2f}",
@@ -141,8 +142,8 @@ def kind_table(executed: ExecutedRun) -> TextTable:
         for kind in executed.kinds
     ]
     heading = (
-        "kind", "done", "reused", "failed attempts", "moved", "cancelled", "mean", "P50", "P90", "most",
-        "estimate", "ratio", "CPU", "memory",
+        "kind", "done", "reused", "failed attempts", "moved", "cancelled", "skipped", "mean", "P50", "P90",
+        "most", "estimate", "ratio", "CPU", "memory",
     )  # fmt: skip
     return TextTable(heading=heading, rows=tuple(rows), texts=1)
 
