@@ -203,6 +203,11 @@ def functional(links, interface='<source name="s" type="DIET_INT"/>'):
 
 
 SOURCE = '<link from="s" to="P:in"/>'
+PAIRED = functional(
+    SOURCE + '<link from="t" to="P:b"/>',
+    '<source name="s" type="DIET_INT"/><source name="t" type="DIET_INT"/>',
+).replace("<out ", '<in name="b" type="DIET_INT"/><out ')
+LIST = '<source name="{}"><list>{}</list></source>'
 REFUSED = {
     "no data": (functional(SOURCE), {}, "source s has no data; add a file data.xml"),
     "no program": (DAG, {}, "`services: {greet: {command: ...}}` in the platform, or in services.yaml"),
@@ -210,6 +215,13 @@ REFUSED = {
         functional(SOURCE),
         {"data.xml": '<data><source name="s"><list><item>1</item><list/></list></source></data>'},
         "mixes items and lists",
+    ),
+    "unequal lists": (
+        PAIRED,
+        {
+            "data.xml": f"<data>{LIST.format('s', '<item>1</item>' * 2)}{LIST.format('t', '<item>1</item>' * 3)}</data>"
+        },
+        "processor 'P' pairs lists of different lengths: 2 items of source 's', 3 items of source 't'",
     ),
     "wrong data": (functional(SOURCE), {"data.xml": "<date/>"}, "a data file has one element data"),
     "wrong key": (DAG, {"services.yaml": "services: {greet: {comand: x}}\n"}, "did you mean 'command'?"),

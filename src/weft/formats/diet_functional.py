@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -24,6 +25,7 @@ from weft.formats.diet_ports import (
 from weft.formats.format import ProblemCollector
 from weft.formats.graph import check_acyclic, escape_braces
 from weft.formats.xml_document import XmlElement
+from weft.units import format_count
 from weft.urls import is_url
 from weft.workflow.quantity import Range, Sweep, Values
 from weft.workflow.task import ALL, Dependency, IndexRange, Input, JobSpec, Output, Task
@@ -611,11 +613,32 @@ class _FunctionalReader:
                     rule = f"the loop runs over {len(axes)}"
                     self.problems.add(what, rule=rule, line=processor.reads[port].line)
             found = _IterationAxes(axes=axes, places=dict.fromkeys(feeds, tuple(range(len(axes)))))
+        self._check_pairs(processor, found.axes)
         if len(found.axes) > len(_VARIABLES) or (len(found.axes) > 1 and any(map(_is_grown, found.axes))):
             what = f"{processor.name} runs over {len(found.axes)} levels"
             rule = f"at most {len(_VARIABLES)} levels are supported, and one of containers of unknown size"
             self.problems.add(what, rule=rule, line=processor.element.line)
         return found
+
+    def _check_pairs(self, processor: _DietProcessor, axes: _Axes) -> None:
+        """Add a problem if lists of different lengths are paired: some items would vanish."""
+        lengths = {
+            name: (source, len(self._data[source]))
+            for source, name in self.items.items()
+            if source in self._data
+        }
+        for axis in axes:
+            words = re.findall(r"\w+", axis) if axis.startswith("min(") else []
+            stated = {f"source {lengths[word][0]!r}": lengths[word][1] for word in words if word in lengths}
+            stated |= {f"a container of {word}": int(word) for word in words if word.isdecimal()}
+            if len(set(stated.values())) > 1:
+                counts = ", ".join(
+                    f"{format_count(count, 'item')} of {name}" for name, count in stated.items()
+                )
+                what = f"{_show_element(processor.element)} pairs lists of different lengths: {counts}"
+                rule = "a dot pairs the items by number, and none may be left over"
+                advice = "give the sources equally many items in the data file, or use cross"
+                self.problems.add(what, rule=rule, advice=advice, line=processor.element.line)
 
     def _feed(self, processor: _DietProcessor, port: str) -> _PortFeed:
         """Return the data that a port reads: their producer, and their axes at the depth of the port."""
