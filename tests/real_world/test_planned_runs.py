@@ -162,6 +162,23 @@ def test_plan_for_fewer_nodes_or_machines_is_refused(flow: Project) -> None:
     assert flow.weft("run", *run).code == 0
 
 
+def test_predictions_that_apply_to_nothing_are_noted(flow: Project) -> None:
+    flow.write("one.yaml", """\
+weft: 1
+tasks: {sim: {command: "true"}}
+predictions: [{kind: sin, seconds: 1}, {kind: sim, machine: chep, seconds: 1}, {kind: sim, seconds: 1}]
+""")  # fmt: skip
+    words = ("one.yaml", "--on", "grid.yaml")
+    kind = "predictions of task 'sin' have no effect: there is no such task; did you mean 'sim'?"
+    machine = "predictions of machine 'chep' have no effect: there is no such machine; did you mean 'cheap'?"
+    assert {kind, machine} <= set(flow.json("plan", *words)["notes"])
+    assert flow.json("check", *words)["files"][0]["notes"] == [kind, machine]
+    assert flow.json("check", "one.yaml")["files"][0]["notes"] == [kind]
+    shown = " ".join(flow.weft("run", *words).out.split())
+    assert f"note: {kind}" in shown
+    assert f"note: {machine}" in shown
+
+
 def test_resumed_run_follows_the_stored_plan(flow: Project) -> None:
     """The engine is killed before its first plan arrives; the resumed one has no files to read."""
     wanted = flow.json("plan", *ON, "--objective", "cost", "--out", "plan.json")

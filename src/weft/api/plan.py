@@ -35,6 +35,7 @@ from weft.planners.planner import (
 )
 from weft.planners.rank_binding import make_plan
 from weft.platform.platform import Platform
+from weft.predictions import note_unused
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
 from weft.records import dataclass
@@ -215,6 +216,7 @@ class PlannedWorkflow:
         if outlook.exact:
             tasks = format_count(outlook.tasks, "task")
             found.append(f"the spread of {outlook.exact} of {tasks} is unknown: their times count as exact")
+        found += _note_predictions(self.instance)
         if self.plan.ranked:
             found.append(_rank_text(self.plan.ranked))
         return [*found, *self.plan.notes]
@@ -274,6 +276,14 @@ class PlannedWorkflow:
         import html
 
         return f'<iframe srcdoc="{html.escape(render_plan(self))}" width="100%" height="480"></iframe>'
+
+
+def _note_predictions(instance: Instance) -> list[str]:
+    """Return notes about predictions of the workflow and the platform that apply to nothing."""
+    machines = [name for each in instance.machines for name in (each.name, each.host_name)]
+    workflow = instance.graph.workflow
+    notes = note_unused(workflow.predictions, [task.name for task in workflow.tasks], machines)
+    return notes + note_unused(instance.platform.predictions, None, machines)
 
 
 def _count_nodes(instance: Instance) -> dict[str, int]:

@@ -15,6 +15,7 @@ from functools import partial
 
 from weft.engine.history import AttemptRecord
 from weft.papers.statistics import Summary, summarise
+from weft.predictions import note_unused
 from weft.reports.charts import box_plots, estimate_chart, promise_chart, steps_chart
 from weft.reports.critical_path import PathStep
 from weft.reports.execution import ExecutedRun, FailureReport, PromiseOutcome
@@ -258,6 +259,7 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
         if not each.promise.has_estimate:
             where = f"run {executed.number(each.run)} ({each.workflow})"
             notes.append(f"{where}, promise: {promise_text(each.promise)}")
+    notes += _prediction_notes(executed)
     notes += _machine_notes(executed)
     notes += _results_notes(executed)
     if strays := strays_text(executed.attempts):
@@ -270,6 +272,16 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
 
 
 _SHOWN_CHANGES = 10
+
+
+def _prediction_notes(executed: ExecutedRun) -> list[str]:
+    """Return notes on predictions that apply to no task or machine of the reported runs."""
+    runs = executed.state.runs
+    flows = {runs[each.index].compiled.key: runs[each.index].compiled.graph.workflow
+             for each in executed.run_summaries if each.index < len(runs)}  # fmt: skip
+    kinds = [task.name for flow in flows.values() for task in flow.tasks]
+    machines = [name for each in executed.machines for name in (each.name, each.host_name)]
+    return note_unused((row for flow in flows.values() for row in flow.predictions), kinds, machines)
 
 
 def _machine_notes(executed: ExecutedRun) -> list[str]:
