@@ -235,7 +235,26 @@ REFUSED = {
         {"services.yaml": "services: {greet: {command: \"sh -c 'echo {who}'\"}}\n"},
         "service greet: {who}",
     ),
-    "unknown port": (DAG, {"services.yaml": 'services: {greet: {command: "echo {whom}"}}\n'}, "{whom}"),
+    "unknown port": (
+        DAG,
+        {"services.yaml": 'services: {greet: {command: "echo {whom}"}}\n'},
+        "services.yaml: service greet: {whom} is no port of 'n'; names in braces are ports,",
+    ),
+    "misspelt source": (
+        functional(SOURCE.replace('"s"', '"size"'), '<source name="size" type="DIET_INT"/>'),
+        {"data.xml": f"<data>{LIST.format('sise', '<item>1</item>')}</data>"},
+        "source size has no data in the data file; did you mean 'sise'?",
+    ),
+    "empty list": (
+        functional(SOURCE),
+        {"data.xml": f"<data>{LIST.format('s', '')}</data>"},
+        "the list of source 's' is empty; a source has at least one item",
+    ),
+    "no number": (
+        functional(SOURCE),
+        {"data.xml": f"<data>{LIST.format('s', '<item>1</item><item>abc</item>')}</data>"},
+        "the value 'abc' of source 's'; P:in has type DIET_INT: must be a whole number",
+    ),
 }
 
 

@@ -17,6 +17,7 @@ from weft.formats.diet_ports import (
     assign_ports,
     count_items,
     evaluate_text,
+    find_wrong_value,
     load_data_beside,
     name_port,
     port_bytes,
@@ -757,6 +758,13 @@ class _FunctionalReader:
         """Return the items of a source; None: no data file has them."""
         return self._data.get(source)
 
+    def tell_missing(self, source: str) -> str:
+        """Return why a source has no data: there is no data file, or it does not name the source."""
+        if not self._data:
+            return f"source {source} has no data; add a file data.xml beside the workflow"
+        listed = f"it names {', '.join(sorted(self._data))}"
+        return f"source {source} has no data in the data file; {suggest(source, self._data, listed)}"
+
     def constant(self, name: str) -> XmlElement:
         """Return the element of a constant."""
         return self._constants[name]
@@ -866,14 +874,24 @@ class _StepBuilder:
         is_file = element.attributes.get("type") == "DIET_FILE"
         if feed.source not in self._reader.items:
             data: list[Data] = [self._reader.constant(feed.source).attributes.get("value", "")]
+            self._check_values(element, data, f"constant {shorten(feed.source, 40)!r}")
             self._setup.read_constant(element, self._localise(data, is_file)[0], is_file=is_file)
             return
         found = self._reader.data_of(feed.source)
         if found is None:
-            self._unbound = f"source {feed.source} has no data; add a file data.xml beside the workflow"
+            self._unbound = self._reader.tell_missing(feed.source)
             return
+        self._check_values(element, found, f"source {shorten(feed.source, 40)!r}")
         items = self._localise(found, is_file)
         self._setup.read_items(element, items, variables, feed.source, is_file=is_file)
+
+    def _check_values(self, port: XmlElement, data: list[Data], origin: str) -> None:
+        """Add a problem if a value of a source or constant does not suit the type of a port that reads it."""
+        kind = port.attributes.get("type", "")
+        if (wrong := find_wrong_value(data, kind)) is not None:
+            what = f"the value {shorten(wrong[0], 40)!r} of {origin}"
+            rule = f"{self._step.name}:{port.attributes.get('name', '')} has type {kind}: must be {wrong[1]}"
+            self._reader.problems.add(what, rule=rule, line=port.line)
 
     def _localise(self, data: list[Data], is_file: bool) -> list[Data]:
         """Return data whose file names are names in the directory of the task; declare them as inputs."""
