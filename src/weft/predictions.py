@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
 from weft.documents import DocumentNode, Reader
-from weft.errors import DocumentPath, Problem, shorten, suggest
+from weft.errors import DocumentPath, Problem, nearest, shorten, suggest
 from weft.fields import QUANTITY_SHAPE, TEXT_SHAPE, Shape, ValueType, any_of, list_shape
 from weft.records import dataclass
 from weft.units import parse_bytes, parse_seconds
@@ -195,3 +195,33 @@ def find_parameter_problems(
                 advice = suggest(name, names, f"known: {', '.join(names)}")
                 rule = "must be a parameter or sweep variable of the task, or input_bytes"
                 yield Problem(what=what, rule=rule, advice=advice, path=("predictions",))
+
+
+_SHOWN_UNUSED = 5
+
+
+def note_unused(
+    rows: Iterable[Prediction | str], kinds: Collection[str] | None, machines: Collection[str] | None
+) -> list[str]:
+    """Return notes about predictions that apply to nothing: of a kind or machine that does not exist.
+
+    ``kinds``: names of the tasks, None if other workflows may have the rows' kinds; ``machines``: names of
+    the machines, None if they are unknown.
+    """
+    found: dict[str, None] = {}
+    for row in rows:
+        if isinstance(row, str):
+            continue
+        if kinds is not None and row.kind not in kinds:
+            found[_unused_text("task", row.kind, kinds)] = None
+        elif machines is not None and row.machine not in (EVERY_MACHINE, *machines):
+            found[_unused_text("machine", row.machine, machines)] = None
+    more = len(found) - _SHOWN_UNUSED
+    notes = list(found)[:_SHOWN_UNUSED]
+    return [*notes, f"{more} more names in predictions apply to nothing"] if more > 0 else notes
+
+
+def _unused_text(what: str, name: str, known: Collection[str]) -> str:
+    near = nearest(name, known)
+    advice = f"; did you mean {near!r}?" if near else ""
+    return f"predictions of {what} {shorten(name, 40)!r} have no effect: there is no such {what}{advice}"

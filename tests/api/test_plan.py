@@ -36,6 +36,7 @@ RECORD = {
     "lower_bound_by": str,
     "gap": float,
     "machines_used": int,
+    "machine_nodes": dict,
     "planning_s": float,
     "steps": int,
     "cut": bool,

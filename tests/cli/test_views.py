@@ -59,6 +59,29 @@ def test_every_view_counts_all_iterations_of_a_loop(loop: Project) -> None:
     assert re.search(r"^  tasks +10 completed$", loop.weft("report").out, re.MULTILINE)
 
 
+def test_every_view_tells_skipped_tasks_from_completed_ones(project: Project) -> None:
+    project.write(
+        "flow.yaml",
+        """\
+weft: 1
+tasks:
+  judge: {command: "exit 3", outcomes: [0, 3]}
+  never: {command: "false", sweep: {i: 1..2}, after: {task: judge, if: exit_code == 0}}
+""",
+    )
+    shown = project.weft("run", "flow.yaml")
+    assert shown.code == 0, shown
+    assert re.search(r"^  tasks +1 completed, 2 skipped$", shown.out, re.MULTILINE)
+    counted = [("judge", 1, 0, 1), ("never", 0, 2, 2)]
+    for view in ("status", "report"):
+        rows = project.json(view)["kinds"]
+        names = ("kind", "completed", "skipped", "tasks")
+        assert [tuple(row[name] for name in names) for row in rows] == counted
+    assert re.search(r"failed +skipped\n  judge +- +- +1 +- +- +-\n  never +- +- +- +- +- +2$",
+                     project.weft("status").out, re.MULTILINE)  # fmt: skip
+    assert re.search(r"^  never +0/2 +2\b", project.weft("report").out, re.MULTILINE)
+
+
 def test_a_resumed_loop_counts_the_iterations_before_the_interruption(project: Project) -> None:
     go = project.folder / "go"
     halve = f'halve: {{command: "test -e {go} || test $WEFT_ITERATION != 3", retries: 0, on_failure: hold, '

@@ -146,6 +146,39 @@ def test_plan_of_another_workflow_platform_or_time_is_refused(flow: Project) -> 
     assert not (flow.folder / ".weft" / "weft.db").exists()
 
 
+def test_plan_for_fewer_nodes_or_machines_is_refused(flow: Project) -> None:
+    """The plan still fits the machines, but it was not made for them."""
+    one, two, more = (f"weft: 1\nmachines: {{c: {{nodes: {nodes}, backend: {{kind: local}}}}{rest}}}\n"
+                      for nodes, rest in ((1, ""), (2, ""), (1, ", d: {backend: {kind: local}}")))  # fmt: skip
+    flow.write("one.yaml", "weft: 1\ntasks: {a: {command: 'true', work: 1}}\n")
+    flow.write("cluster.yaml", one)
+    run = ("one.yaml", "--on", "cluster.yaml", "--plan", "plan.json")
+    flow.json("plan", *run[:3], "--out", "plan.json")
+    for text, words in ((two, "1 nodes of machine 'c', now 2"), (more, "no nodes of machine 'd', now 1")):
+        flow.write("cluster.yaml", text)
+        done = flow.weft("run", *run)
+        assert (done.code, words in " ".join(done.err.split())) == (2, True), done
+    flow.write("cluster.yaml", one)
+    assert flow.weft("run", *run).code == 0
+
+
+def test_predictions_that_apply_to_nothing_are_noted(flow: Project) -> None:
+    flow.write("one.yaml", """\
+weft: 1
+tasks: {sim: {command: "true"}}
+predictions: [{kind: sin, seconds: 1}, {kind: sim, machine: chep, seconds: 1}, {kind: sim, seconds: 1}]
+""")  # fmt: skip
+    words = ("one.yaml", "--on", "grid.yaml")
+    kind = "predictions of task 'sin' have no effect: there is no such task; did you mean 'sim'?"
+    machine = "predictions of machine 'chep' have no effect: there is no such machine; did you mean 'cheap'?"
+    assert {kind, machine} <= set(flow.json("plan", *words)["notes"])
+    assert flow.json("check", *words)["files"][0]["notes"] == [kind, machine]
+    assert flow.json("check", "one.yaml")["files"][0]["notes"] == [kind]
+    shown = " ".join(flow.weft("run", *words).out.split())
+    assert f"note: {kind}" in shown
+    assert f"note: {machine}" in shown
+
+
 def test_resumed_run_follows_the_stored_plan(flow: Project) -> None:
     """The engine is killed before its first plan arrives; the resumed one has no files to read."""
     wanted = flow.json("plan", *ON, "--objective", "cost", "--out", "plan.json")

@@ -127,6 +127,8 @@ def test_a_published_file_is_planned_simulated_and_run(real, bench_data, name):
     assert real.simulate(name).outcome == "completed"
     assert real.run(name).completed
     assert {file: real.text(file).strip() for file in outputs} == outputs
+    if "<sink" in (real.folder / name).read_text():
+        assert not list(real.folder.glob("*#*")), "only data of sinks are results"
 
 
 def test_the_example_runs_a_loop_with_a_condition_for_every_number(real):
@@ -138,6 +140,28 @@ def test_the_example_runs_a_loop_with_a_condition_for_every_number(real):
     ran = [each.task.partition("#")[0] for each in real.history.attempts.values()]
     assert (ran.count("halve[0]"), ran.count("triple[0]")) == (6, 2)
     assert real.simulate("hailstone.xml").outcome == "completed"
+
+
+BRANCHES = """\
+<workflow><interface><source name="n" type="DIET_INT"/><sink name="r" type="DIET_INT"/></interface><processors>
+<condition name="C"><in name="a" type="DIET_INT"/><outThen name="t" type="DIET_INT"/>
+<outElse name="e" type="DIET_INT"/><if>$a mod 2 = 0</if><then>t=a;</then><else>e=a;</else></condition>
+<processor name="two"><in name="in" type="DIET_INT"/><out name="out" type="DIET_INT"/><diet path="double"/></processor>
+<processor name="sq"><in name="in" type="DIET_INT"/><out name="out" type="DIET_INT"/><diet path="square"/></processor>
+<merge name="M"><in name="x" type="DIET_INT"/><in name="y" type="DIET_INT"/><out name="z" type="DIET_INT"/></merge>
+</processors><links><link from="n" to="C:a"/><link from="C:t" to="two:in"/><link from="C:e" to="sq:in"/>
+<link from="two:out" to="M:x"/><link from="sq:out" to="M:y"/><link from="M:z" to="r"/></links></workflow>
+"""
+NUMBERS = '<data><source name="n"><list><item>3</item><item>8</item><item>7</item></list></source></data>'
+
+
+def test_the_sink_of_a_merge_gets_the_results_of_both_branches(real):
+    prepare(real)
+    real.write("flow.xml", BRANCHES)
+    real.write("data.xml", NUMBERS)
+    assert real.run("flow.xml").completed
+    assert [real.text(f"r.{number}").strip() for number in range(3)] == ["9", "16", "49"]
+    assert not list(real.folder.glob("M#*"))
 
 
 DAG = '<dag><node id="n" path="greet"><arg name="who" type="DIET_STRING" value="{0}"/><out name="o" type="DIET_STRING"/></node></dag>'
@@ -179,6 +203,11 @@ def functional(links, interface='<source name="s" type="DIET_INT"/>'):
 
 
 SOURCE = '<link from="s" to="P:in"/>'
+PAIRED = functional(
+    SOURCE + '<link from="t" to="P:b"/>',
+    '<source name="s" type="DIET_INT"/><source name="t" type="DIET_INT"/>',
+).replace("<out ", '<in name="b" type="DIET_INT"/><out ')
+LIST = '<source name="{}"><list>{}</list></source>'
 REFUSED = {
     "no data": (functional(SOURCE), {}, "source s has no data; add a file data.xml"),
     "no program": (DAG, {}, "`services: {greet: {command: ...}}` in the platform, or in services.yaml"),
@@ -186,6 +215,13 @@ REFUSED = {
         functional(SOURCE),
         {"data.xml": '<data><source name="s"><list><item>1</item><list/></list></source></data>'},
         "mixes items and lists",
+    ),
+    "unequal lists": (
+        PAIRED,
+        {
+            "data.xml": f"<data>{LIST.format('s', '<item>1</item>' * 2)}{LIST.format('t', '<item>1</item>' * 3)}</data>"
+        },
+        "processor 'P' pairs lists of different lengths: 2 items of source 's', 3 items of source 't'",
     ),
     "wrong data": (functional(SOURCE), {"data.xml": "<date/>"}, "a data file has one element data"),
     "wrong key": (DAG, {"services.yaml": "services: {greet: {comand: x}}\n"}, "did you mean 'command'?"),
@@ -199,7 +235,26 @@ REFUSED = {
         {"services.yaml": "services: {greet: {command: \"sh -c 'echo {who}'\"}}\n"},
         "service greet: {who}",
     ),
-    "unknown port": (DAG, {"services.yaml": 'services: {greet: {command: "echo {whom}"}}\n'}, "{whom}"),
+    "unknown port": (
+        DAG,
+        {"services.yaml": 'services: {greet: {command: "echo {whom}"}}\n'},
+        "services.yaml: service greet: {whom} is no port of 'n'; names in braces are ports,",
+    ),
+    "misspelt source": (
+        functional(SOURCE.replace('"s"', '"size"'), '<source name="size" type="DIET_INT"/>'),
+        {"data.xml": f"<data>{LIST.format('sise', '<item>1</item>')}</data>"},
+        "source size has no data in the data file; did you mean 'sise'?",
+    ),
+    "empty list": (
+        functional(SOURCE),
+        {"data.xml": f"<data>{LIST.format('s', '')}</data>"},
+        "the list of source 's' is empty; a source has at least one item",
+    ),
+    "no number": (
+        functional(SOURCE),
+        {"data.xml": f"<data>{LIST.format('s', '<item>1</item><item>abc</item>')}</data>"},
+        "the value 'abc' of source 's'; P:in has type DIET_INT: must be a whole number",
+    ),
 }
 
 
@@ -261,3 +316,18 @@ def test_a_folder_with_a_target_is_copied_there(real):
     )
     assert real.run("flow.yaml").completed
     assert real.text("there/y") == "x\n"
+
+
+def test_a_file_with_the_name_of_a_folder_output_is_not_staged(real):
+    real.write("machines.yaml", MACHINES)
+    real.write("out", "an old file\n")
+    real.write(
+        "flow.yaml",
+        """\
+tasks:
+  t: {command: "test ! -e out; mkdir out; echo x > out/f", outputs: ["out/"]}
+  u: {command: "cat out/f > last", inputs: ["out/"], outputs: [last]}
+""",
+    )
+    assert real.run("flow.yaml").completed
+    assert real.text("last") == "x\n"

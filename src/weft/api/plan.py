@@ -19,7 +19,7 @@ import numpy as np
 from weft.api.request import DEFAULT_PLANNER, PlanningChoice, PredictionFiles, Request, load_request
 from weft.engine.replan.promise import Promise, compute_promise
 from weft.engine.state.plan import StoredPlan, store_schedule
-from weft.errors import Infeasible, InvalidInput
+from weft.errors import Infeasible, InvalidInput, shorten
 from weft.formats.files import open_source
 from weft.instance.instance import Instance
 from weft.planners.evaluation import compute_bounds
@@ -35,6 +35,7 @@ from weft.planners.planner import (
 )
 from weft.planners.rank_binding import make_plan
 from weft.platform.platform import Platform
+from weft.predictions import note_unused
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
 from weft.records import dataclass
@@ -215,6 +216,7 @@ class PlannedWorkflow:
         if outlook.exact:
             tasks = format_count(outlook.tasks, "task")
             found.append(f"the spread of {outlook.exact} of {tasks} is unknown: their times count as exact")
+        found += _note_predictions(self.instance)
         if self.plan.ranked:
             found.append(_rank_text(self.plan.ranked))
         return [*found, *self.plan.notes]
@@ -252,6 +254,7 @@ class PlannedWorkflow:
             "lower_bound_by": self.lower_bound_by,
             "gap": self.gap,
             "machines_used": self.metrics.machines_used,
+            "machine_nodes": _count_nodes(self.instance),
             "planning_s": self.planning_s,
             "steps": self.plan.steps,
             "cut": self.plan.cut,
@@ -273,6 +276,19 @@ class PlannedWorkflow:
         import html
 
         return f'<iframe srcdoc="{html.escape(render_plan(self))}" width="100%" height="480"></iframe>'
+
+
+def _note_predictions(instance: Instance) -> list[str]:
+    """Return notes about predictions of the workflow and the platform that apply to nothing."""
+    machines = [name for each in instance.machines for name in (each.name, each.host_name)]
+    workflow = instance.graph.workflow
+    notes = note_unused(workflow.predictions, [task.name for task in workflow.tasks], machines)
+    return notes + note_unused(instance.platform.predictions, None, machines)
+
+
+def _count_nodes(instance: Instance) -> dict[str, int]:
+    """Return the number of nodes of every machine by its name."""
+    return {machine.name: machine.nodes for machine in instance.machines}
 
 
 _SHOWN_RANKS = 3
@@ -513,6 +529,7 @@ def load_plan(
     record = _read_plan_record(file)
     instance = request.instance
     schedule = _read_schedule(file, record["schedule"], instance)
+    _check_nodes(file, record, instance)
     goal = make_objective(
         record["objective"],
         record["alpha"],
@@ -587,6 +604,24 @@ def _read_schedule(file: str | Path, rows: Sequence[Any], instance: Instance) ->
         start_s=np.array([times[name][0] for name in names]),
         finish_s=np.array([times[name][1] for name in names]),
     )
+
+
+def _check_nodes(file: str | Path, record: Mapping[str, Any], instance: Instance) -> None:
+    """Raise InvalidInput if a plan was made for other machines; files of earlier versions do not name them.
+
+    A plan that fits more nodes is not refused by ``verify``, but it was made for fewer.
+    """
+    here, made = _count_nodes(instance), record.get("machine_nodes")
+    if made is None or made == here:
+        return
+    if not isinstance(made, dict):
+        raise InvalidInput(f"{str(file)!r} is not a plan: 'machine_nodes' has a wrong type")
+    name = next(name for name in {**made, **here} if made.get(name) != here.get(name))
+    then, now = (counts.get(name, "no") for counts in (made, here))
+    change = f"{then} nodes of machine {shorten(name)!r}, now {now}"
+    what = f"the plan in {str(file)!r} is for another platform: {change}"
+    rule = "machines have changed since it was made"
+    raise InvalidInput(what, rule=rule, advice="plan again: weft plan --out FILE.json")
 
 
 def _refuse_other(

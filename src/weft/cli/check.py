@@ -93,11 +93,21 @@ def _note_sharing(platform: Platform) -> list[str]:
     ]
 
 
+def _machine_names(platform: Platform | None) -> list[str] | None:
+    """Return the names that predictions may have for the machines of a platform; None: it is unknown."""
+    from weft.platform.platform import planned_machines
+
+    if platform is None:
+        return None
+    return [name for each in planned_machines(platform) for name in (each.name, each.host_name)]
+
+
 def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     from weft.api.file_names import check_runnable, find_open_secrets
     from weft.formats.files import detect_format, open_source
     from weft.formats.native import WeftYaml, describes_platform, read_platform_file
     from weft.formats.services import bind_services
+    from weft.predictions import note_unused
     from weft.workflow.checks import check_and_unfold
 
     source = open_source(name)
@@ -106,7 +116,8 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         nodes = sum(machine.nodes for machine in found.machines)
         count = format_count(len(found.machines), "machine")
         summary = f"a platform of {count}, {format_count(nodes, 'node')}; no problems found"
-        return {"file": name, "kind": "platform", "summary": summary, "notes": _note_sharing(found)}
+        notes = [*_note_sharing(found), *note_unused(found.predictions, None, _machine_names(found))]
+        return {"file": name, "kind": "platform", "summary": summary, "notes": notes}
     if (scenario := _check_scenario(source, machines)) is not None:
         return scenario
     if (profile := _check_profile(source)) is not None:
@@ -119,6 +130,9 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     _check_programs(graph, name)
     notes = _check_names(graph, name) if reader.name == WeftYaml.name else []
     notes += map(str, find_open_secrets(graph.workflow))
+    notes += note_unused(
+        graph.workflow.predictions, [task.name for task in graph.workflow.tasks], _machine_names(machines)
+    )
     summary = (
         f"{format_count(len(graph), 'task')}, {format_count(graph.edge_count, 'edge')} "
         f"({reader.name}); no problems found"

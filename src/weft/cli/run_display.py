@@ -85,9 +85,9 @@ class RunDisplay:
     def line(self, now_s: float) -> str:
         """Return the progress of the displayed runs as one line."""
         counts = self.counts()
-        done, tasks = sum(each.done for each in counts), sum(each.tasks for each in counts)
+        done, tasks = sum(each.completed for each in counts), sum(each.tasks for each in counts)
         parts = [f"{done} of {format_count(tasks, 'task')} done"]
-        for name in ("running", "failed", "held"):
+        for name in ("skipped", "running", "failed", "held"):
             number = sum(getattr(each, name) for each in counts)
             if number:
                 parts.append(f"{number} {name}")
@@ -162,7 +162,9 @@ class RunDisplay:
         """Return the table of task counts by kind in at most ``most`` lines; hidden rows are counted."""
         counts = self.counts()
         several = len({each.workflow for each in counts}) > 1
-        further = [name for name in ("held", "cancelled") if any(getattr(each, name) for each in counts)]
+        further = [
+            name for name in ("skipped", "held", "cancelled") if any(getattr(each, name) for each in counts)
+        ]
         columns = (*_COLUMNS, *further)
         rows: list[tuple[str, ...]] = []
         for each in counts:
@@ -170,7 +172,7 @@ class RunDisplay:
             running, waiting = each.running, each.waiting
             if not self.has_engine:
                 running, waiting = 0, waiting + running
-            numbers = [waiting, running, each.done, each.taken_over, each.failed]
+            numbers = [waiting, running, each.completed, each.taken_over, each.failed]
             numbers += [getattr(each, name) for name in further]
             rows.append((printable(kind), *(str(number or "-") for number in numbers)))
         if len(rows) >= most:

@@ -124,7 +124,9 @@ def _record(
         "state": opened.state_of(found),
         "now_s": now_s,
         "engine": None if engine is None else asdict(engine),
-        "kinds": [asdict(each) | {"run": found.number} for each in view.counts()],
+        "kinds": [
+            asdict(each) | {"run": found.number, "completed": each.completed} for each in view.counts()
+        ],
         "running": [
             asdict(each) | {"run": found.number, "for_s": max(0.0, now_s - each.since_s)}
             for each in _running_attempts(view)

@@ -45,6 +45,12 @@ class KindCount:
     """Number of tasks that wait for the user: held by request, or after a failure (``on_failure: hold``)."""
     cancelled: int = 0
     skipped: int = 0
+    """Number of ``done`` tasks that did not run because a condition was false."""
+
+    @property
+    def completed(self) -> int:
+        """Return the number of completed or reused tasks."""
+        return self.done - self.skipped
 
 
 def count_kinds(run: RunState, history: History) -> Iterator[KindCount]:

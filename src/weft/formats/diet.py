@@ -256,11 +256,13 @@ class Diet(ReadOnlyFormat):
         """Return the workflow of a file. Raises InvalidInput."""
         with pause_garbage_collection():
             workflow = self._read(source)
-        services = load_services_beside(source)
+        services, file = load_services_beside(source)
         if services.keys().isdisjoint({task.service for task in workflow.tasks}):
             return workflow
         tasks = tuple(
-            add_program(task, services[task.service]) if task.service in services else task
+            add_program(task, services[task.service], workflow.params, file)
+            if task.service in services
+            else task
             for task in workflow.tasks
         )
         return replace(workflow, tasks=tasks)

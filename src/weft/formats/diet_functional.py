@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -16,6 +17,7 @@ from weft.formats.diet_ports import (
     assign_ports,
     count_items,
     evaluate_text,
+    find_wrong_value,
     load_data_beside,
     name_port,
     port_bytes,
@@ -24,6 +26,7 @@ from weft.formats.diet_ports import (
 from weft.formats.format import ProblemCollector
 from weft.formats.graph import check_acyclic, escape_braces
 from weft.formats.xml_document import XmlElement
+from weft.units import format_count
 from weft.urls import is_url
 from weft.workflow.quantity import Range, Sweep, Values
 from weft.workflow.task import ALL, Dependency, IndexRange, Input, JobSpec, Output, Task
@@ -611,11 +614,32 @@ class _FunctionalReader:
                     rule = f"the loop runs over {len(axes)}"
                     self.problems.add(what, rule=rule, line=processor.reads[port].line)
             found = _IterationAxes(axes=axes, places=dict.fromkeys(feeds, tuple(range(len(axes)))))
+        self._check_pairs(processor, found.axes)
         if len(found.axes) > len(_VARIABLES) or (len(found.axes) > 1 and any(map(_is_grown, found.axes))):
             what = f"{processor.name} runs over {len(found.axes)} levels"
             rule = f"at most {len(_VARIABLES)} levels are supported, and one of containers of unknown size"
             self.problems.add(what, rule=rule, line=processor.element.line)
         return found
+
+    def _check_pairs(self, processor: _DietProcessor, axes: _Axes) -> None:
+        """Add a problem if lists of different lengths are paired: some items would vanish."""
+        lengths = {
+            name: (source, len(self._data[source]))
+            for source, name in self.items.items()
+            if source in self._data
+        }
+        for axis in axes:
+            words = re.findall(r"\w+", axis) if axis.startswith("min(") else []
+            stated = {f"source {lengths[word][0]!r}": lengths[word][1] for word in words if word in lengths}
+            stated |= {f"a container of {word}": int(word) for word in words if word.isdecimal()}
+            if len(set(stated.values())) > 1:
+                counts = ", ".join(
+                    f"{format_count(count, 'item')} of {name}" for name, count in stated.items()
+                )
+                what = f"{_show_element(processor.element)} pairs lists of different lengths: {counts}"
+                rule = "a dot pairs the items by number, and none may be left over"
+                advice = "give the sources equally many items in the data file, or use cross"
+                self.problems.add(what, rule=rule, advice=advice, line=processor.element.line)
 
     def _feed(self, processor: _DietProcessor, port: str) -> _PortFeed:
         """Return the data that a port reads: their producer, and their axes at the depth of the port."""
@@ -734,6 +758,13 @@ class _FunctionalReader:
         """Return the items of a source; None: no data file has them."""
         return self._data.get(source)
 
+    def tell_missing(self, source: str) -> str:
+        """Return why a source has no data: there is no data file, or it does not name the source."""
+        if not self._data:
+            return f"source {source} has no data; add a file data.xml beside the workflow"
+        listed = f"it names {', '.join(sorted(self._data))}"
+        return f"source {source} has no data in the data file; {suggest(source, self._data, listed)}"
+
     def constant(self, name: str) -> XmlElement:
         """Return the element of a constant."""
         return self._constants[name]
@@ -743,8 +774,20 @@ class _FunctionalReader:
         return self._twins(merge)
 
     def sink_of(self, step: str, port: str) -> str | None:
-        """Return the sink to which a port leads."""
-        return self._results.get((step, port))
+        """Return the sink to which a port leads; a link from a merge holds for each of its steps."""
+        steps = self._twins(step) if self.processors[step].kind == "merge" else [step]
+        return next((self._results[one, port] for one in steps if (one, port) in self._results), None)
+
+    def is_used(self, step: _DietProcessor, port: str) -> bool:
+        """Return whether a link leads from a port of the step's element; with no link to a sink: True.
+
+        Data that nobody reads and no sink gets stay in the directory of the task.
+        """
+        used = (*self._links.values(), *self._results)
+        return not self._results or any(
+            port == name and writer in self.processors and self.processors[writer].element is step.element
+            for writer, name in used
+        )
 
     def loop_left(self, writer: str, reader: str) -> str | None:
         """Return the start of the loop whose body has the writer, but not the reader."""
@@ -831,14 +874,24 @@ class _StepBuilder:
         is_file = element.attributes.get("type") == "DIET_FILE"
         if feed.source not in self._reader.items:
             data: list[Data] = [self._reader.constant(feed.source).attributes.get("value", "")]
+            self._check_values(element, data, f"constant {shorten(feed.source, 40)!r}")
             self._setup.read_constant(element, self._localise(data, is_file)[0], is_file=is_file)
             return
         found = self._reader.data_of(feed.source)
         if found is None:
-            self._unbound = f"source {feed.source} has no data; add a file data.xml beside the workflow"
+            self._unbound = self._reader.tell_missing(feed.source)
             return
+        self._check_values(element, found, f"source {shorten(feed.source, 40)!r}")
         items = self._localise(found, is_file)
         self._setup.read_items(element, items, variables, feed.source, is_file=is_file)
+
+    def _check_values(self, port: XmlElement, data: list[Data], origin: str) -> None:
+        """Add a problem if a value of a source or constant does not suit the type of a port that reads it."""
+        kind = port.attributes.get("type", "")
+        if (wrong := find_wrong_value(data, kind)) is not None:
+            what = f"the value {shorten(wrong[0], 40)!r} of {origin}"
+            rule = f"{self._step.name}:{port.attributes.get('name', '')} has type {kind}: must be {wrong[1]}"
+            self._reader.problems.add(what, rule=rule, line=port.line)
 
     def _localise(self, data: list[Data], is_file: bool) -> list[Data]:
         """Return data whose file names are names in the directory of the task; declare them as inputs."""
@@ -877,7 +930,11 @@ class _StepBuilder:
             sweep=Sweep(variables=tuple(map(_values, own, axes))) if own else None,
             after=tuple(after),
             inputs=tuple(self._inputs.values()),
-            outputs=tuple(self._output(port, element) for port, element in step.writes.items()),
+            outputs=tuple(
+                self._output(port, element)
+                for port, element in step.writes.items()
+                if self._reader.is_used(step, port)
+            ),
             service=step.service,
             job=self._job(),
             outcomes=(0, _FALSE) if step.kind in ("start", "check", "condition") else (),
@@ -905,6 +962,8 @@ class _StepBuilder:
         self._after[Dependency(task=self._reader.processors[start].loop, index=index)] = None
         self._guards = dict.fromkeys(self._reader.guards_of(start))
         for port, element in step.writes.items():
+            if not self._reader.is_used(step, port):
+                continue
             end = "/" if element.attributes.get("depth", "0") != "0" else ""
             file = _file(start, port, self._own) + end
             self._inputs[file] = Input(file=file)
@@ -927,9 +986,10 @@ class _StepBuilder:
             elif step.kind == "head":
                 lines += [f'cp -R "$port_{name_port(port)}_file" {path}' for port, path in paths.items()]
             else:
-                start = step.owner
                 lines += [
-                    f"cp -R {quote_template(_file(start, port, self._own))} {paths[port]}" for port in paths
+                    f"cp -R {quote_template(_file(step.owner, port, self._own))} {path}"
+                    for port, path in paths.items()
+                    if self._reader.is_used(step, port)
                 ]
         except ConditionError as error:
             what = f"{step.element.name} {shorten(step.name, 40)!r}: {error}"

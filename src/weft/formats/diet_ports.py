@@ -255,6 +255,9 @@ def _read_data(source: SourceFile) -> dict[str, list[Data]]:
         if name in found:
             problems.add(f"a second source {shorten(name, 40)!r}", rule="names are unique", line=element.line)
         items = _read_items(lists[0], problems)
+        if not items:
+            what = f"the list of source {shorten(name, 40)!r} is empty"
+            problems.add(what, rule="a source has at least one item", line=lists[0].line)
         depths = {_depth(item) for item in items}
         if len(depths) > 1:
             what = f"source {shorten(name, 40)!r} mixes items and lists"
@@ -298,6 +301,28 @@ def count_items(items: Sequence[Data], depth: int) -> list[int] | None:
         sizes.append(counts.pop())
         here = [item for each in here for item in each]
     return sizes
+
+
+_WHOLE = dict.fromkeys(
+    ("DIET_SHORT", "DIET_INT", "DIET_LONGINT"), (re.compile(r"[+-]?\d+"), "a whole number")
+)
+_REAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
+_FORMS = _WHOLE | dict.fromkeys(("DIET_FLOAT", "DIET_DOUBLE"), (_REAL, "a number"))
+"""By type of port: the form of its values."""
+
+
+def find_wrong_value(data: Data, kind: str) -> tuple[str, str] | None:
+    """Return a value in an item that a port of a type cannot have, and the rule; None: there is none.
+
+    >>> find_wrong_value(["1", "abc"], "DIET_INT")
+    ('abc', 'a whole number')
+    """
+    if kind not in _FORMS:
+        return None
+    if not isinstance(data, str):
+        return next((wrong for each in data if (wrong := find_wrong_value(each, kind))), None)
+    pattern, rule = _FORMS[kind]
+    return None if pattern.fullmatch(data.strip()) else (data, rule)
 
 
 class ConditionError(ValueError):

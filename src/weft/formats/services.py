@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from weft.documents import Reader
-from weft.errors import InvalidInput, Problem, SourceLocation, shorten
+from weft.errors import InvalidInput, Problem, SourceLocation, shorten, suggest
 from weft.fields import Field, Record, version_field
 from weft.formats.files import open_source
 from weft.formats.format import SourceFile
@@ -22,7 +22,7 @@ from weft.platform.machine import ServiceProgram
 from weft.platform.platform import Platform
 from weft.workflow.shell_text import FieldPlace, ShellField, expansion, split_shell_text
 from weft.workflow.task import JobSpec, Task, TaskKind
-from weft.workflow.templates import TemplateField, split_template
+from weft.workflow.templates import TemplateField, is_late, list_fields, split_template
 from weft.workflow.workflow import Workflow
 
 _FILE = Record("a file of services", (
@@ -32,13 +32,17 @@ _FILE = Record("a file of services", (
 ))  # fmt: skip
 
 
-def load_services_beside(source: SourceFile) -> dict[str, ServiceProgram]:
-    """Return the services of ``STEM.services.yaml`` or ``services.yaml`` beside a file; none if both lack."""
+def load_services_beside(source: SourceFile) -> tuple[dict[str, ServiceProgram], str]:
+    """Return the services of ``STEM.services.yaml`` or ``services.yaml`` beside a file, and its name.
+
+    Without both there are none.
+    """
     folder = Path(source.name).parent
     for name in (f"{source.stem}.services.yaml", "services.yaml"):
         if (folder / name).is_file():
-            return read_services(open_source(folder / name))
-    return {}
+            found = open_source(folder / name)
+            return read_services(found), found.name
+    return {}, ""
 
 
 def read_services(source: SourceFile) -> dict[str, ServiceProgram]:
@@ -68,7 +72,8 @@ def bind_services(workflow: Workflow, platform: Platform) -> Workflow:
         for name, program in machine.programs.items():
             if programs.setdefault(name, program) != program:
                 raise _refuse_difference(name, machine.name, platform)
-    bound = tuple(_bind_task(task, programs, offered) for task in workflow.tasks)
+    file = (platform.document.file if platform.document else None) or ""
+    bound = tuple(_bind_task(task, programs, offered, workflow.params, file) for task in workflow.tasks)
     return replace(workflow, tasks=bound)
 
 
@@ -82,44 +87,70 @@ def _refuse_difference(service: str, machine: str, platform: Platform) -> Invali
     )
 
 
-def _bind_task(task: Task, programs: Mapping[str, ServiceProgram], offered: Collection[str]) -> Task:
+def _bind_task(
+    task: Task,
+    programs: Mapping[str, ServiceProgram],
+    offered: Collection[str],
+    params: Collection[str],
+    file: str,
+) -> Task:
     if task.service is None or task.kind is not TaskKind.COMPUTE:
         return task
     has_program = task.job is not None and (task.job.command or task.job.call)
     if not has_program and task.service in programs:
-        task = add_program(task, programs[task.service])
+        task = add_program(task, programs[task.service], params, file)
     elif not has_program or "ports" not in task.attributes:
         return task
     return task if task.service in offered else replace(task, service=None)
 
 
-def add_program(task: Task, program: ServiceProgram) -> Task:
-    """Return a task with the program of its service. Raises InvalidInput for a port at a wrong place.
+def add_program(task: Task, program: ServiceProgram, params: Collection[str], file: str) -> Task:
+    """Return a task with the program of its service.
 
-    A task of which some port has no data (``attributes.unbound``) gets no program.
+    A task of which some port has no data (``attributes.unbound``) gets no program. ``params``: names of the
+    workflow's parameters; ``file``: where the program is stated. Raises InvalidInput for a port that does not
+    exist or is at a wrong place.
     """
     if "unbound" in task.attributes:
         return task
     command: str | tuple[str, ...] = program.command
     ports = task.attributes.get("ports")
     if isinstance(ports, Mapping):
-        command = f"{ports['setup']}\n{_insert_ports(command, list(ports['names']), task)}"
+        names = list(ports["names"])
+        text = command if isinstance(command, str) else " ".join(map(_quote_word, command))
+        if problems := [*_find_unknown(text, names, task, params), *_find_misplaced(text, names, task)]:
+            location = SourceLocation(file=file) if file else None
+            raise InvalidInput([replace(problem, location=location) for problem in problems])
+        command = f"{ports['setup']}\n{_insert_ports(text, names)}"
     job = replace(task.job or JobSpec(), command=command, env={**program.env})
     work = program.work if task.work is None and task.seconds is None else task.work
     return replace(task, job=job, work=work)
 
 
-def _insert_ports(command: str | tuple[str, ...], ports: Collection[str], task: Task) -> str:
+def _find_unknown(
+    command: str, ports: Collection[str], task: Task, params: Collection[str]
+) -> Iterator[Problem]:
+    """Yield the fields of a command that are neither ports of the task nor names of weft."""
+    known = {*ports, *params, *(task.sweep.names if task.sweep else ())}
+    for name in dict.fromkeys(each.name for each in list_fields(command)):
+        if name not in known and not is_late(name):
+            what = f"service {task.service}: {{{shorten(name, 40)}}} is no port of {shorten(task.name, 40)!r}"
+            rule = "names in braces are ports, parameters, sweep variables or names that weft defines"
+            advice = suggest(
+                name, ports, f"ports: {', '.join(ports)}; write {{{{ and }}}} for literal braces"
+            )
+            yield Problem(what=what, rule=rule, advice=advice)
+
+
+def _find_misplaced(command: str, ports: Collection[str], task: Task) -> Iterator[Problem]:
+    for each in split_shell_text(command).refusals:
+        if each.name.split(".")[0] in ports:
+            yield Problem(what=f"service {task.service}: {{{each.name}}}: {each.what}", advice=each.advice)
+
+
+def _insert_ports(command: str, ports: Collection[str]) -> str:
     """Return the command with each field of a port replaced by an expansion of its shell variable."""
-    if not isinstance(command, str):
-        command = " ".join(map(_quote_word, command))
     split = split_shell_text(command)
-    if problems := [
-        Problem(what=f"service {task.service}: {{{each.name}}}: {each.what}", advice=each.advice)
-        for each in split.refusals
-        if each.name.split(".")[0] in ports
-    ]:
-        raise InvalidInput(problems)
     places = (piece for piece in split.pieces if isinstance(piece, ShellField))
     numbers: dict[str, None] = {}
     text = "".join(_insert_piece(piece, ports, places, numbers) for piece in split_template(command))

@@ -122,7 +122,7 @@ def _use(
         workflow=count.workflow,
         kind=count.kind,
         tasks=count.tasks,
-        completed=count.done - count.skipped,
+        completed=count.completed,
         taken_over=sum(map(is_reused, done)),
         attempts=len(ran),
         failed=sum(each.ending == "failed" for each in tries),

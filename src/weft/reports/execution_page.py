@@ -15,6 +15,7 @@ from functools import partial
 
 from weft.engine.history import AttemptRecord
 from weft.papers.statistics import Summary, summarise
+from weft.predictions import note_unused
 from weft.reports.charts import box_plots, estimate_chart, promise_chart, steps_chart
 from weft.reports.critical_path import PathStep
 from weft.reports.execution import ExecutedRun, FailureReport, PromiseOutcome
@@ -127,11 +128,12 @@ def kind_table(executed: ExecutedRun) -> TextTable:
     rows = [
         (
             f"{kind.workflow}: {kind.kind}" if executed.several else kind.kind,
-            f"{kind.completed + kind.skipped}/{kind.tasks}",
+            f"{kind.completed}/{kind.tasks}",
             str(kind.taken_over or _NOTHING),
             str(kind.failed or _NOTHING),
             str(kind.moved or _NOTHING),
             str(kind.cancelled or _NOTHING),
+            str(kind.skipped or _NOTHING),
             *(_known_s(value) for value in (kind.mean_s, kind.p50_s, kind.p90_s, kind.most_s)),
             _known_s(kind.estimate_s),
             _NOTHING if kind.ratio is None else f"{kind.ratio:.2f}",
@@ -141,8 +143,8 @@ def kind_table(executed: ExecutedRun) -> TextTable:
         for kind in executed.kinds
     ]
     heading = (
-        "kind", "done", "reused", "failed attempts", "moved", "cancelled", "mean", "P50", "P90", "most",
-        "estimate", "ratio", "CPU", "memory",
+        "kind", "done", "reused", "failed attempts", "moved", "cancelled", "skipped", "mean", "P50", "P90",
+        "most", "estimate", "ratio", "CPU", "memory",
     )  # fmt: skip
     return TextTable(heading=heading, rows=tuple(rows), texts=1)
 
@@ -257,6 +259,7 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
         if not each.promise.has_estimate:
             where = f"run {executed.number(each.run)} ({each.workflow})"
             notes.append(f"{where}, promise: {promise_text(each.promise)}")
+    notes += _prediction_notes(executed)
     notes += _machine_notes(executed)
     notes += _results_notes(executed)
     if strays := strays_text(executed.attempts):
@@ -269,6 +272,16 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
 
 
 _SHOWN_CHANGES = 10
+
+
+def _prediction_notes(executed: ExecutedRun) -> list[str]:
+    """Return notes on predictions that apply to no task or machine of the reported runs."""
+    runs = executed.state.runs
+    flows = {runs[each.index].compiled.key: runs[each.index].compiled.graph.workflow
+             for each in executed.run_summaries if each.index < len(runs)}  # fmt: skip
+    kinds = [task.name for flow in flows.values() for task in flow.tasks]
+    machines = [name for each in executed.machines for name in (each.name, each.host_name)]
+    return note_unused((row for flow in flows.values() for row in flow.predictions), kinds, machines)
 
 
 def _machine_notes(executed: ExecutedRun) -> list[str]:

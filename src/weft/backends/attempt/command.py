@@ -183,7 +183,7 @@ def find_command_files(
 
 
 def _is_declared(name: str, declared: Collection[str]) -> bool:
-    if name in declared:
+    if name in declared or f"{name}/" in declared:
         return True
     patterns = [given for given in declared if given.endswith("/") or "*" in given or "?" in given]
     return any(fnmatch.fnmatchcase(name, p + "*" if p.endswith("/") else p) for p in patterns)
