@@ -405,3 +405,8 @@ def test_text_that_is_nested_too_deeply_is_refused(opening):
 def test_any_text_is_split_or_refused(text):
     split = split_shell_text(f"{text} {{x}}")
     assert split.refusals or len([each for each in split.pieces if isinstance(each, ShellField)]) >= 1
+
+
+def test_sums_of_results_are_accepted_in_further_arithmetic():
+    assert split_shell_text("s=$(({x} + {y})); echo $((s + 1))").refusals == ()
+    assert split_shell_text("s={x}; echo $((s + 1))").refusals != ()

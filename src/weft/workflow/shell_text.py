@@ -267,7 +267,7 @@ class _Scanner:
         self._is_piped = False
         """Whether ``|`` was read last."""
         self._assigned: dict[str, list[int]] = {}
-        """By variable: the fields in its values."""
+        """By variable: the fields in its values, without those in arithmetic, which are numbers."""
         self._expanded: list[str] = []
         """Variables that the text expands, in order."""
         self._evaluated: list[tuple[str, str]] = []
@@ -520,7 +520,8 @@ class _Scanner:
                 may_assign = may_assign and ASSIGNMENT.match(words[-1].literal) is not None
                 if (assignment := ASSIGNMENT.match(words[-1].literal)) is not None:
                     name = assignment[0].rstrip("+=")
-                    self._assigned.setdefault(name, []).extend(words[-1].fields)
+                    texts = [at for at in words[-1].fields if self.places[at] is not FieldPlace.NUMBER]
+                    self._assigned.setdefault(name, []).extend(texts)
         self._check_command(words)
         if any(word.literal == "eval" for word in words):
             self._evaluated += [(name, "by `eval`") for name in self._expanded[expanded:]]
