@@ -405,3 +405,10 @@ def test_text_that_is_nested_too_deeply_is_refused(opening):
 def test_any_text_is_split_or_refused(text):
     split = split_shell_text(f"{text} {{x}}")
     assert split.refusals or len([each for each in split.pieces if isinstance(each, ShellField)]) >= 1
+
+
+def test_a_variable_that_was_computed_from_fields_is_a_number():
+    computed = split_shell_text("s=$(({a} + 1)); echo $((s + 1))")
+    assert computed.refusals == ()
+    copied = split_shell_text("s=$(({a} + 1)){b}; echo $((s + 1))")
+    assert [refusal.name for refusal in copied.refusals] == ["b"]
