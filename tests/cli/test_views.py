@@ -109,7 +109,7 @@ def test_reports_list_kinds_without_an_attempt(bad: Project) -> None:
 
 def test_attempts_are_numbered_per_task_in_every_view(bad: Project) -> None:
     shown, page = bad.weft("report").out, bad.weft("report", "--html", "-").out
-    order = ["bad, attempt 2: ", "bad, attempt 1: ", "flaky, attempt 1: "]
+    order = ["bad, attempt 2 on local: ", "bad, attempt 1 on local: ", "flaky, attempt 1 on local: "]
     for text in (shown, page):
         found = [text.index(headline) for headline in order]
         assert found[0] == min(found), "the final failure is the first"

@@ -37,9 +37,9 @@ services:
   LADD: &ladd
     command: |
       for k in 0 1; do
-        expr "$(cat {input1}/$k)" + "$(cat {input2}/$k)" > sum
-        cp sum {output1.file}/$k
-        expr "$(cat sum)" + 1 > {output2}/$k
+        s=$(( $(cat {input1}/$k) + $(cat {input2}/$k) ))
+        echo $s > {output1.file}/$k
+        echo $((s + 1)) > {output2}/$k
       done
   LCADD: *ladd
 """

@@ -267,7 +267,9 @@ class _Scanner:
         self._is_piped = False
         """Whether ``|`` was read last."""
         self._assigned: dict[str, list[int]] = {}
-        """By variable: the fields in its values, without those in arithmetic, which are numbers."""
+        """By variable: the fields in its values."""
+        self._computed: set[int] = set()
+        """Fields in arithmetic, of which only a number is left."""
         self._expanded: list[str] = []
         """Variables that the text expands, in order."""
         self._evaluated: list[tuple[str, str]] = []
@@ -520,8 +522,8 @@ class _Scanner:
                 may_assign = may_assign and ASSIGNMENT.match(words[-1].literal) is not None
                 if (assignment := ASSIGNMENT.match(words[-1].literal)) is not None:
                     name = assignment[0].rstrip("+=")
-                    texts = [at for at in words[-1].fields if self.places[at] is not FieldPlace.NUMBER]
-                    self._assigned.setdefault(name, []).extend(texts)
+                    values = [index for index in words[-1].fields if index not in self._computed]
+                    self._assigned.setdefault(name, []).extend(values)
         self._check_command(words)
         if any(word.literal == "eval" for word in words):
             self._evaluated += [(name, "by `eval`") for name in self._expanded[expanded:]]
@@ -696,7 +698,7 @@ class _Scanner:
             self._commands((")",))
             return
         self.at += 1
-        level, begin = 0, self.at
+        level, begin, first = 0, self.at, len(self.places)
         while (mark := self._peek()) != ")" or level:
             if mark == "" or mark in "'\"`\\#;":
                 what = "'$((' is not followed by arithmetic and '))'"
@@ -708,6 +710,7 @@ class _Scanner:
             else:
                 level += (mark == "(") - (mark == ")")
                 self.at += 1
+        self._computed.update(range(first, len(self.places)))
         names = _NAME.findall(self.text, begin, self.at)
         self._evaluated += [(name, _ARITHMETIC) for name in names]
         if not self._take("))"):
