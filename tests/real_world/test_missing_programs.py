@@ -107,3 +107,37 @@ def test_programs_of_a_trace_are_run(real):
     )
     assert real.run("trace.json").completed
     assert real.text("y") == "7\n"
+
+
+URLS = {
+    "fetched.jt": ("EXECUTABLE = /bin/true\nINPUT_FILES = gsiftp://host/dir/in in\n", "gsiftp://host/dir/in"),
+    "published.jt": ("EXECUTABLE = /bin/true\nOUTPUT_FILES = o gsiftp://host/o\n", "gsiftp://host/o"),
+    "fetched.yaml": (
+        'weft: 1\nparams: {base: "srb://host"}\n'
+        'tasks:\n  a: {command: "true", inputs: [{file: x, from: "{base}/x"}]}\n',
+        "srb://host/x",
+    ),
+    "published.yaml": (
+        'weft: 1\ntasks:\n  a: {command: "true", outputs: {x: {to: "gsiftp://host/x"}}}\n',
+        "gsiftp://host/x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", URLS)
+def test_urls_of_an_unknown_kind_are_refused_before_the_run(real, capsys, name):
+    content, url = URLS[name]
+    (real.folder / name).write_text(content)
+    real.write("machines.yaml", LOCAL)
+    shell = Project(real.folder, capsys)
+    for command in (("check", name), ("run", name, "--on", "machines.yaml")):
+        refused = shell.weft(*command)
+        assert refused.code == 2, refused
+        assert f"{url!r} in {'in' if 'fetched' in name else 'out'}puts of task" in refused.err
+        assert f"Protocol not known: {url.partition(':')[0]}" in refused.err
+    assert not (real.folder / ".weft" / "weft.db").exists()
+
+
+def test_urls_of_tasks_that_are_only_planned_are_not_checked(real, capsys):
+    real.write("flow.yaml", 'tasks:\n  a: {work: 1s, inputs: [{file: x, from: "gsiftp://host/x"}]}\n')
+    assert Project(real.folder, capsys).weft("check", "flow.yaml").code == 0

@@ -9,10 +9,14 @@ import click
 
 from weft.cli import options
 from weft.units import format_count
+from weft.urls import is_url
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from weft.formats.format import SourceFile
     from weft.platform.platform import Platform
+    from weft.workflow.task import Task
     from weft.workflow.task_graph import TaskGraph
 
 
@@ -33,8 +37,8 @@ _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
     """Report all problems of files: workflow, platform, scenario, profile, tuning grid, services.
 
-    This includes what `weft run` would reject: file names outside the task directory, and settings of local
-    machines. Input files that do not exist and that no task produces are noted, and URLs with a password, a
+    This includes what `weft run` would reject: file names outside the task directory, URLs of an unknown
+    kind, and settings of local machines. Input files that do not exist and that no task produces are noted, and URLs with a password, a
     token or a signature. With --on and machines that have a backend, tasks without a program, transfers of
     files that no task writes, and tasks that cannot be isolated there are problems too. Exit code 0: no
     problems; 2: problems, each with position, value, rule and advice; 3: with --on, some task can run on no
@@ -192,7 +196,8 @@ def _check_programs(graph: TaskGraph, name: str) -> None:
     tasks = graph.workflow.tasks
     programs = any(task.job is not None and (task.job.evaluator or task.job.selector) for task in tasks)
     stores = any(task.recovery.checkpoint is not None and task.recovery.checkpoint.url for task in tasks)
-    if not programs and not stores:
+    far = any(is_url(text) or "{" in text for task in tasks if task.job is not None for text in _places(task))
+    if not programs and not stores and not far:
         return
     from pathlib import Path
 
@@ -200,6 +205,12 @@ def _check_programs(graph: TaskGraph, name: str) -> None:
     from weft.formats.files import STDIN
 
     check_programs({"": graph.workflow}, {"": Path() if name == STDIN else Path(name).parent})
+
+
+def _places(task: Task) -> Iterator[str]:
+    """Yield where the inputs of a task come from, and where its outputs go."""
+    yield from (given.source or given.file for given in task.inputs)
+    yield from (output.target for output in task.outputs if output.target is not None)
 
 
 def _check_names(graph: TaskGraph, name: str) -> list[str]:

@@ -677,7 +677,7 @@ class RunnerTasks:
             self._step(task, now_s)
 
     def _sample(self, now_s: float, cost: float) -> None:
-        """Measure the memory of all tasks, terminate those above their limit, report those that are stopped."""
+        """Measure the memory of all tasks, end those above their limit, and report those that are stopped."""
         members = self._tracker.members(self._groups())
         for task in list(self.running.values()):
             limit_bytes, found = task.memory_bytes, members.get(task.attempt, [])
@@ -689,7 +689,7 @@ class RunnerTasks:
         self._sample_at_s = now_s + max(_SAMPLE_S, cost * (time.monotonic() - now_s))
 
     def _look_for_stop(self, task: RunnerTask, members: list[Process]) -> None:
-        """Report whether the processes of a task are stopped; ``reap`` reports a stop of the leader itself."""
+        """Report whether the processes of a task are stopped; ``reap`` reports a stop of the leader."""
         leader_stopped = any(each.pid == task.pid and each.state == b"T" for each in members)
         if task.status is None and task.kill_at_s is None and not leader_stopped:
             self._send_stop(task, stopped=task.stops.is_stopped(members))
