@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
 _SERVICES_KEY = re.compile(r"^services\s*:", re.MULTILINE)
+_RUN_FORMATS = ("weft", "gridway", "dagman")
+"""Formats whose inputs are files of the project; those of others often name files of another site."""
 _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 
 
@@ -38,11 +40,11 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
     """Report all problems of files: workflow, platform, scenario, profile, tuning grid, services.
 
     This includes what `weft run` would reject: file names outside the task directory, URLs of an unknown
-    kind, and settings of local machines. Input files that do not exist and that no task produces are noted, and URLs with a password, a
-    token or a signature. With --on and machines that have a backend, tasks without a program, transfers of
-    files that no task writes, and tasks that cannot be isolated there are problems too. Exit code 0: no
-    problems; 2: problems, each with position, value, rule and advice; 3: with --on, some task can run on no
-    machine.
+    kind, programs to copy that do not exist, and settings of local machines. Input files that do not exist
+    and that no task produces are noted, and URLs with a password, a token or a signature. With --on and
+    machines that have a backend, tasks without a program, transfers of files that no task writes, and tasks
+    that cannot be isolated there are problems too. Exit code 0: no problems; 2: problems, each with
+    position, value, rule and advice; 3: with --on, some task can run on no machine.
     """
     from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
     from weft.formats.files import load_platform
@@ -107,7 +109,7 @@ def _machine_names(platform: Platform | None) -> list[str] | None:
 
 
 def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
-    from weft.api.file_names import check_runnable, find_open_secrets
+    from weft.api.file_names import check_file_names, check_runnable, find_open_secrets
     from weft.formats.files import detect_format, open_source
     from weft.formats.native import WeftYaml, describes_platform, read_platform_file
     from weft.formats.services import bind_services
@@ -132,7 +134,9 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     workflow = reader.read(source)
     graph = check_and_unfold(workflow if machines is None else bind_services(workflow, machines))
     _check_programs(graph, name)
-    notes = _check_names(graph, name) if reader.name == WeftYaml.name else []
+    if reader.name == WeftYaml.name:
+        check_file_names(graph.workflow)
+    notes = _check_inputs(graph, name) if reader.name in _RUN_FORMATS else []
     notes += map(str, find_open_secrets(graph.workflow))
     notes += note_unused(
         graph.workflow.predictions, [task.name for task in graph.workflow.tasks], _machine_names(machines)
@@ -213,15 +217,15 @@ def _places(task: Task) -> Iterator[str]:
     yield from (output.target for output in task.outputs if output.target is not None)
 
 
-def _check_names(graph: TaskGraph, name: str) -> list[str]:
-    """Check the file names of a workflow in weft's own format; return notes about missing input files."""
+def _check_inputs(graph: TaskGraph, name: str) -> list[str]:
+    """Check the programs that are inputs of their tasks; return notes about other missing input files."""
     from pathlib import Path
 
-    from weft.api.file_names import check_file_names, find_missing_inputs
+    from weft.api.file_names import check_staged_programs, find_missing_inputs
     from weft.formats.files import STDIN
 
-    check_file_names(graph.workflow)
     folder = Path() if name == STDIN else Path(name).parent
+    check_staged_programs({"": graph}, {"": folder})
     return [str(problem) for problem in find_missing_inputs(graph, folder)]
 
 
