@@ -275,7 +275,7 @@ def test_selector_that_accepts_no_machine_is_asked_again(machines):
         ("sleep 1000", "the selector failed: it was still running after 0.5 s"),
     ],
 )
-def test_failing_selector_is_reported_and_the_usual_order_used(machines, text, problem):
+def test_failing_selector_is_reported_and_the_usual_order_used(machines, capsys, text, problem):
     program(machines, "select", text)
     settings = "{timeouts: {selector: 0.5s}}"
     flow(
@@ -288,6 +288,8 @@ def test_failing_selector_is_reported_and_the_usual_order_used(machines, text, p
     (reported,) = run_and_note(machines)
     assert log_of(machines) == ["command m2"]
     assert (reported.module, reported.reason.startswith(problem)) == ("selector", True)
+    told = Project(machines.folder, capsys).weft("explain", "a").out
+    assert "(first free machine by rank and estimated end: its selector failed)" in told
 
 
 def test_epilog_runs_when_the_run_is_cancelled(machines, capsys):
