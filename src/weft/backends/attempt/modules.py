@@ -29,6 +29,7 @@ from weft.backends.backend import ProjectContext
 from weft.documents import locate_problems
 from weft.engine.messages import MachinesSelected, SelectionCandidate, SelectMachines
 from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.expressions import Expression
 from weft.redaction import redact
 from weft.urls import is_url
 from weft.workflow.task import JobSpec, Task
@@ -224,10 +225,11 @@ def _url_problems(task: Task, workflow: Workflow) -> Iterator[Problem]:
     """Yield the inputs and outputs of a task with a program whose URLs are of an unknown kind."""
     if task.job is None:
         return
+    values = {name: value for name, value in workflow.params.items() if not isinstance(value, Expression)}
     fetched = (("inputs", given.source or given.file) for given in task.inputs)
     published = (("outputs", output.target or "") for output in task.outputs)
     for key, text in (*fetched, *published):
-        url = fill_template(text, workflow.params, last=False) if "{" in text else text
+        url = fill_template(text, values, last=False) if "{" in text else text
         if is_url(url) and not list_fields(url.partition("://")[0]) and (why := find_kind_problem(url)):
             what = f"{shorten(redact(url), 60)!r} in {key} of task {task.name!r}: {why}"
             rule = "it must be a path, or a URL of a kind that can be used from here"
