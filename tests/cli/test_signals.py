@@ -74,6 +74,7 @@ def test_a_program_stopped_with_the_engine_is_reported(slow: Project) -> None:
         assert "it became ready: the engine was stopped: it will run again" in reported
         assert reported.endswith("no engine is running; `weft resume` continues the run\n")
         assert "the states are those of the last journal entry" in reported
+        assert " is running " not in reported.splitlines()[0]
         everything = (
             reported
             + slow.weft("status").out

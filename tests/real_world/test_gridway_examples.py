@@ -87,7 +87,6 @@ def test_array_of_the_examples_runs_with_its_size(examples):
         ("test_failed_execution_no_reschedule", "error", 1),
         ("test_epilog_output_nr", "error", 1),
         ("test_epilog_output_r", "error", 2),
-        ("test_prolog_ex_nr", "staging", 1),
         ("test_prolog_input_nr", "staging", 1),
         ("test_prolog_stdin_nr", "staging", 1),
     ],
@@ -123,6 +122,11 @@ def test_examples_of_the_middleware_are_refused_by_name(examples, capsys):
     shell = Project(examples.folder, capsys)
     refused = shell.weft("check", "test_checkpoint_gsiftp.jt")
     assert (refused.code, "gsiftp://draco.dacya.ucm.es" in refused.err) == (2, True)
+
+
+def test_example_with_a_missing_program_is_refused(examples, capsys):
+    refused = Project(examples.folder, capsys).weft("run", "test_prolog_ex_nr.jt", "--on", "machines.yaml")
+    assert (refused.code, "a program of task 'test_prolog_ex_nr', does not exist" in refused.err) == (2, True)
 
 
 def test_graphs_of_the_examples_run(examples):

@@ -275,7 +275,7 @@ def test_selector_that_accepts_no_machine_is_asked_again(machines):
         ("sleep 1000", "the selector failed: it was still running after 0.5 s"),
     ],
 )
-def test_failing_selector_is_reported_and_the_usual_order_used(machines, text, problem):
+def test_failing_selector_is_reported_and_the_usual_order_used(machines, capsys, text, problem):
     program(machines, "select", text)
     settings = "{timeouts: {selector: 0.5s}}"
     flow(
@@ -288,6 +288,38 @@ def test_failing_selector_is_reported_and_the_usual_order_used(machines, text, p
     (reported,) = run_and_note(machines)
     assert log_of(machines) == ["command m2"]
     assert (reported.module, reported.reason.startswith(problem)) == ("selector", True)
+    told = Project(machines.folder, capsys).weft("explain", "a").out
+    assert "(first free machine by rank and estimated end: its selector failed)" in told
+
+
+def test_failures_of_modules_are_shown_by_run_and_report(machines, capsys):
+    program(machines, "select", "echo m7")
+    program(machines, "judge", "echo unclear >&2; exit 3")
+    machines.write("store", "a file")
+    flow(
+        machines,
+        settings="{poll_every: 0.2s}",
+        command="echo 1 > state; sleep 2.5",
+        selector="./select",
+        evaluator="./judge",
+        inputs=["judge"],
+        checkpoint={"files": ["state"], "url": "store"},
+    )
+    shell = Project(machines.folder, capsys)
+    ran = shell.weft("run", "flow.yaml", "--on", "machines.yaml")
+    assert ran.code == 0, ran
+    expected = (
+        "selector of a failed, the task goes on: the selector printed 'm7'",
+        "evaluator of a failed, the task goes on: ",
+        "store of restart files of a failed, the task goes on: ",
+    )
+    told = shell.weft("report").out
+    for words in expected:
+        assert ran.err.count(words) == 1, words
+        assert words in told
+    shown = shell.json("report")["module_failures"]
+    assert {each["module"] for each in shown} == {"selector", "evaluator", "checkpoint"}
+    assert {(each["run"], each["task"]) for each in shown} == {(1, "a")}
 
 
 def test_epilog_runs_when_the_run_is_cancelled(machines, capsys):

@@ -107,3 +107,75 @@ def test_programs_of_a_trace_are_run(real):
     )
     assert real.run("trace.json").completed
     assert real.text("y") == "7\n"
+
+
+URLS = {
+    "fetched.jt": ("EXECUTABLE = /bin/true\nINPUT_FILES = gsiftp://host/dir/in in\n", "gsiftp://host/dir/in"),
+    "published.jt": ("EXECUTABLE = /bin/true\nOUTPUT_FILES = o gsiftp://host/o\n", "gsiftp://host/o"),
+    "fetched.yaml": (
+        'weft: 1\nparams: {base: "srb://host"}\ntasks:\n  a: {command: "true", inputs: [{file: x, from: "{base}/x"}]}\n',
+        "srb://host/x",
+    ),
+    "published.yaml": (
+        'weft: 1\ntasks:\n  a: {command: "true", outputs: {x: {to: "gsiftp://host/x"}}}\n',
+        "gsiftp://host/x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", URLS)
+def test_urls_of_an_unknown_kind_are_refused_before_the_run(real, capsys, name):
+    content, url = URLS[name]
+    (real.folder / name).write_text(content)
+    real.write("machines.yaml", LOCAL)
+    shell = Project(real.folder, capsys)
+    for command in (("check", name), ("run", name, "--on", "machines.yaml")):
+        refused = shell.weft(*command)
+        assert refused.code == 2, refused
+        assert f"{url!r} in {'in' if 'fetched' in name else 'out'}puts of task" in refused.err
+        assert f"Protocol not known: {url.partition(':')[0]}" in refused.err
+    assert not (real.folder / ".weft" / "weft.db").exists()
+
+
+def test_urls_of_tasks_that_are_only_planned_are_not_checked(real, capsys):
+    real.write("flow.yaml", 'tasks:\n  a: {work: 1s, inputs: [{file: x, from: "gsiftp://host/x"}]}\n')
+    assert Project(real.folder, capsys).weft("check", "flow.yaml").code == 0
+
+
+@pytest.mark.parametrize("key", ["EXECUTABLE", "MONITOR", "WRAPPER", "PRE_WRAPPER"])
+def test_missing_programs_of_a_job_template_are_refused_before_the_run(real, capsys, key):
+    lines = {"EXECUTABLE": "/bin/true", "ENVIRONMENT": "A=$HOME", key: "absent.sh"}
+    (real.folder / "job.jt").write_text("".join(f"{name} = {text}\n" for name, text in lines.items()))
+    real.write("machines.yaml", LOCAL)
+    shell = Project(real.folder, capsys)
+    for command in (
+        ("check", "job.jt"),
+        *(("run", *dry, "job.jt", "--on", "machines.yaml") for dry in ((), ("-n",))),
+    ):
+        refused = shell.weft(*command)
+        assert refused.code == 2, refused
+        assert "'absent.sh', a program of task 'job', does not exist" in refused.err
+    assert not (real.folder / ".weft" / "weft.db").exists()
+    real.write("absent.sh", '#!/bin/sh\n[ $# -eq 0 ] || "$@"\n').chmod(0o755)
+    assert shell.weft("check", "job.jt", "--on", "machines.yaml").code == 0
+
+
+def test_program_that_another_task_writes_is_not_missing(real, capsys):
+    real.write(
+        "flow.yaml",
+        "tasks:\n"
+        "  make: {command: 'printf \"#!/bin/sh\\necho 1 > o\\n\" > prog; chmod +x prog', outputs: [prog]}\n"
+        "  use: {command: ./prog, inputs: [prog], outputs: [o]}\n",
+    )
+    real.write("machines.yaml", LOCAL)
+    assert Project(real.folder, capsys).weft("check", "flow.yaml").code == 0
+    assert real.run("flow.yaml").completed
+
+
+def test_missing_inputs_of_a_job_template_are_noted(real, capsys):
+    (real.folder / "job.jt").write_text("EXECUTABLE = /bin/true\nINPUT_FILES = a b, c\nSTDIN_FILE = d\n")
+    (real.folder / "c").touch()
+    noted = Project(real.folder, capsys).weft("check", "job.jt").out.splitlines()
+    assert [line.partition("'")[2] for line in noted if line.startswith("note: ")] == [
+        f"{name}' does not exist and no task produces it; create it before the task starts" for name in "ad"
+    ]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from cli.projects import Project
 from real_world.disturbed_runs import busy_loops, entries_of, run_disturbed, wait_for
 from weft.api.project import OpenProject
 from weft.engine import messages as ev
@@ -66,6 +67,33 @@ def test_task_of_a_lost_machine_continues_elsewhere_and_the_machine_returns(tmp_
     simulated = weft.simulate(flow, on=machines, scenario=tmp_path / "truth.yaml", plan_steps=50).first
     assert simulated.outcome == "completed"
     assert story(simulated.history) == story(real)
+
+
+def test_sandbox_that_became_a_file_is_named_so(tmp_path):
+    flow, machines = prepare(tmp_path, LOST)
+    box, away = tmp_path / "box-first", tmp_path / "away"
+
+    def lose() -> None:
+        box.rename(away)
+        box.write_text("")
+        wait_for(tmp_path / "box-second")
+        box.unlink()
+        away.rename(box)
+
+    ran = run_disturbed(flow, on=machines, when=tmp_path / "again", action=lose)
+    lost = [
+        e.event.reason for e in entries_of(ran) if isinstance(e.event, ev.MachineChanged) and not e.event.up
+    ]
+    assert "box-first was replaced by something that is no directory" in lost[0]
+
+
+def test_third_attempt_on_a_machine_says_that_the_task_has_failed_there(real, capsys):
+    real.write("machines.yaml", "machines: {one: {backend: {kind: local}}}\n")
+    real.write("flow.yaml", "tasks: {a: {command: 'exit 1', retries: 2}}\n")
+    assert not real.run("flow.yaml").completed
+    told = Project(real.folder, capsys).weft("explain", "a", "-v").out.splitlines()
+    bound = [line for line in told if " bound to " in line or " sent to the queue of " in line]
+    assert [line.endswith("it had failed there before)") for line in bound] == [False, True, True]
 
 
 LOADED = """

@@ -97,6 +97,30 @@ def test_files_are_requested_and_copied_at_the_interval_and_outlive_the_machine(
     assert [each.cause for each in counted.attempts("a")] == ["lost", ""]
 
 
+def test_interval_between_requests_is_the_stated_one(counted):
+    """One gap of several is close to a second, however busy the host; an answer costs no time of its own."""
+    counted.write(
+        "prog.py",
+        """\
+import pathlib, signal, time
+asked = []
+signal.signal(signal.SIGUSR1, lambda *_: (asked.append(time.monotonic()), pathlib.Path("state").write_text(str(asked))))
+while len(asked) < 5:
+    time.sleep(0.01)
+pathlib.Path("out").write_text(str(min(after - before for before, after in zip(asked, asked[1:]))))
+""",
+    )
+    task = {
+        "command": ["python3", "prog.py"],
+        "inputs": ["prog.py"],
+        "outputs": ["out"],
+        "checkpoint": {"files": ["state"], "every": "1s"},
+    }
+    counted.write("flow.yaml", f"tasks: {{a: {json.dumps(task)}}}\n")
+    assert counted.run("flow.yaml").completed
+    assert float(counted.text("out")) < 1.5
+
+
 @pytest.mark.parametrize("url", ["store", "memory://kept/{task}"])
 def test_copies_at_a_url_outlive_the_disk_of_the_engine(counted, url):
     remove = 'rm -rf "$PROJECT/.weft/checkpoints" "$PWD"/*'

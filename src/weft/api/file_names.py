@@ -6,7 +6,9 @@ names. Names that contain values unknown before the run are checked completely w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import posixpath
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from glob import glob
 from pathlib import Path
 
@@ -63,26 +65,81 @@ def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
 
     ``folder`` is the folder of the workflow. Only the first missing file of each input entry is reported.
     """
-    makers, found, judged = ProducerIndex(graph), list[Problem](), set[Keys]()
+    found = []
+    for described, position, name in _missing_inputs(graph, folder, lambda task: range(len(task.inputs))):
+        what = f"{name} does not exist and no task produces it"
+        keys = _input_keys(described, described.inputs[position], position)
+        found.append(Problem(what=what, advice="create it before the task starts", path=keys))
+    return list(locate_problems(found, graph.workflow.document))
+
+
+def check_staged_programs(graphs: Mapping[str, TaskGraph], folders: Mapping[str, Path]) -> None:
+    """Raise InvalidInput if a program that is an input of its task does not exist and no task produces it.
+
+    ``folders`` gives the folder of each workflow. Programs are the first words of the task's command lines.
+    """
+    found = list[Problem]()
+    for key, graph in graphs.items():
+        missing = [
+            Problem(
+                what=f"{name}, a program of task {described.name!r}, does not exist and no task produces it",
+                rule="a program that is an input is copied to the machine of the task",
+                advice="create it, or correct its name",
+                path=_input_keys(described, described.inputs[position], position),
+            )
+            for described, position, name in _missing_inputs(graph, folders[key], _list_programs)
+        ]
+        found += locate_problems(missing, graph.workflow.document)
+    if found:
+        raise InvalidInput(found)
+
+
+def _missing_inputs(
+    graph: TaskGraph, folder: Path, select: Callable[[Task], Sequence[int]]
+) -> Iterator[tuple[Task, int, str]]:
+    """Yield task, position and quoted name of the first missing file of each selected input."""
     tasks = graph.workflow.tasks
+    selected = [select(task) if task.job is not None else () for task in tasks]
+    if not any(selected):
+        return
+    makers, judged = ProducerIndex(graph), set[tuple[int, int]]()
     for task, template in enumerate(graph.template.tolist()):
         described = tasks[template]
-        for position, given in enumerate(described.inputs if described.job is not None else ()):
-            keys = _input_keys(described, given, position)
+        for position in selected[template]:
+            given = described.inputs[position]
             text = given.source or given.file
-            if keys in judged or _is_read_later(described, text):
+            if (template, position) in judged or _is_read_later(described, text):
                 continue
             if "{" not in text:
-                judged.add(keys)  # the same file for every point of a sweep
+                judged.add((template, position))  # the same file for every point of a sweep
             name = fill_template(text, graph.context(task), last=False)
             if given.source is None and (makers.of_reader(name, task) or _matches_file(name, folder)):
                 continue
             if _may_exist(name, folder):
                 continue
-            judged.add(keys)
-            what = f"{quote_name(fill_template(name, {}))} does not exist and no task produces it"
-            found.append(Problem(what=what, advice="create it before the task starts", path=keys))
-    return list(locate_problems(found, graph.workflow.document))
+            judged.add((template, position))
+            yield described, position, quote_name(fill_template(name, {}))
+
+
+def _list_programs(task: Task) -> Sequence[int]:
+    """Return the positions of the inputs that are programs of a task."""
+    job = task.job
+    if job is None or not task.inputs:
+        return ()
+    lines = (job.command, job.prolog, job.wrapper, job.epilog, job.evaluator_program)
+    programs = {posixpath.normpath(word) for line in lines if line and "/" in (word := _first_word(line))}
+    return [at for at, given in enumerate(task.inputs) if posixpath.normpath(given.file) in programs]
+
+
+def _first_word(line: str | Sequence[str]) -> str:
+    """Return the program of a command line, after the variables that ``env`` sets for it."""
+    try:
+        words = shlex.split(line) if isinstance(line, str) else line
+    except ValueError:
+        return ""  # the shell of the machine reads it in its own way
+    rest = iter(words)
+    first = next(rest, "")
+    return next((word for word in rest if "=" not in word), "") if first == "env" else first
 
 
 def check_runnable(graphs: Iterable[TaskGraph]) -> None:

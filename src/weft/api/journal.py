@@ -12,7 +12,7 @@ from typing import Any
 from weft.engine.explanation import Candidate, Explanation, PlacementChoice, explain
 from weft.engine.history import AttemptRecord
 from weft.engine.replay import ReplayResult, replay
-from weft.engine.states import format_counters
+from weft.engine.states import ACTIVE, format_counters
 from weft.policies.policy import make_policy
 from weft.repository.database import open_database
 from weft.repository.journal import Journal
@@ -62,15 +62,24 @@ def _name_source(found: SelectedJournal, attempt: AttemptRecord) -> str:
     return "an earlier run" if number is None else f"run {number}"
 
 
-def explanation_lines(found: Explanation, *, verbose: bool = False) -> Iterator[str]:
-    """Yield an explanation as lines of text; ``verbose``: all machines and the whole history."""
+_ACTIVE = frozenset(state.name.lower() for state in ACTIVE)
+
+
+def explanation_lines(
+    found: Explanation, *, verbose: bool = False, interrupted: bool = False
+) -> Iterator[str]:
+    """Yield an explanation as lines of text; ``verbose``: all machines and the whole history.
+
+    ``interrupted``: no engine drives the run, so that the states are those of its last journal entry.
+    """
     most = len(found.story) + _MOST_MACHINES if verbose else _SHOWN
     later = any(count > 1 for count in found.counters)
     iteration = f", iteration {format_counters(found.counters)}" if later else ""
-    yield (
-        f"{found.task} of run {found.run} ({found.workflow}){iteration} is {found.state} "
-        f"at {format_seconds(found.at_s)}"
-    )
+    at = f"at {format_seconds(found.at_s)}"
+    when = f"is {found.state} {at}"
+    if interrupted and found.state in _ACTIVE:
+        when = f"was {found.state} when the engine ended, {at}"
+    yield f"{found.task} of run {found.run} ({found.workflow}){iteration} {when}"
     for reason in found.waits_for:
         yield f"  waits for {reason}"
     if found.choice is not None:
@@ -89,6 +98,9 @@ def explanation_lines(found: Explanation, *, verbose: bool = False) -> Iterator[
         yield "  nothing yet"
     if hidden := len(found.story) - len(story):
         yield f"  {format_count(hidden, 'report')} of progress and checkpoints: -v shows them"
+    if interrupted:
+        states = "the states are those of the last journal entry"
+        yield f"{states}: no engine is running; `weft resume` continues the run"
 
 
 def _choice_lines(choice: PlacementChoice, most: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from weft.api.file_names import check_runnable
+from weft.api.file_names import check_runnable, check_staged_programs
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
 from weft.api.request import (
@@ -313,9 +313,11 @@ def run(
     check_sandboxes(layout, platform.machines)
     check_isolation(flows.values())
     folders = {**loaded.folders, **more.folders}
-    check_programs(flows, {key: layout.project / folder for key, folder in folders.items()})
+    places = {key: layout.project / folder for key, folder in folders.items()}
+    check_programs(flows, places)
     request = compile_request(flows, platform, folders)
     check_runnable(instance.graph for instance in request.instances.values())
+    check_staged_programs({key: each.graph for key, each in request.instances.items()}, places)
     layers = replace(layers, base=suit_real_runs(layers.base))
     layers = set_poll_interval(layers, request.instances.values())
     layers = set_state_interval(layers, request.instances.values())
@@ -549,6 +551,10 @@ def plan_dry_run(
     check_sandboxes(layout, platform.machines)
     loaded = load_workflows(workflows, layout, format_name, predictions=predictions)
     flows = prepare_flows(loaded.flows, params or {}, until)
-    requests = [compile_request({key: flow}, platform) for key, flow in flows.items()]
-    check_runnable(request.instance.graph for request in requests)
-    return [plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in requests]
+    requests = {key: compile_request({key: flow}, platform) for key, flow in flows.items()}
+    graphs = {key: request.instance.graph for key, request in requests.items()}
+    check_runnable(graphs.values())
+    check_staged_programs(graphs, {key: layout.project / folder for key, folder in loaded.folders.items()})
+    return [
+        plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in requests.values()
+    ]

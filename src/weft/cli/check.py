@@ -9,15 +9,21 @@ import click
 
 from weft.cli import options
 from weft.units import format_count
+from weft.urls import is_url
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from weft.formats.format import SourceFile
     from weft.platform.platform import Platform
+    from weft.workflow.task import Task
     from weft.workflow.task_graph import TaskGraph
 
 
 _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
 _SERVICES_KEY = re.compile(r"^services\s*:", re.MULTILINE)
+_RUN_FORMATS = ("weft", "gridway", "dagman")
+"""Formats whose inputs are files of the project; those of others often name files of another site."""
 _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 
 
@@ -33,12 +39,12 @@ _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
     """Report all problems of files: workflow, platform, scenario, profile, tuning grid, services.
 
-    This includes what `weft run` would reject: file names outside the task directory, and settings of local
-    machines. Input files that do not exist and that no task produces are noted, and URLs with a password, a
-    token or a signature. With --on and machines that have a backend, tasks without a program, transfers of
-    files that no task writes, and tasks that cannot be isolated there are problems too. Exit code 0: no
-    problems; 2: problems, each with position, value, rule and advice; 3: with --on, some task can run on no
-    machine.
+    This includes what `weft run` would reject: file names outside the task directory, URLs of an unknown
+    kind, programs to copy that do not exist, and settings of local machines. Input files that do not exist
+    and that no task produces are noted, and URLs with a password, a token or a signature. With --on and
+    machines that have a backend, tasks without a program, transfers of files that no task writes, and tasks
+    that cannot be isolated there are problems too. Exit code 0: no problems; 2: problems, each with
+    position, value, rule and advice; 3: with --on, some task can run on no machine.
     """
     from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
     from weft.formats.files import load_platform
@@ -103,7 +109,7 @@ def _machine_names(platform: Platform | None) -> list[str] | None:
 
 
 def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
-    from weft.api.file_names import check_runnable, find_open_secrets
+    from weft.api.file_names import check_file_names, check_runnable, find_open_secrets
     from weft.formats.files import detect_format, open_source
     from weft.formats.native import WeftYaml, describes_platform, read_platform_file
     from weft.formats.services import bind_services
@@ -128,7 +134,9 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     workflow = reader.read(source)
     graph = check_and_unfold(workflow if machines is None else bind_services(workflow, machines))
     _check_programs(graph, name)
-    notes = _check_names(graph, name) if reader.name == WeftYaml.name else []
+    if reader.name == WeftYaml.name:
+        check_file_names(graph.workflow)
+    notes = _check_inputs(graph, name) if reader.name in _RUN_FORMATS else []
     notes += map(str, find_open_secrets(graph.workflow))
     notes += note_unused(
         graph.workflow.predictions, [task.name for task in graph.workflow.tasks], _machine_names(machines)
@@ -192,7 +200,8 @@ def _check_programs(graph: TaskGraph, name: str) -> None:
     tasks = graph.workflow.tasks
     programs = any(task.job is not None and (task.job.evaluator or task.job.selector) for task in tasks)
     stores = any(task.recovery.checkpoint is not None and task.recovery.checkpoint.url for task in tasks)
-    if not programs and not stores:
+    far = any(is_url(text) or "{" in text for task in tasks if task.job is not None for text in _places(task))
+    if not programs and not stores and not far:
         return
     from pathlib import Path
 
@@ -202,15 +211,21 @@ def _check_programs(graph: TaskGraph, name: str) -> None:
     check_programs({"": graph.workflow}, {"": Path() if name == STDIN else Path(name).parent})
 
 
-def _check_names(graph: TaskGraph, name: str) -> list[str]:
-    """Check the file names of a workflow in weft's own format; return notes about missing input files."""
+def _places(task: Task) -> Iterator[str]:
+    """Yield where the inputs of a task come from, and where its outputs go."""
+    yield from (given.source or given.file for given in task.inputs)
+    yield from (output.target for output in task.outputs if output.target is not None)
+
+
+def _check_inputs(graph: TaskGraph, name: str) -> list[str]:
+    """Check the programs that are inputs of their tasks; return notes about other missing input files."""
     from pathlib import Path
 
-    from weft.api.file_names import check_file_names, find_missing_inputs
+    from weft.api.file_names import check_staged_programs, find_missing_inputs
     from weft.formats.files import STDIN
 
-    check_file_names(graph.workflow)
     folder = Path() if name == STDIN else Path(name).parent
+    check_staged_programs({"": graph}, {"": folder})
     return [str(problem) for problem in find_missing_inputs(graph, folder)]
 
 

@@ -55,7 +55,7 @@ class RunDriver:
         self.execution: Execution | None = None
         self.live = LiveDisplay(self._block, self._line, quiet=quiet)
         self._only_errors = quiet and errors
-        self._printed_failures = self._printed_moves = self._printed_changes = 0
+        self._printed_failures = self._printed_moves = self._printed_changes = self._printed_modules = 0
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
@@ -77,6 +77,7 @@ class RunDriver:
         self._printed_failures = len(self.view.progress.history.failures)
         self._printed_moves = len(self.view.progress.history.moves)
         self._printed_changes = len(self.view.progress.history.machine_changes)
+        self._printed_modules = len(self.view.progress.history.module_failures)
         return [self._record_entry]
 
     def interrupted(self) -> bool:
@@ -110,6 +111,11 @@ class RunDriver:
         for change in changes[self._printed_changes :] if not self._only_errors else ():
             self.live.say(self.view.describe_machine(change))
         self._printed_changes = len(changes)
+        modules = self.view.progress.history.module_failures
+        if len(modules) > self._printed_modules and not self._only_errors:
+            for line in self.view.module_lines()[self._printed_modules :]:
+                self.live.say(line)
+        self._printed_modules = len(modules)
 
     def _block(self, columns: int, rows: int) -> list[str]:
         if self.view is None or self.execution is None or not self.view.progress.state.runs:

@@ -55,16 +55,13 @@ def command(
     if as_json:
         options.print_json(found.as_record())
         return
-    options.print_lines(explanation_lines(found, verbose=verbose))
-    if len(words) == 1 and at_s is None:
-        _note_if_interrupted(project, found.run)
+    interrupted = len(words) == 1 and at_s is None and _is_interrupted(project, found.run)
+    options.print_lines(explanation_lines(found, verbose=verbose, interrupted=interrupted))
 
 
-def _note_if_interrupted(project: str | None, run: int) -> None:
-    """Print a note if a run can be resumed, because without an engine its task cannot continue."""
+def _is_interrupted(project: str | None, run: int) -> bool:
+    """Return whether a run can be resumed, because without an engine its tasks cannot continue."""
     from weft.api.project import OpenProject
 
     with OpenProject.at(project) as opened:
-        if opened.resumable(opened.runs.run(run)):
-            states = "the states are those of the last journal entry"
-            click.echo(f"{states}: no engine is running; `weft resume` continues the run")
+        return opened.resumable(opened.runs.run(run))

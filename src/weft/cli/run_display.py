@@ -141,12 +141,19 @@ class RunDisplay:
         """Return a line about a machine that was lost, came back, joined or was closed."""
         return printable(f"machine {self.progress.state.machines[change.machine].name} {change.text}")
 
+    def module_lines(self) -> list[str]:
+        """Return a line about each module of a task that failed without consequences for the task."""
+        return [printable(redact(each.text)) for each in self.progress.history.module_failures]
+
     def block(self, now_s: float, columns: int, rows: int) -> list[str]:
         """Return the lines of the display, limited to the size of the terminal."""
         failures = self.failure_lines()[-max(0, rows - _AT_LEAST - 3) :]
         promise = self.promise_line() if rows > _LOW else ""
         changes = self.progress.history.machine_changes[-_MIGRATIONS:]
-        moves = [*map(self.describe_machine, changes), *self.migration_lines()] if rows > _LOW else []
+        moves = []
+        if rows > _LOW:
+            modules = self.module_lines()[-_MIGRATIONS:]
+            moves = [*map(self.describe_machine, changes), *self.migration_lines(), *modules]
         lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures) - len(moves)))
         lines += [self.line(now_s), *([promise] if promise else []), *moves]
         shown = [

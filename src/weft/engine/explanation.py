@@ -249,7 +249,9 @@ class _MessageText:
                 how = "bound to" if command.reserve else "sent to the queue of"
                 if command.replaces is not None:
                     how = f"migrates from {self._machine_of(command.replaces)} to"
-                why = f" ({command.reason})" if command.reason else ""
+                again = "it had failed there before" if self._has_failed_there(command) else ""
+                reasons = "; ".join(filter(None, (command.reason, again)))
+                why = f" ({reasons})" if reasons else ""
                 saved = f", {where}" if (where := describe_restart(command.restart_from)) else ""
                 return f"{self._attempt(command.attempt)}: {how} {machine}{why}{saved}"
             case messages.StageIn(parcels=parcels) if self.history.attempts[command.attempt].is_transfer:
@@ -285,6 +287,17 @@ class _MessageText:
                 return f"{note.kind}{value}{': ' if note.text else ''}{note.text}"
             case _:
                 return ""
+
+    def _has_failed_there(self, command: messages.Assign) -> bool:
+        """Return whether an earlier attempt of the task has failed on the machine of a new one."""
+        tried = self.history.attempts
+        task = tried[command.attempt].task
+        return any(
+            (each.run, each.task) == (command.run, task)
+            and 0 <= each.attempt < command.attempt
+            and tried[each.attempt].machine == command.machine
+            for each in self.history.failures
+        )
 
     def _machine_of(self, number: int) -> str:
         return self.state.machines[self.history.attempts[number].machine].name

@@ -199,6 +199,23 @@ class MigrationRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleFailure:
+    """A module of a task failed without consequences for the task: evaluator, selector, epilog, store."""
+
+    run: int
+    label: str
+    """Name of the task, with its iterations."""
+    module: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """Return a line about the failure."""
+        what = "store of restart files" if self.module == "checkpoint" else self.module
+        return f"{what} of {self.label} failed, the task goes on: {self.reason or 'without a reason'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChange:
     """A machine was lost, came back, joined, or was drained, removed or opened."""
 
@@ -409,6 +426,8 @@ class History:
         """(machine, start, end) of every outage; end None: still down."""
         self.machine_changes: list[MachineChange] = []
         """Machines that were lost, came back, joined, or were drained, removed or opened."""
+        self.module_failures: Counter[ModuleFailure] = Counter()
+        """How often a module of a task failed in the same way, in the order of the first failures."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
         """By run and task name: the last attempt."""
         self._newest: dict[tuple[int, str], int] = {}
@@ -817,6 +836,12 @@ class History:
     def _report_violation(self, _: messages.ReportViolation) -> None:
         self.violations += 1
 
+    def _report_module(self, command: messages.ReportModule) -> None:
+        label = self._state.runs[command.run].name(command.task)
+        self.module_failures[
+            ModuleFailure(run=command.run, label=label, module=command.module, reason=command.reason)
+        ] += 1
+
     def _adopt_plan(self, command: messages.AdoptPlan) -> None:
         self.runs[command.run].plans += 1
 
@@ -852,6 +877,7 @@ class History:
         messages.FinishRun: _finish,
         messages.LoseAttempt: _lose_attempt,
         messages.ReportViolation: _report_violation,
+        messages.ReportModule: _report_module,
         messages.AdoptPlan: _adopt_plan,
         messages.MarkMachine: _mark_machine,
     }

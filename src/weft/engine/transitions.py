@@ -336,6 +336,7 @@ def _on_machines_selected(state: EngineState, event: messages.MachinesSelected) 
         return
     facts = run.change_facts(event.task)
     facts.order, facts.order_wanted = tuple(event.machines), False
+    facts.order_usual = bool(event.problem)
     state.pending.policy = True
 
 

@@ -17,6 +17,7 @@ from weft.engine.history import (
     History,
     MachineUse,
     MigrationRecord,
+    ModuleFailure,
     RunSummary,
     StepFunction,
     list_slowdowns,
@@ -31,6 +32,7 @@ from weft.papers.statistics import Summary, summarise
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, list_crowded, list_shares, planned_machines
 from weft.records import dataclass
+from weft.redaction import redact
 from weft.reports.critical_path import CriticalPath, find_critical_path
 from weft.reports.execution_records import NO_RECORDS, ExecutionRecords, LogTail, ProcessUsage
 
@@ -396,6 +398,12 @@ class ExecutedRun:
         return tuple(move for move in self.history.moves if move.run in chosen)
 
     @cached_property
+    def module_failures(self) -> tuple[tuple[ModuleFailure, int], ...]:
+        """Return the failures of modules of the reported runs that had no consequences, and their counts."""
+        chosen = {story.index for story in self.run_summaries}
+        return tuple(each for each in self.history.module_failures.items() if each[0].run in chosen)
+
+    @cached_property
     def failures(self) -> tuple[FailureReport, ...]:
         """Return the failures of the reported runs by time."""
         chosen = {story.index for story in self.run_summaries}
@@ -558,6 +566,11 @@ class ExecutedRun:
             "kinds": [asdict(kind) | {"ratio": kind.ratio} for kind in self.kinds],
             "machines": [asdict(use) for use in self.uses],
             "migrations": [numbered(move.as_record(names)) for move in self.moves],
+            "module_failures": [
+                numbered({"run": each.run, "task": each.label, "module": each.module})
+                | {"reason": redact(each.reason), "count": count}
+                for each, count in self.module_failures
+            ],
             "failures": [numbered(_failure_record(failure)) for failure in self.failures],
             "attempts": [
                 numbered(each.as_record(names))

@@ -16,6 +16,7 @@ from functools import partial
 from weft.engine.history import AttemptRecord
 from weft.papers.statistics import Summary, summarise
 from weft.predictions import note_unused
+from weft.redaction import redact
 from weft.reports.charts import box_plots, estimate_chart, promise_chart, steps_chart
 from weft.reports.critical_path import PathStep
 from weft.reports.execution import ExecutedRun, FailureReport, PromiseOutcome
@@ -261,6 +262,7 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
             notes.append(f"{where}, promise: {promise_text(each.promise)}")
     notes += _prediction_notes(executed)
     notes += _machine_notes(executed)
+    notes += _module_notes(executed)
     notes += _results_notes(executed)
     if strays := strays_text(executed.attempts):
         notes.append(strays)
@@ -293,6 +295,17 @@ def _machine_notes(executed: ExecutedRun) -> list[str]:
         notes.append(f"machine {names[each.machine]} {each.text}, after {after}")
     more = len(changes) - len(notes)
     return [*notes, f"{format_count(more, 'more change')} of machines"] if more > 0 else notes
+
+
+def _module_notes(executed: ExecutedRun) -> list[str]:
+    """Return notes on modules of tasks that failed without consequences for the tasks."""
+    failed = executed.module_failures
+    notes = [
+        redact(each.text) + (f" ({count} times)" if count > 1 else "")
+        for each, count in failed[:_SHOWN_CHANGES]
+    ]
+    more = len(failed) - len(notes)
+    return [*notes, f"{format_count(more, 'more failure')} of modules of tasks"] if more > 0 else notes
 
 
 def _results_notes(executed: ExecutedRun) -> list[str]:

@@ -45,3 +45,21 @@ def test_stopped_runner_is_continued_so_that_it_exits(bench: Bench) -> None:
     bench.link.end()
     wait_until(lambda: not is_running(pid), "the runner ends")
     assert not bench.link.alive
+
+
+def test_program_of_a_shell_line_is_reported_as_stopped_and_continued(bench: Bench) -> None:
+    """The shell only waits for the program: it is not stopped itself."""
+    bench.sh(1, "(sleep 1000 & echo $! > pid; wait); echo done")
+    sleeper = bench.wait_for_pid("pid")
+    os.kill(sleeper, signal.SIGSTOP)
+    bench.wait_for("stopped", 1)
+    os.kill(sleeper, signal.SIGCONT)
+    bench.wait_for("continued", 1)
+
+
+def test_task_with_a_running_process_is_not_stopped(bench: Bench) -> None:
+    bench.sh(1, "sleep 1000 & echo $! > pid; sleep 3.5; echo over > over; wait")
+    os.kill(bench.wait_for_pid("pid"), signal.SIGSTOP)
+    bench.written("over")
+    assert {each["is"] for each in bench.link.receive()} <= {"started", "beat"}
+    bench.wait_for("stopped", 1)

@@ -121,9 +121,9 @@ class ActiveAttempt:
     unsaved: bool = False
     """Whether its restart files have changed since they were copied last."""
     copies_at_s: float = 0.0
-    """Time on the monotonic clock from which its restart files are requested and copied again."""
-    requested: bool = False
-    """Whether its restart files were requested and not copied since."""
+    """Time on the monotonic clock at which its restart files are requested next; infinite: they are not."""
+    requested_at_s: float | None = None
+    """Time on the monotonic clock of the request for restart files; None: they were copied since."""
     copying: bool = False
     """Whether its restart files are being copied in a thread."""
     saved_share: float | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import math
 import re
 import signal
 import time
@@ -57,6 +58,8 @@ _RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
 _SANDBOX_DEPTH = 6
 """Number of directories above a working directory that weft may have created."""
 _INTERVAL_S = 1.0
+_ANSWER_S = 0.5
+"""Time that a program has to write the restart files that it was asked for, before older ones are copied."""
 _EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """Signals that programs do not send to themselves: the program was removed from the machine."""
 _SHELL_NAME = r"(?:/bin/sh|sh|\S*/command\.sh): (?:(?:line )?\d+: )?"
@@ -92,11 +95,15 @@ class TaskMonitor:
         self._copy = copy
         self._attempts: dict[int, ActiveAttempt] = {}
         self._next = time.monotonic() + _INTERVAL_S
+        self._due_s = math.inf
+        """Time of the next request for restart files, of all attempts."""
 
     def add(self, attempt: ActiveAttempt) -> None:
         """Observe an attempt."""
         self._attempts[attempt.number] = attempt
-        attempt.copies_at_s = time.monotonic() + (self._copy_interval_s(attempt) or 0.0)
+        every_s = self._copy_interval_s(attempt)
+        attempt.copies_at_s = math.inf if every_s is None else time.monotonic() + every_s
+        self._due_s = min(self._due_s, attempt.copies_at_s)
 
     def remove(self, attempt: ActiveAttempt) -> None:
         """Stop observing an attempt."""
@@ -104,14 +111,20 @@ class TaskMonitor:
 
     def remaining_s(self) -> float:
         """Return the seconds until the next observation."""
-        return self._next - time.monotonic()
+        return min(self._next, self._due_s) - time.monotonic()
 
     def check(self) -> list[ev.Event]:
-        """Observe all attempts and return the changes as events."""
-        self._next = time.monotonic() + _INTERVAL_S
+        """Observe all attempts, or those whose restart files are due; return the changes as events."""
+        now_s = time.monotonic()
+        observed = list(self._attempts.values())
+        if now_s < self._next:
+            observed = [attempt for attempt in observed if attempt.copies_at_s <= now_s]
+        else:
+            self._next = now_s + _INTERVAL_S
         found: list[ev.Event] = []
-        for attempt in list(self._attempts.values()):
+        for attempt in observed:
             found += self._events(attempt, self._observe(attempt))
+        self._due_s = min((attempt.copies_at_s for attempt in self._attempts.values()), default=math.inf)
         return found
 
     def report_progress(self, attempt: ActiveAttempt) -> list[ev.Event]:
@@ -168,26 +181,35 @@ class TaskMonitor:
     def _save_restart_files(self, attempt: ActiveAttempt) -> None:
         """Copy the restart files of an attempt: whenever they have changed, or once in each interval.
 
-        At the end of an interval they are requested, and copied when they have changed.
+        At the end of an interval they are requested, and copied when they have changed. The next interval
+        begins when this one was due, so that it does not depend on the time of the copy.
         """
         every_s, now_s = self._copy_interval_s(attempt), time.monotonic()
-        if every_s is not None and not attempt.requested:
-            if now_s >= attempt.copies_at_s:
-                attempt.requested = True
-                self._request(attempt)
-        elif attempt.unsaved and not attempt.copying:
-            attempt.unsaved = attempt.requested = False
-            attempt.copies_at_s = now_s + (every_s or 0.0)
+        answered = every_s is None or (
+            attempt.requested_at_s is not None and now_s >= attempt.requested_at_s + _ANSWER_S
+        )
+        if answered and attempt.unsaved and not attempt.copying:
+            attempt.unsaved, attempt.requested_at_s = False, None
             attempt.copying = True
             self._copy(attempt)
+        if every_s is not None and now_s >= attempt.copies_at_s:
+            due_s = attempt.copies_at_s + every_s
+            attempt.copies_at_s = due_s if due_s > now_s else now_s + every_s
+            if attempt.requested_at_s is None:
+                attempt.requested_at_s = now_s
+                self._request(attempt)
 
     def _copy_interval_s(self, attempt: ActiveAttempt) -> float | None:
-        """Return the seconds between two copies of restart files; None: they are copied when they change."""
+        """Return the seconds between two copies of restart files, at least those between observations.
+
+        None: they are copied when they change.
+        """
         compiled = self._context.compiled_workflow(attempt.run)
         checkpoint = compiled.description(attempt.task).recovery.checkpoint
         if checkpoint is None or checkpoint.every is None:
             return None
-        return float(evaluate_quantity(checkpoint.every, compiled.graph.context(attempt.task)))
+        every_s = float(evaluate_quantity(checkpoint.every, compiled.graph.context(attempt.task)))
+        return max(_INTERVAL_S, every_s)
 
     def _events(self, attempt: ActiveAttempt, seen: Observation) -> list[ev.Event]:
         found: list[ev.Event] = []

@@ -655,13 +655,23 @@ def remove_published(target: str, *, folder: Path) -> None:
 
 
 def find_url_problem(url: str) -> str:
-    """Return why the scheme of a URL cannot be used here; "": it can."""
+    """Return why a folder with this URL cannot be used here; "": it can."""
     try:
-        if file_url_path(url) is None:
-            import fsspec
+        return find_kind_problem(url) if file_url_path(url) is None else ""
+    except StagingProblem as problem:
+        return str(problem)
 
-            fsspec.get_filesystem_class(_split(url).scheme)
-    except (StagingProblem, ValueError, ImportError) as problem:
+
+def find_kind_problem(url: str) -> str:
+    """Return why URLs with this scheme cannot be used here; "": they can."""
+    scheme = url.partition(":")[0].lower()
+    if scheme in ("file", *_WEB):
+        return ""  # without loading fsspec
+    import fsspec
+
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except (ValueError, ImportError) as problem:
         return str(problem)
     return ""
 

@@ -22,17 +22,18 @@ from typing import Any
 
 from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.command import EPILOG, EVALUATOR, PROLOG
-from weft.backends.attempt.external_files import find_url_problem
+from weft.backends.attempt.external_files import find_kind_problem, find_url_problem
 from weft.backends.attempt.substitution import JobProblem, machine_values
 from weft.backends.attempt.task_files import read_task_file
 from weft.backends.backend import ProjectContext
 from weft.documents import locate_problems
 from weft.engine.messages import MachinesSelected, SelectionCandidate, SelectMachines
 from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.expressions import Expression
 from weft.redaction import redact
 from weft.urls import is_url
 from weft.workflow.task import JobSpec, Task
-from weft.workflow.templates import list_fields
+from weft.workflow.templates import fill_template, list_fields
 from weft.workflow.workflow import Workflow
 
 _NUMBER_BITS = 30
@@ -188,12 +189,13 @@ _INTERPRETERS = (
 def check_programs(workflows: Mapping[str, Workflow], folders: Mapping[str, str | Path]) -> None:
     """Raise InvalidInput if an evaluator or selector program does not exist or is not executable here.
 
-    A store of restart files whose URL cannot be used is refused too. ``folders`` gives the folder of each
-    workflow's file.
+    An input, an output or a store of restart files whose URL cannot be used is refused too. ``folders`` gives
+    the folder of each workflow's file.
     """
     problems: list[Problem] = []
     for key, workflow in workflows.items():
         found = [each for task in workflow.tasks for each in _program_problems(task, Path(folders[key]))]
+        found += [each for task in workflow.tasks for each in _url_problems(task, workflow)]
         problems += locate_problems(found, workflow.document)
     if problems:
         raise InvalidInput(problems)
@@ -217,6 +219,22 @@ def _program_problems(task: Task, folder: Path) -> Iterator[Problem]:
             yield Problem(what=what, rule="it has no fields; it gets the candidates as its input", path=path)
         elif why := _find_program_problem(line, folder, declared if key == "evaluator" else ()):
             yield Problem(what=f"{what}: {why}", rule="it must name a program that exists here", path=path)
+
+
+def _url_problems(task: Task, workflow: Workflow) -> Iterator[Problem]:
+    """Yield the inputs and outputs of a task with a program whose URLs are of an unknown kind."""
+    if task.job is None:
+        return
+    values = {name: value for name, value in workflow.params.items() if not isinstance(value, Expression)}
+    fetched = (("inputs", given.source or given.file) for given in task.inputs)
+    published = (("outputs", output.target or "") for output in task.outputs)
+    for key, text in (*fetched, *published):
+        url = fill_template(text, values, last=False) if "{" in text else text
+        if is_url(url) and not list_fields(url.partition("://")[0]) and (why := find_kind_problem(url)):
+            what = f"{shorten(redact(url), 60)!r} in {key} of task {task.name!r}: {why}"
+            rule = "it must be a path, or a URL of a kind that can be used from here"
+            advice = "use file:, http:, https:, or another kind that fsspec knows"
+            yield Problem(what=what, rule=rule, advice=advice, path=("tasks", task.name, key))
 
 
 def _find_program_problem(line: str, folder: Path, declared: Iterable[str]) -> str:

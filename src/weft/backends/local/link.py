@@ -690,7 +690,12 @@ class MachineHealth:
         found = self._stat(machine)
         if found == known:
             return ""
-        what = "has disappeared" if found is None else "was replaced by another directory"
+        what = "has disappeared"
+        if found is not None:
+            kind = (
+                "another directory" if self._sandbox(machine).is_dir() else "something that is no directory"
+            )
+            what = f"was replaced by {kind}"
         return f"its sandbox {self._sandbox(machine)} {what}"
 
     def find_problem(self, machine: int) -> str:

@@ -51,13 +51,17 @@ _PAGE_BYTES: int = os.sysconf("SC_PAGE_SIZE")
 class Process:
     """A running process."""
 
-    __slots__ = ("began_ticks", "group", "parent", "pid", "resident_bytes", "session")
+    __slots__ = ("began_ticks", "group", "parent", "pid", "resident_bytes", "session", "state", "used_ticks")
 
     def __init__(self, pid: int, fields: list[bytes]) -> None:
         self.pid = pid
+        self.state = fields[0]
+        """Letter of the kernel: ``S`` for sleeping, ``T`` for stopped by a signal."""
         self.parent = int(fields[1])
         self.group = int(fields[2])
         self.session = int(fields[3])
+        self.used_ticks = int(fields[11]) + int(fields[12])
+        """Processor time of all its threads."""
         self.began_ticks = int(fields[19])
         """Start time since boot; together with the process number it identifies a process uniquely."""
         self.resident_bytes = int(fields[21]) * _PAGE_BYTES
@@ -447,6 +451,34 @@ def used_bytes(members: list[Process], limit_bytes: float | None) -> int:
 def describe_excess(used: int, limit_bytes: float) -> str:
     """Return a message for a task that exceeded its memory limit."""
     return f"it used {used / 1e6:.1f} MB of memory; its limit is {limit_bytes / 1e6:.1f} MB"
+
+
+class StopDetector:
+    """Finds out from samples whether all work of a task is stopped, as by a batch system."""
+
+    def __init__(self) -> None:
+        self._used_ticks: dict[int, int] = {}
+        """By process: its processor time in the last sample, if it waited for a stopped one."""
+
+    def is_stopped(self, members: list[Process]) -> bool:
+        """Return whether processes of a task are stopped, and all others wait for them.
+
+        Such as the shell of a command line, which itself is never stopped. What a parent waits for is not
+        visible everywhere, so it must sleep, and use no processor time between two samples.
+        """
+        by_pid = {process.pid: process for process in members}
+        waiting = set[int]()
+        for process in members:
+            parent = by_pid.get(process.parent) if process.state == b"T" else None
+            while parent is not None and parent.pid not in waiting and parent.state == b"S":
+                waiting.add(parent.pid)
+                parent = by_pid.get(parent.parent)
+        before, self._used_ticks = self._used_ticks, {pid: by_pid[pid].used_ticks for pid in waiting}
+        return any(process.state == b"T" for process in members) and all(
+            process.state == b"T"
+            or (process.pid in waiting and before.get(process.pid) == process.used_ticks)
+            for process in members
+        )
 
 
 _SET_CHILD_SUBREAPER = 36

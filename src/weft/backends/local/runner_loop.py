@@ -31,6 +31,7 @@ from weft.backends.local.processes import (
     ProcessTracker,
     ProgramLauncher,
     StartOrder,
+    StopDetector,
     boot_id,
     catches_signal,
     describe_excess,
@@ -257,6 +258,9 @@ class RunnerTask:
         self.look_s = _SOONEST_S
         """Interval until the next check of a group without leader; it doubles each time."""
         self.stopping = False
+        self.stopped = False
+        """Whether it was reported as stopped."""
+        self.stops = StopDetector()
         self.status: int | None = None
         """Wait status of the leader; None: it is running."""
         self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
@@ -512,7 +516,7 @@ class RunnerTasks:
             if pid == 0:
                 return
             if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
-                self._report_stop(pid, "stopped" if os.WIFSTOPPED(status) else "continued")
+                self._report_stop(pid, stopped=os.WIFSTOPPED(status))
                 continue
             if (task := self._leaders.pop(pid, None)) is not None:
                 task.status = status
@@ -520,10 +524,17 @@ class RunnerTasks:
                 task.usage = (usage.ru_utime, usage.ru_stime, peak_bytes)
                 self._leader_ended(task)
 
-    def _report_stop(self, pid: int, word: str) -> None:
+    def _report_stop(self, pid: int, *, stopped: bool) -> None:
         if (task := self._leaders.get(pid)) is not None:
-            if task.stopping and word == "stopped":
+            if task.stopping and stopped:
                 _signal_task(task, self._members(task), signal.SIGSTOP)
+            self._send_stop(task, stopped=stopped)
+
+    def _send_stop(self, task: RunnerTask, *, stopped: bool) -> None:
+        """Report that a task was stopped or continued, once."""
+        if task.stopped != stopped:
+            task.stopped = stopped
+            word = "stopped" if stopped else "continued"
             self._send(encode_record({"is": word, "attempt": task.attempt, "nonce": task.nonce}))
 
     def _members(self, task: RunnerTask) -> list[Process]:
@@ -666,15 +677,22 @@ class RunnerTasks:
             self._step(task, now_s)
 
     def _sample(self, now_s: float, cost: float) -> None:
-        """Measure the memory of all tasks and terminate those above their limit."""
+        """Measure the memory of all tasks, end those above their limit, and report those that are stopped."""
         members = self._tracker.members(self._groups())
         for task in list(self.running.values()):
-            limit_bytes = task.memory_bytes
-            used = used_bytes(members.get(task.attempt, []), limit_bytes)
+            limit_bytes, found = task.memory_bytes, members.get(task.attempt, [])
+            self._look_for_stop(task, found)
+            used = used_bytes(found, limit_bytes)
             task.peak_bytes = max(task.peak_bytes, used)
             if limit_bytes is not None and used > limit_bytes and not task.killed:
                 self._end_group(task, "oom", describe_excess(used, limit_bytes), 0.0)
         self._sample_at_s = now_s + max(_SAMPLE_S, cost * (time.monotonic() - now_s))
+
+    def _look_for_stop(self, task: RunnerTask, members: list[Process]) -> None:
+        """Report whether the processes of a task are stopped; ``reap`` reports a stop of the leader."""
+        leader_stopped = any(each.pid == task.pid and each.state == b"T" for each in members)
+        if task.status is None and task.kill_at_s is None and not leader_stopped:
+            self._send_stop(task, stopped=task.stops.is_stopped(members))
 
     def _finish(self, task: RunnerTask) -> None:
         attempt = task.attempt

@@ -38,6 +38,9 @@ from weft.workflow.task_graph import COMPUTE
 _READY, _HELD, _ASSIGNED = TaskState.READY, TaskState.HELD, Stage.ASSIGNED
 
 
+_OWN_CHOICE = "first free machine by rank and estimated end: its selector failed"
+
+
 class PolicyError(WeftError):
     """A policy made an invalid decision: a bug in the policy, not in the user's files."""
 
@@ -74,7 +77,7 @@ def _place_selected(context: DecisionContext, view: EngineView) -> None:
                 if not facts.order_wanted:
                     context.emit(describe_selection(context.state, run, task))
             elif (mode := _first_free_mode(view, seen.index, task, facts.order)) is not None:
-                reason = "first free machine of its selector"
+                reason = _OWN_CHOICE if facts.order_usual else "first free machine of its selector"
                 _place(
                     context,
                     Place(run=seen.index, task=task, machine=mode.machine, count=mode.count, reason=reason),

@@ -237,6 +237,8 @@ class TaskFacts:
     """Machines that its selector program accepts, best first; None: not asked since the task was ready."""
     order_wanted: bool = False
     """Whether the selector program was asked and has not answered."""
+    order_usual: bool = False
+    """Whether ``order`` is the engine's own, because the selector program failed."""
 
     @property
     def is_special(self) -> bool:
@@ -248,7 +250,7 @@ class TaskFacts:
         self.tries = self.requeues = 0
         self.restart_files = self.requirements = None
         self.growth, self.avoid, self.failed_on = {}, set(), set()
-        self.reopened = self.order_wanted = False
+        self.reopened = self.order_wanted = self.order_usual = False
         self.order = None
 
 
