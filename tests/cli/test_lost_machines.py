@@ -37,3 +37,39 @@ def test_a_run_fails_when_its_only_machine_stays_lost(project: Project):
     assert "the run cannot continue: run 1: a (ready) waits for a machine: only: is down" in err
     assert "outcome        failed" in out
     assert project.json("report")["outcome"] == "failed"
+
+
+def test_a_requirement_that_is_never_met_is_the_reason_of_the_failure(project: Project):
+    project.write(
+        "never.yaml",
+        'weft: 1\nname: never\ntasks:\n  q: {command: "true", work: 1s, requirements: "free_memory > 900*TB"}\n',
+    )
+    ran = project.weft("run", "never.yaml", "--on", "machines.yaml", "--set", "timeouts.machines=2s")
+    assert ran.code == 1
+    assert "outcome        failed" in ran.out
+    reason = "left, right: does not meet the requirements free_memory > 900 * TB now"
+    assert reason in ran.err
+    explained = project.weft("explain", "q").out
+    assert reason in explained
+    assert "gpus" not in explained
+    conditions = project.json("explain", "q")["candidates"][0]["conditions"]
+    assert [each["name"] for each in conditions if not each["holds"]] == ["requirements"]
+    assert [each["text"] for each in conditions if each["holds"] and "free_memory" in each["text"]] == []
+
+
+def test_the_machines_that_a_transfer_cannot_use_are_not_short_of_resources(project: Project):
+    project.write(
+        "move.yaml",
+        """\
+weft: 1
+name: move
+tasks:
+  make: {command: "echo x > x", outputs: [x], machine: A, work: 1s}
+  mv: {kind: transfer, from: A, to: B, file: x}
+  use: {command: "cat {inputs}", inputs: [x], machine: B, work: 1s, requirements: "name == 'right'"}
+""",
+    )
+    assert project.weft("run", "move.yaml", "--on", "machines.yaml", "--preset", "s3").code == 0
+    explained = project.weft("explain", "mv").out
+    assert "left: no, another task of the same abstract machine cannot use it" in explained
+    assert "gpus" not in explained
