@@ -34,7 +34,7 @@ def test_a_run_fails_when_its_only_machine_stays_lost(project: Project):
     finally:
         project.end(process)
     assert process.returncode == 1
-    assert "the run cannot continue: run 1: a (ready) waits for a machine: only: is down" in err
+    assert "the run cannot continue: run 1: a (ready) waits for a machine: only: is lost: its sandbox" in err
     assert "outcome        failed" in out
     assert project.json("report")["outcome"] == "failed"
 
@@ -73,3 +73,24 @@ tasks:
     explained = project.weft("explain", "mv").out
     assert "left: no, another task of the same abstract machine cannot use it" in explained
     assert "gpus" not in explained
+
+
+def test_a_machine_whose_sandbox_is_unusable_from_the_start_is_lost(project: Project):
+    project.write(
+        "short.yaml", 'weft: 1\nname: short\ntasks:\n  a: {command: "echo {machine.name}", work: 1s}\n'
+    )
+    sandbox = project.write("disk", "")
+    one = ONE.format(sandbox=sandbox)
+    project.write("one.yaml", one)
+    project.write("two.yaml", f"{one}  other: {{speed: 0.5, backend: {{kind: local}}}}\n")
+    moved = project.json("run", "short.yaml", "--on", "two.yaml")
+    assert moved["outcome"] == "completed"
+    assert project.weft("logs", "a").out.splitlines()[-1] == "other"
+    assert f"machine only is lost: its sandbox {sandbox} cannot be written" in project.weft(
+        "report"
+    ).out.replace("\n  ", " ")
+    alone = project.weft("run", "short.yaml", "--fresh", "--on", "one.yaml", "--set", "timeouts.machines=2s")
+    assert alone.code == 1
+    assert (
+        f"a (ready) waits for a machine: only: is lost: its sandbox {sandbox} cannot be written" in alone.err
+    )

@@ -141,7 +141,8 @@ def _list_current_conditions(
     state: EngineState, run: RunState, task: int, machine: MachineState
 ) -> Iterator[Condition]:
     """Yield the conditions of a machine for a task that can change during a run."""
-    yield Condition(name="up", holds=machine.up, text="is up" if machine.up else "is down")
+    down = f"is lost: {machine.reason}" if machine.reason else "is down"
+    yield Condition(name="up", holds=machine.up, text="is up" if machine.up else down)
     settings, index, inquiries = state.settings, machine.index, state.inquiries
     if machine.admission != Admission.OPEN:
         yield Condition(name="admission", holds=False, text=state.obstacle(index))
