@@ -1,9 +1,11 @@
-"""Runs whose machines are lost or never meet a requirement, on the command line."""
+"""Runs whose machines are lost, join or never meet a requirement, on the command line."""
 
 from __future__ import annotations
 
 from cli.projects import Project, wait_for
 from patience import PATIENCE_S
+from weft.api.run import run
+from weft.cli.driver import RunDriver
 
 ONE = """\
 weft: 1
@@ -94,3 +96,37 @@ def test_a_machine_whose_sandbox_is_unusable_from_the_start_is_lost(project: Pro
     assert (
         f"a (ready) waits for a machine: only: is lost: its sandbox {sandbox} cannot be written" in alone.err
     )
+
+
+def test_the_elapsed_time_goes_on_when_a_machine_joins(project: Project):
+    project.write(
+        "wait.yaml",
+        f"""\
+weft: 1
+name: wait
+tasks:
+  a: {{command: "until [ -e {project.folder}/joined ]; do sleep 0.05; done", work: 1s}}
+""",
+    )
+    driver, began, joining = RunDriver(quiet=True), [], []
+
+    def watch(execution):
+        listeners = driver.watch(execution)
+        began.append(driver.view.began_s)
+        return listeners
+
+    def interrupted():
+        if not joining and project.programs():
+            joining.append(project.start("machines", "add", "third"))
+        if len(began) > 1:
+            project.write("joined", "")
+        return False
+
+    try:
+        ran = run("wait.yaml", on="machines.yaml", watch=watch, interrupted=interrupted)
+    finally:
+        for process in joining:
+            project.end(process)
+    assert ran.outcome == "completed"
+    assert len(began) == 2
+    assert began[0] == began[1]
