@@ -12,6 +12,12 @@ weft: 1
 machines:
   only: {{nodes: 1, backend: {{kind: local, sandbox: {sandbox}}}}}
 """
+SHORT = """\
+weft: 1
+name: short
+tasks:
+  a: {command: "echo {machine.name}", work: 1s}
+"""
 LONG = """\
 weft: 1
 name: long
@@ -78,9 +84,7 @@ tasks:
 
 
 def test_a_machine_whose_sandbox_is_unusable_from_the_start_is_lost(project: Project):
-    project.write(
-        "short.yaml", 'weft: 1\nname: short\ntasks:\n  a: {command: "echo {machine.name}", work: 1s}\n'
-    )
+    project.write("short.yaml", SHORT)
     sandbox = project.write("disk", "")
     one = ONE.format(sandbox=sandbox)
     project.write("one.yaml", one)
@@ -96,6 +100,25 @@ def test_a_machine_whose_sandbox_is_unusable_from_the_start_is_lost(project: Pro
     assert (
         f"a (ready) waits for a machine: only: is lost: its sandbox {sandbox} cannot be written" in alone.err
     )
+
+
+def test_opening_a_lost_machine_says_that_it_is_lost(project: Project):
+    project.write("short.yaml", SHORT)
+    sandbox = project.write("disk", "")
+    project.write("one.yaml", ONE.format(sandbox=sandbox))
+    process = project.start("run", "short.yaml", "--on", "one.yaml")
+    try:
+        wait_for(lambda: "is lost" in project.weft("machines", "ls").out)
+        assert project.weft("machines", "drain", "only").code == 0
+        opened = project.weft("machines", "drain", "only", "--undo")
+        assert opened.out.startswith(
+            f"only is open, but no task starts there while it is lost: its sandbox {sandbox}"
+        )
+        sandbox.unlink()
+        process.communicate(timeout=PATIENCE_S)
+    finally:
+        project.end(process)
+    assert process.returncode == 0
 
 
 def test_the_elapsed_time_goes_on_when_a_machine_joins(project: Project):
