@@ -1,6 +1,8 @@
-"""Runs whose machines are lost, join or never meet a requirement, on the command line."""
+"""Runs whose machines are lost, join, are measured or never meet a requirement, on the command line."""
 
 from __future__ import annotations
+
+import json
 
 from cli.projects import Project, wait_for
 from patience import PATIENCE_S
@@ -153,3 +155,12 @@ tasks:
     assert ran.outcome == "completed"
     assert len(began) == 2
     assert began[0] == began[1]
+
+
+def test_measurements_are_in_the_events_of_a_run(project: Project):
+    project.write("short.yaml", SHORT)
+    assert project.weft("run", "short.yaml", "--on", "machines.yaml", "--set", "state_every=1s").code == 0
+    events = [json.loads(line) for line in project.weft("report", "--events", "-").out.splitlines()]
+    measured = [each for each in events if each["what"] == "machine-measured"]
+    assert {each["machine"] for each in measured} == {"left", "right"}
+    assert all(each["load"] >= 0.0 and each["free_memory_bytes"] > 0.0 for each in measured)
