@@ -102,7 +102,6 @@ def test_every_message_is_an_event_or_excluded():
         "Discover",
         "Discovered",
         "Fetch",
-        "Fetched",
         "Probe",
         "SetTimer",
         "TimerFired",

@@ -225,6 +225,8 @@ def time_left(
         return TimeLeft(p50_s=0.0, p90_s=0.0)
     if held := _count_blocking(run):
         return _blocked(held)
+    if not any(machine.up for machine in progress.state.machines):
+        return TimeLeft(p50_s=None, p90_s=None, why="all machines are lost")
     further_s = None if run.plan is None else _further_s(run, run.plan.line)
     if run.plan is None or further_s is None:
         return UNKNOWN

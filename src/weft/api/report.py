@@ -17,7 +17,7 @@ from weft.backends.attempt.safe_paths import StagingProblem, open_inside
 from weft.backends.backend import Product
 from weft.backends.layout import ProjectLayout
 from weft.backends.local.records import RecordLog, SealedRecords
-from weft.engine.history import AttemptRecord
+from weft.engine.history import AttemptRecord, RunSummary
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.run import RunState as RunState
 from weft.engine.states import format_counters
@@ -96,9 +96,20 @@ def read_report(
         numbers=numbers,
         zero_at_s=header.started_at_s,
     )
+    _add_endings(history.runs, runs, header.started_at_s)
     chosen = None if run is None else [run.position]
     executed = build_executed_run(history.finish(), state, header.platform, records=records, runs=chosen)
     return ExecutionReport(executed=executed, events=tuple(events))
+
+
+def _add_endings(summaries: list[RunSummary], records: list[RunRecord], zero_at_s: float) -> None:
+    """Add the ends of runs that failed because nothing could go on: no decision of the engine ended them."""
+    for record in records:
+        if record.position < len(summaries) and record.state == "failed" and record.ended_at_s is not None:
+            summary = summaries[record.position]
+            if not summary.outcome:
+                summary.outcome, summary.reason = record.state, record.reason
+                summary.ended_s = max(summary.arrival_s, record.ended_at_s - zero_at_s)
 
 
 def _read_usage(

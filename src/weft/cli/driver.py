@@ -65,13 +65,15 @@ class RunDriver:
         from weft.reports.execution_records import AttemptLogs
 
         self.execution = execution
+        # When machines join, the execution is opened again; for the user it is the same one.
+        began_s = execution.clock.now() if self.view is None else self.view.began_s
         self.view = RunDisplay(
             progress=read_progress(execution),
             logs=AttemptLogs(
                 layout=execution.layout, execution=execution.number, nonce=execution.attempt_nonce
             ),
             color=colored_errors(),
-            began_s=execution.clock.now(),
+            began_s=began_s,
             promises=execution.promises,
         )
         self._printed_failures = len(self.view.progress.history.failures)

@@ -11,6 +11,7 @@ from weft.cli import options
 
 if TYPE_CHECKING:
     from weft.api.machines import MachineStatus
+    from weft.api.project import OpenProject
     from weft.engine.states import Admission
     from weft.repository.requests import RequestReply
 
@@ -150,10 +151,23 @@ def reload(file: str | None, project: str | None, as_json: bool) -> None:
 def _set_admission(project: str | None, name: str, admission: Admission, done: str, *, as_json: bool) -> None:
     from weft.api.machines import set_admission
     from weft.api.project import OpenProject
+    from weft.engine.states import Admission
 
     with OpenProject.at(project) as opened:
         reply = set_admission(opened, name, admission)
+        if reply.granted and admission == Admission.OPEN:
+            done += _describe_loss(opened, name)
     _print_reply(done, reply, as_json=as_json)
+
+
+def _describe_loss(opened: OpenProject, name: str) -> str:
+    """Return the addition that an opened machine is lost; "": it is not."""
+    from weft.api.machines import list_machines
+    from weft.reports.text import printable
+
+    lost = [each for each in list_machines(opened)[1] if each.name == name and each.state == "lost"]
+    why = f": {printable(lost[0].reason)}" if lost and lost[0].reason else ""
+    return f", but no task starts there while it is lost{why}" if lost else ""
 
 
 def _print_reply(done: str, reply: RequestReply, *, as_json: bool) -> None:

@@ -17,10 +17,10 @@ from weft.engine.engine import Engine
 from weft.engine.history import AttemptRecord, History, describe_strays
 from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.messages import Assign
-from weft.engine.ranking import accepts_machine
+from weft.engine.ranking import accepts_machine, find_requirement
 from weft.engine.reactions.failures import requests_rerun
 from weft.engine.replay import apply_entry, rebuild, refuse_damage
-from weft.engine.selection import avoids_machine
+from weft.engine.selection import avoids_machine, may_use
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
@@ -48,7 +48,8 @@ class Condition:
     """One condition that a machine must meet to run a task."""
 
     name: str
-    """Name: ``demands``, ``up``, ``listed``, ``access``, ``state``, ``bound``, ``application``, ``room``."""
+    """Name: ``demands``, ``up``, ``admission``, ``listed``, ``access``, ``state``, ``bound``,
+    ``failures``, ``requirements``, ``application``, ``shared``, ``room``."""
     holds: bool
     text: str
     """The condition and its current value, in words."""
@@ -98,6 +99,10 @@ def _judge_candidates(state: EngineState, run: RunState, task: int) -> list[Cand
     view = EngineView(state)
     compute = run.compiled.kind[task] == COMPUTE
     demands = list_conditions(run.instance, task) if compute else []
+    if compute and run.compiled.template(task) in run.compiled.live_requirements:
+        # It was judged for an idle machine; the current state decides.
+        stated = f"requirements {run.compiled.description(task).requirements}"
+        demands = [(text, met) for text, met in demands if text != stated]
     found = []
     for machine in state.machines:
         conditions = [Condition(name="demands", holds=met[machine.index], text=text) for text, met in demands]
@@ -105,7 +110,7 @@ def _judge_candidates(state: EngineState, run: RunState, task: int) -> list[Cand
         options: tuple[CandidateMode, ...] = ()
         if all(condition.holds for condition in conditions):
             options = tuple(_list_modes(state, view, run, task, machine.index))
-            conditions.append(_check_capacity(state, machine, options))
+            conditions.append(_check_capacity(state, run, task, machine, options))
         rank = view.rank(view.run(run.index), task, machine.index)
         found.append(
             Candidate(machine=machine.name, conditions=tuple(conditions), options=options, rank=rank)
@@ -136,7 +141,8 @@ def _list_current_conditions(
     state: EngineState, run: RunState, task: int, machine: MachineState
 ) -> Iterator[Condition]:
     """Yield the conditions of a machine for a task that can change during a run."""
-    yield Condition(name="up", holds=machine.up, text="is up" if machine.up else "is down")
+    down = f"is lost: {machine.reason}" if machine.reason else "is down"
+    yield Condition(name="up", holds=machine.up, text="is up" if machine.up else down)
     settings, index, inquiries = state.settings, machine.index, state.inquiries
     if machine.admission != Admission.OPEN:
         yield Condition(name="admission", holds=False, text=state.obstacle(index))
@@ -164,21 +170,36 @@ def _list_current_conditions(
         holds = accepts_machine(state, run, task, machine.index)
         text = f"the running application demands {changed[0]}"
         yield Condition(name="application", holds=holds, text=text)
+    elif stated := find_requirement(run, task):
+        holds = accepts_machine(state, run, task, machine.index)
+        text = f"{'meets' if holds else 'does not meet'} the requirements {stated} now"
+        yield Condition(name="requirements", holds=holds, text=text)
 
 
 def _check_capacity(
-    state: EngineState, machine: MachineState, options: tuple[CandidateMode, ...]
+    state: EngineState, run: RunState, task: int, machine: MachineState, options: tuple[CandidateMode, ...]
 ) -> Condition:
     if any(option.free for option in options):
         return Condition(name="room", holds=True, text="nodes and resources are free")
-    least = min((option.nodes for option in options), default=0)
-    if machine.free_nodes < least and machine.counts_nodes:
-        free_s = format_seconds(machine.free_at_s(least, state.attempts, state.now))
+    if not may_use(run, task, machine.index):
+        text = "another task of the same abstract machine cannot use it"
+        return Condition(name="shared", holds=False, text=text)
+    least = min(options, key=lambda option: option.nodes, default=None)
+    if least is None:
+        text = "it is too small for what the task needs now"
+    elif machine.free_nodes < least.nodes and machine.counts_nodes:
+        free_s = format_seconds(machine.free_at_s(least.nodes, state.attempts, state.now))
         text = (
-            f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {least} (expected at {free_s})"
+            f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {least.nodes} "
+            f"(expected at {free_s})"
         )
     else:
-        left = ", ".join(f"{name} {amount:g}" for name, amount in machine.amounts.items())
+        needed = run.demand(task, machine.index, least.count)
+        left = ", ".join(
+            f"{name} {machine.amounts[name]:g} of {amount:g}"
+            for name, amount in needed
+            if name in machine.amounts
+        )
         text = f"not enough resources are free ({left})"
     return Condition(name="room", holds=False, text=text)
 

@@ -25,7 +25,7 @@ from weft.engine.reactions.failures import requests_rerun
 from weft.engine.replan.executed import TaskExecution, count_epoch, find_reference
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.state import EngineState
-from weft.engine.states import RunOutcome, TaskState, format_counters
+from weft.engine.states import Cause, RunOutcome, TaskState, format_counters
 from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
@@ -794,6 +794,8 @@ class History:
             attempt.ended_s = self.now
             self._end_suspension(attempt)
         attempt.cause = command.cause
+        if command.cause == Cause.LOST:
+            self.running.pop(attempt.number, None)  # nothing reports its end
         if command.state == TaskState.COMPLETED:
             attempt.ending, attempt.work_done = "completed", 1.0
             attempt.completed_n = self._entry.sequence
@@ -850,6 +852,7 @@ class History:
 
     def _lose_attempt(self, command: messages.LoseAttempt) -> None:
         attempt = self.attempts.get(command.attempt)
+        self.running.pop(command.attempt, None)
         if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
 

@@ -40,7 +40,7 @@ class MachinePreferences(NamedTuple):
 
 def resolve_preferences(state: EngineState, run: RunState, task: int) -> MachinePreferences | None:
     """Evaluate requirement and rank of a task for all machines; None: their values may change."""
-    texts = (_find_requirement(run, task), _find_rank(run, task))
+    texts = (find_requirement(run, task), _find_rank(run, task))
     keys = [bind_expression(run.compiled, task, text) if text else None for text in texts]
     found = [None if key is None else _prepare(state, run, task, key) for key in keys]
     if any(preference is not None and preference.live for preference in found):
@@ -55,7 +55,7 @@ def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) 
 
     It is the one that the application set at run time, else a stated one with live names.
     """
-    if not (run.facts or run.compiled.live_requirements) or not (text := _find_requirement(run, task)):
+    if not (run.facts or run.compiled.live_requirements) or not (text := find_requirement(run, task)):
         return True
     preference = _prepare(state, run, task, bind_expression(run.compiled, task, text))
     if preference is None:
@@ -137,7 +137,7 @@ def may_recover(state: EngineState) -> bool:
         if not machine.usable and state.obstacle(machine.index) == STATE_UNKNOWN:
             return True
     return any(
-        _find_requirement(run, task)
+        find_requirement(run, task)
         for run in state.active.values()
         if run.compiled.live_requirements or run.facts
         for task in run.ready
@@ -159,7 +159,7 @@ def check_requirement(text: str, run: RunState, task: int, *, is_rank: bool = Fa
     return ""
 
 
-def _find_requirement(run: RunState, task: int) -> str | None:
+def find_requirement(run: RunState, task: int) -> str | None:
     """Return the requirement to check at run time; None or "": there is none."""
     changed, _ = run.facts_of(task).requirements or (None, None)
     if changed is not None:

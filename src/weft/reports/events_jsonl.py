@@ -64,6 +64,10 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.CleanedUp: ("attempt-cleaned", ("problem", "module")),
     cm.Settle: ("task-settled", ("state", "cause", "reason", "again")),
     ev.MachineChanged: ("machine-changed", ("up", "speed_factor", "reason")),
+    ev.Fetched: (
+        "machine-measured",
+        ("load", "free_memory_bytes", "free_disk_bytes", "free_nodes", "speed_factor"),
+    ),
     **dict.fromkeys(cm.RECORDS, ("noted", ("kind", "value", "text"))),
 }
 """By message type: the value of ``what``, and the keys that only objects of this type have."""

@@ -36,7 +36,7 @@ from weft.engine.replan.promise import Promise
 from weft.engine.replan.remainder import ReplanRequest, prepare_replan
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.state import EngineState
-from weft.engine.states import TaskState
+from weft.engine.states import Attempt, TaskState
 from weft.errors import Infeasible
 from weft.planners.planner import Planner, make_planner
 from weft.randomness import generator
@@ -180,7 +180,7 @@ class StandstillRule:
         if (
             expected
             or self._plans.busy
-            or any(not state.is_early(attempt) for attempt in state.attempts.values())
+            or any(not self._is_idle(attempt) for attempt in state.attempts.values())
             or any(int(TaskState.HELD) in run.state for run in state.active.values())
             or any(run.is_selecting for run in state.active.values())
         ):
@@ -188,6 +188,11 @@ class StandstillRule:
             return False
         self._quiet_since_s = min(self._quiet_since_s, now)
         return now - self._quiet_since_s >= self._patience_s()
+
+    def _is_idle(self, attempt: Attempt) -> bool:
+        """Return whether nothing happens to an attempt: it waits, or only its files are kept for the next."""
+        left_behind = self._state.runs[attempt.run].left_behind.get(attempt.task)
+        return left_behind == attempt.number or self._state.is_early(attempt)
 
     def _patience_s(self) -> float:
         """Return the standstill timeout; it is longer if machines may come back or may meet requirements."""

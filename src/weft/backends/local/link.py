@@ -667,8 +667,8 @@ class LostMachine:
 class MachineHealth:
     """Checks whether machines of this host still work: whether their sandboxes exist and can be written.
 
-    Only a machine that has worked can be lost: nobody waits for one whose description is wrong. A sandbox
-    that disappeared with its disk is not created on another one.
+    A machine whose runner has never started is not lost: nobody waits for one whose description is wrong. A
+    sandbox that disappeared with its disk is not created on another one.
     """
 
     def __init__(self, context: ProjectContext) -> None:
@@ -699,10 +699,10 @@ class MachineHealth:
         return f"its sandbox {self._sandbox(machine)} {what}"
 
     def find_problem(self, machine: int) -> str:
-        """Return why programs cannot work in the sandbox of a machine any more; "": they can."""
-        if machine not in self._identity:
-            return ""
-        return self.find_missing(machine) or self._find_write_problem(machine)
+        """Return why programs cannot work in the sandbox of a machine; "": they can."""
+        if machine in self._identity and (problem := self.find_missing(machine)):
+            return problem
+        return self._find_write_problem(machine)
 
     def restore(self, machine: int) -> str:
         """Create the sandbox of a lost machine again if necessary; return why it is still not usable."""
@@ -715,9 +715,13 @@ class MachineHealth:
         self.remember(machine)
         return ""
 
+    def has_worked(self, machine: int) -> bool:
+        """Return whether the machine was connected before."""
+        return machine in self._identity
+
     def lose(self, machine: int, problem: str) -> bool:
-        """Mark a machine that has worked as lost; return whether it was not lost before."""
-        if machine in self.lost or machine not in self._identity:
+        """Mark a machine as lost; return whether it was not lost before."""
+        if machine in self.lost:
             return False
         self.lost[machine] = LostMachine(problem, time.monotonic() + _FIRST_PAUSE_S)
         return True
@@ -755,7 +759,9 @@ class MachineHealth:
                 os.close(file)
                 name.unlink()
         except OSError as error:
-            return f"its sandbox {sandbox} cannot be written: {error.strerror}"
+            is_file = isinstance(error, FileExistsError) and not sandbox.is_dir()
+            why = "it is not a directory" if is_file else error.strerror
+            return f"its sandbox {sandbox} cannot be written: {why}"
         full = f"its sandbox {sandbox} cannot be written: no space left"
         return "" if written == _CHECKED_BYTES else full
 
@@ -800,7 +806,7 @@ class RunnerPool:
             try:
                 self._connect(machine)
             except (RunnerFailed, RunnerUnresponsive) as error:
-                self._lose(machine, str(error))
+                self._lose_runner(machine, str(error))
                 return str(error)
         # Known only now: records that the runner had before are from a start that the journal has lost.
         self._known[order["attempt"]] = order["nonce"]
@@ -827,7 +833,7 @@ class RunnerPool:
             if not self._is_connected(machine):
                 self._connect(machine)
         except (RunnerFailed, RunnerUnresponsive) as error:
-            self._lose(machine, str(error))
+            self._lose_runner(machine, str(error))
             self._backlog.append({"is": "measured", "machine": machine})
         else:
             self._request_measurements([machine])
@@ -856,6 +862,13 @@ class RunnerPool:
         """Report a machine as lost, once; its programs are ended as far as they can be reached."""
         if self._health.lose(machine, problem):
             self._backlog.insert(0, {"is": "lost", "machine": machine, "text": problem})
+
+    def _lose_runner(self, machine: int, problem: str) -> None:
+        """Report a machine without a runner as lost if it has worked, or if its sandbox is the reason."""
+        if not self._health.has_worked(machine):
+            self.inspect(machine)
+        else:
+            self._lose(machine, problem)
 
     def _find_returned(self) -> list[ProgramReport]:
         """Return a report for each lost machine that can run programs again."""
@@ -993,7 +1006,7 @@ class RunnerPool:
             left = self._connect(machine)
         except (RunnerFailed, RunnerUnresponsive) as error:
             text = str(error)
-            self._lose(machine, text)
+            self._lose_runner(machine, text)
         ended = [attempt for attempt in waiting if attempt not in left.running]
         self._programs[machine].difference_update(ended)
         for attempt in left.running & self._cancelled.keys():

@@ -1,0 +1,166 @@
+"""Runs whose machines are lost, join, are measured or never meet a requirement, on the command line."""
+
+from __future__ import annotations
+
+import json
+
+from cli.projects import Project, wait_for
+from patience import PATIENCE_S
+from weft.api.run import run
+from weft.cli.driver import RunDriver
+
+ONE = """\
+weft: 1
+machines:
+  only: {{nodes: 1, backend: {{kind: local, sandbox: {sandbox}}}}}
+"""
+SHORT = """\
+weft: 1
+name: short
+tasks:
+  a: {command: "echo {machine.name}", work: 1s}
+"""
+LONG = """\
+weft: 1
+name: long
+tasks:
+  a: {command: "echo began; exec sleep 600", work: 8s}
+  b: {command: "echo b", work: 1s, after: a}
+"""
+
+
+def test_a_run_fails_when_its_only_machine_stays_lost(project: Project):
+    project.write("long.yaml", LONG)
+    sandbox = project.folder / "disk"
+    project.write("one.yaml", ONE.format(sandbox=sandbox))
+    process = project.start("run", "long.yaml", "--on", "one.yaml", "--set", "timeouts.machines=4s")
+    try:
+        project.running(process, "began")
+        sandbox.rename(project.folder / "gone")
+        sandbox.touch()
+        wait_for(lambda: "only" not in str(project.json("status")["running"]))
+        assert "time left unknown (all machines are lost)" in project.weft("status").out
+        out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        project.end(process)
+    assert process.returncode == 1
+    assert "the run cannot continue: run 1: a (ready) waits for a machine: only: is lost: its sandbox" in err
+    assert "outcome        failed" in out
+    assert project.json("report")["outcome"] == "failed"
+
+
+def test_a_requirement_that_is_never_met_is_the_reason_of_the_failure(project: Project):
+    project.write(
+        "never.yaml",
+        'weft: 1\nname: never\ntasks:\n  q: {command: "true", work: 1s, requirements: "free_memory > 900*TB"}\n',
+    )
+    ran = project.weft("run", "never.yaml", "--on", "machines.yaml", "--set", "timeouts.machines=2s")
+    assert ran.code == 1
+    assert "outcome        failed" in ran.out
+    reason = "left, right: does not meet the requirements free_memory > 900 * TB now"
+    assert reason in ran.err
+    explained = project.weft("explain", "q").out
+    assert reason in explained
+    assert "gpus" not in explained
+    conditions = project.json("explain", "q")["candidates"][0]["conditions"]
+    assert [each["name"] for each in conditions if not each["holds"]] == ["requirements"]
+    assert [each["text"] for each in conditions if each["holds"] and "free_memory" in each["text"]] == []
+
+
+def test_the_machines_that_a_transfer_cannot_use_are_not_short_of_resources(project: Project):
+    project.write(
+        "move.yaml",
+        """\
+weft: 1
+name: move
+tasks:
+  make: {command: "echo x > x", outputs: [x], machine: A, work: 1s}
+  mv: {kind: transfer, from: A, to: B, file: x}
+  use: {command: "cat {inputs}", inputs: [x], machine: B, work: 1s, requirements: "name == 'right'"}
+""",
+    )
+    assert project.weft("run", "move.yaml", "--on", "machines.yaml", "--preset", "s3").code == 0
+    explained = project.weft("explain", "mv").out
+    assert "left: no, another task of the same abstract machine cannot use it" in explained
+    assert "gpus" not in explained
+
+
+def test_a_machine_whose_sandbox_is_unusable_from_the_start_is_lost(project: Project):
+    project.write("short.yaml", SHORT)
+    sandbox = project.write("disk", "")
+    one = ONE.format(sandbox=sandbox)
+    project.write("one.yaml", one)
+    project.write("two.yaml", f"{one}  other: {{speed: 0.5, backend: {{kind: local}}}}\n")
+    moved = project.json("run", "short.yaml", "--on", "two.yaml")
+    assert moved["outcome"] == "completed"
+    assert project.weft("logs", "a").out.splitlines()[-1] == "other"
+    assert f"machine only is lost: its sandbox {sandbox} cannot be written" in project.weft(
+        "report"
+    ).out.replace("\n  ", " ")
+    alone = project.weft("run", "short.yaml", "--fresh", "--on", "one.yaml", "--set", "timeouts.machines=2s")
+    assert alone.code == 1
+    assert (
+        f"a (ready) waits for a machine: only: is lost: its sandbox {sandbox} cannot be written" in alone.err
+    )
+
+
+def test_opening_a_lost_machine_says_that_it_is_lost(project: Project):
+    project.write("short.yaml", SHORT)
+    sandbox = project.write("disk", "")
+    project.write("one.yaml", ONE.format(sandbox=sandbox))
+    process = project.start("run", "short.yaml", "--on", "one.yaml")
+    try:
+        wait_for(lambda: "is lost" in project.weft("machines", "ls").out)
+        assert project.weft("machines", "drain", "only").code == 0
+        opened = project.weft("machines", "drain", "only", "--undo")
+        assert opened.out.startswith(
+            f"only is open, but no task starts there while it is lost: its sandbox {sandbox}"
+        )
+        sandbox.unlink()
+        process.communicate(timeout=PATIENCE_S)
+    finally:
+        project.end(process)
+    assert process.returncode == 0
+
+
+def test_the_elapsed_time_goes_on_when_a_machine_joins(project: Project):
+    project.write(
+        "wait.yaml",
+        f"""\
+weft: 1
+name: wait
+tasks:
+  a: {{command: "until [ -e {project.folder}/joined ]; do sleep 0.05; done", work: 1s}}
+""",
+    )
+    driver, began, joining = RunDriver(quiet=True), [], []
+
+    def watch(execution):
+        listeners = driver.watch(execution)
+        began.append(driver.view.began_s)
+        return listeners
+
+    def interrupted():
+        if not joining and project.programs():
+            joining.append(project.start("machines", "add", "third"))
+        if len(began) > 1:
+            project.write("joined", "")
+        return False
+
+    try:
+        ran = run("wait.yaml", on="machines.yaml", watch=watch, interrupted=interrupted)
+    finally:
+        for process in joining:
+            project.end(process)
+    assert ran.outcome == "completed"
+    assert len(began) == 2
+    assert began[0] == began[1]
+
+
+def test_measurements_are_in_the_events_of_a_run(project: Project):
+    project.write("short.yaml", SHORT)
+    assert project.weft("run", "short.yaml", "--on", "machines.yaml", "--set", "state_every=1s").code == 0
+    events = [json.loads(line) for line in project.weft("report", "--events", "-").out.splitlines()]
+    measured = [each for each in events if each["what"] == "machine-measured"]
+    assert {each["machine"] for each in measured} == {"left", "right"}
+    assert all(each["load"] >= 0.0 and each["free_memory_bytes"] > 0.0 for each in measured)
