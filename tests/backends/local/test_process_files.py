@@ -69,8 +69,10 @@ def test_signal_handlers_are_detected() -> None:
 def test_out_of_memory_kill_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Reads of the kernel's counter are redirected to a file."""
     counter = tmp_path / "vmstat"
-    read = processes._read
-    monkeypatch.setattr(processes, "_read", lambda name: read(str(counter) if "vmstat" in name else name))
+    read = processes.read_kernel_file
+    monkeypatch.setattr(
+        processes, "read_kernel_file", lambda name: read(str(counter) if "vmstat" in name else name)
+    )
     counter.write_text("oom_kill_disable 9\noom_kill 5\n")
     assert processes.out_of_memory_kills() == 5
     memory = MemoryMeter()

@@ -69,7 +69,7 @@ class Process:
 
 def read_process(pid: int) -> Process | None:
     """Return a process by its number; None if it does not exist or is a zombie."""
-    text = _read(f"/proc/{pid}/stat")
+    text = read_kernel_file(f"/proc/{pid}/stat")
     # The name is in parentheses and may itself contain parentheses.
     fields = text[text.rfind(b")") + 2 :].split()
     return Process(pid, fields) if len(fields) > 21 and fields[0] not in (b"Z", b"X") else None
@@ -128,7 +128,7 @@ def marked_attempt(pid: int, mark: str) -> int | None:
 
 def read_variables(pid: int, *names: str) -> list[str]:
     """Return the values of variables in the environment in which a process was started; "" if unset."""
-    text = b"\0" + _read(f"/proc/{pid}/environ")
+    text = b"\0" + read_kernel_file(f"/proc/{pid}/environ")
     values = (text.partition(f"\0{name}=".encode())[2].partition(b"\0")[0] for name in names)
     return [value.decode(errors="replace") for value in values]
 
@@ -168,18 +168,18 @@ def out_of_memory_kills() -> int:
 
 def boot_id() -> str:
     """Return the identifier of the current boot; process numbers of another boot have no meaning."""
-    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+    return read_kernel_file("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def _read_field(name: str, key: bytes) -> bytes:
     """Return the number after a key in a ``/proc`` file; b"" if there is none."""
-    for line in _read(name).splitlines():
+    for line in read_kernel_file(name).splitlines():
         if line.startswith(key):
             return line[len(key) :].split()[0]
     return b""
 
 
-def _read(name: str) -> bytes:
+def read_kernel_file(name: str) -> bytes:
     """Return the content of a ``/proc`` file; b"" if the process has ended or is not accessible."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import time
 
-from weft.backends.local.processes import TICKS_PER_S
+from weft.backends.local.processes import TICKS_PER_S, read_kernel_file
 
 TYPE_CHECKING = False  # importing typing would slow down the start of the runner
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _busy_ticks(cores: Collection[int]) -> int:
     """Return the processor time of some cores that was not idle, also that taken by the hypervisor."""
     names = {b"cpu%d" % core for core in cores}
     busy = 0
-    for line in _read("/proc/stat").splitlines():
+    for line in read_kernel_file("/proc/stat").splitlines():
         words = line.split()
         if words and words[0] in names:
             user, nice, system, _, _, *more = map(int, words[1:9])
@@ -211,12 +211,12 @@ def _busy_ticks(cores: Collection[int]) -> int:
 
 
 def _read_program(folder: str) -> _Program | None:
-    text = _read(f"{folder}/stat")
+    text = read_kernel_file(f"{folder}/stat")
     # The name is in parentheses and may itself contain parentheses.
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) <= 36:
         return None
-    waited = _read(f"{folder}/schedstat").split()
+    waited = read_kernel_file(f"{folder}/schedstat").split()
     return _Program(fields, int(waited[1]) if len(waited) > 1 else 0)
 
 
@@ -236,7 +236,7 @@ def _free_memory() -> float | None:
 
 
 def _read_kilobytes(name: str, key: bytes) -> float | None:
-    for line in _read(name).splitlines():
+    for line in read_kernel_file(name).splitlines():
         if line.startswith(key):
             return int(line.split()[1]) * 1024.0
     return None
@@ -244,7 +244,7 @@ def _read_kilobytes(name: str, key: bytes) -> float | None:
 
 def _free_in_group() -> float | None:
     """Return the bytes up to the memory limit of the control group; None if it has none."""
-    for line in _read("/proc/self/cgroup").decode(errors="replace").splitlines():
+    for line in read_kernel_file("/proc/self/cgroup").decode(errors="replace").splitlines():
         parts = line.split(":", 2)
         if len(parts) != 3:
             continue
@@ -255,7 +255,7 @@ def _free_in_group() -> float | None:
             files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
         else:
             continue
-        limit, used = (_read(f"{folder}/{name}").strip() for name in files[:2])
+        limit, used = (read_kernel_file(f"{folder}/{name}").strip() for name in files[:2])
         if limit.isdigit() and used.isdigit() and int(limit) < 1 << 60:
             return max(0.0, float(int(limit) - int(used) + _inactive(f"{folder}/memory.stat", files[2])))
     return None
@@ -263,7 +263,7 @@ def _free_in_group() -> float | None:
 
 def _inactive(name: str, key: str) -> int:
     """Return the bytes of a control group that the kernel can take back at once."""
-    for line in _read(name).splitlines():
+    for line in read_kernel_file(name).splitlines():
         words = line.split()
         if len(words) == 2 and words[0] == key.encode():
             return int(words[1])
@@ -283,20 +283,3 @@ def _free_disk(folder: str) -> float | None:
         except OSError:
             return None
         return float(found.f_bavail * found.f_frsize)
-
-
-def _read(name: str) -> bytes:
-    """Return the content of a file of the kernel; b"" if it is not accessible."""
-    try:
-        file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        parts = []
-        while part := os.read(file, 65536):
-            parts.append(part)
-        return b"".join(parts)
-    except OSError:
-        return b""
-    finally:
-        os.close(file)
