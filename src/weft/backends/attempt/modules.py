@@ -230,7 +230,7 @@ def _url_problems(task: Task, workflow: Workflow) -> Iterator[Problem]:
     published = (("outputs", output.target or "") for output in task.outputs)
     for key, text in (*fetched, *published):
         url = fill_template(text, values, last=False) if "{" in text else text
-        if is_url(url) and not list_fields(url.partition("://")[0]) and (why := find_kind_problem(url)):
+        if is_url(url) and (why := find_kind_problem(url)):
             what = f"{shorten(redact(url), 60)!r} in {key} of task {task.name!r}: {why}"
             rule = "it must be a path, or a URL of a kind that can be used from here"
             advice = "use file:, http:, https:, or another kind that fsspec knows"
