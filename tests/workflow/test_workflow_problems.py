@@ -139,7 +139,7 @@ def test_similar_names_are_suggested():
         "tasks: {t: {epilog: '{h}'}}",
         "tasks: {t: {progress: '{h}'}}",
         "tasks: {t: {checkpoint: {files: ['{h}']}}}",
-        "tasks: {t: {command: '{h.result.x}'}}",
+        "tasks: {t: {command: 'echo {h.result.x}'}}",
         "tasks: {t: {machine: A}, m: {kind: transfer, from: A, to: B, file: 'f{h}'}}",
     ],
 )
