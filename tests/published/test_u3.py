@@ -55,7 +55,7 @@ def quiet(measured):
 
 
 def mean_slowdown(history):
-    values = [value for of in list_slowdowns(history).values() for value in of]
+    values = [value for of in list_slowdowns(history.runs).values() for value in of]
     return sum(values) / len(values)
 
 

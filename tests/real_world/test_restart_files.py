@@ -242,3 +242,11 @@ def test_program_without_reports_moves_once_and_its_share_of_the_work_is_not_cla
     explained = Project(real.folder, capsys).weft("explain", "work").out
     assert "migrates from slow to fast (performance), from its restart files" in explained
     assert "100%" not in explained
+
+
+def test_migrated_task_with_its_own_prolog_continues_from_its_restart_files(counted):
+    settings = "{poll_every: 0.1s, contract: 50}"
+    counter(counted, '[ "$n" -lt 5 ] || echo slow > gw_perf', settings, prolog="true")
+    assert counted.run("flow.yaml").completed
+    assert lines(counted) == ["start 0", "saved", "start 1"]
+    assert counted.text("out") == "resumed\n"

@@ -371,6 +371,8 @@ class StageIn:
     It runs here only for the new attempt of a migration, whose old attempt is cleaned up after it; otherwise
     it runs at the start.
     """
+    restart_from: float = 0.0
+    """With a prolog: share of the work in the restart files, which are there before it runs; 0: none."""
 
 
 @stored_as("Start")

@@ -260,7 +260,8 @@ class ProgramBackend:
             return
         attempt.staged_parts.add(command.part)
         attempt.iteration, attempt.counters = command.iteration, command.counters
-        attempt.tries = command.prolog or attempt.tries
+        if command.prolog:
+            attempt.tries, attempt.restart_from = command.prolog, command.restart_from
         if self._context.compiled_workflow(attempt.run).kind[attempt.task] == TRANSFER:
             self._threads.run(lambda: self._transfer(attempt, command), self._transferred)
         else:

@@ -42,6 +42,7 @@ def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = Fa
                 iteration=attempt.iteration,
                 counters=attempt.counters if len(attempt.counters) > 1 else (),
                 prolog=prolog,
+                restart_from=spared_share(run, attempt.task, attempt.count) if prolog and run.facts else 0.0,
             )
         )
 
