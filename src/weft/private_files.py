@@ -229,7 +229,7 @@ def _enter(above: int, path: Path, *, make: bool) -> int:
 
 
 def find_foreign_owner(folder: Path) -> str:
-    """Return the user to whom a folder belongs; "" if that is the user of this process. Raises OSError."""
+    """Return the owner of a folder; "" if it is the user of this process. Raises OSError."""
     entered = os.open(folder, _ENTER)
     try:
         return _foreign_owner(entered)
@@ -253,7 +253,7 @@ def _foreign_owner(folder: int) -> str:
 def _is_given(folder: int, owner: int) -> bool:
     """Return whether files that this process creates in a folder belong to ``owner``, or if none can be.
 
-    On some network file systems all files belong to one user. Nobody can change a read-only file system.
+    On some network file systems all files have the same owner. On a read-only one no file can be changed.
     """
     name = f".weft-new-{os.urandom(8).hex()}"
     try:

@@ -374,7 +374,7 @@ def load_workflows(
 def prepare_flows(
     flows: Mapping[str, Workflow], params: Mapping[str, Any], until: Sequence[str]
 ) -> dict[str, Workflow]:
-    """Return workflows as they are run: with parameters, checked names, and only the tasks of ``until``."""
+    """Return workflows ready for a run: parameters set, names checked, only tasks that ``until`` needs."""
     from weft.api.file_names import check_file_names  # planning alone loads no backend
 
     prepared = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from weft.engine.messages import Cancel, Command, SetTimer, Settle
+from weft.engine.messages import Cancel, Command, ReportModule, SetTimer, Settle
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import Attempt, Cause, TaskState
@@ -87,6 +87,10 @@ class DecisionContext:
         ``keep``: keep its files; ``fresh``: its restart files are not used.
         """
         self.settle(run, task, run.open_state(task), reason=reason, again=True, keep=keep, fresh=fresh)
+
+    def report_module(self, run: int, task: int, attempt: int, module: str, problem: str) -> None:
+        """Record that a task's own module failed; the task goes on."""
+        self.emit(ReportModule(run=run, task=task, attempt=attempt, module=module, reason=problem))
 
     def cancel(self, attempt: Attempt, reason: str) -> None:
         """Emit a Cancel command for an attempt."""

@@ -740,7 +740,7 @@ class _FunctionalReader:
         until = parse(f"{start.name}_check.exit_code == {_FALSE}")
         self.loops.append(Loop(name=start.loop, last=f"{start.name}_check", first=first, until=until))
 
-    # What the builder of a step asks for.
+    # Queries of the builder of a step.
 
     def axes_of(self, name: str) -> _Axes:
         """Return the axes of a step."""
@@ -781,7 +781,7 @@ class _FunctionalReader:
     def is_used(self, step: _DietProcessor, port: str) -> bool:
         """Return whether a link leads from a port of the step's element; with no link to a sink: True.
 
-        Data that nobody reads and no sink gets stay in the directory of the task.
+        Data that no port reads and no sink receives stay in the directory of the task.
         """
         used = (*self._links.values(), *self._results)
         return not self._results or any(

@@ -68,7 +68,9 @@ def test_missing_file_is_an_error(root):
 
 
 def test_directory_above_without_permission_is_left_out(root):
+    before = (root / "plain").read_bytes()
     sync_files(root, ["plain"], above=[root / "no such directory"])
+    assert (root / "plain").read_bytes() == before
 
 
 WORKFLOW = """weft: 1

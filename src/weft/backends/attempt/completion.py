@@ -346,7 +346,7 @@ class AttemptFinisher:
                 attempt.saved_share = share
 
     def _judge_wrapper(self, attempt: ActiveAttempt, compiled: CompiledWorkflow, ended: ev.Ended) -> ev.Ended:
-        """Return the end of a program; a failure of the task's own wrapper is told apart from the command's.
+        """Return the end of a program, with another cause if the task's own wrapper failed, not its command.
 
         Under a wrapper the exit code of the command is recorded (``EXIT_FILE``). Without it the command has
         not ended, whatever the wrapper returns.

@@ -667,8 +667,9 @@ class LostMachine:
 class MachineHealth:
     """Checks whether machines of this host still work: whether their sandboxes exist and can be written.
 
-    A machine whose runner has never started is not lost: nobody waits for one whose description is wrong. A
-    sandbox that disappeared with its disk is not created on another one.
+    A machine is lost while its sandbox is unusable, also at the start of a run. If only its runner cannot be
+    started and it has never worked, it is not lost: attempts on it fail, as its description may be wrong.
+    A sandbox that disappeared with its disk is not created on another one.
     """
 
     def __init__(self, context: ProjectContext) -> None:

@@ -837,7 +837,7 @@ class Runner:
             "forget": self._forget, "discard": self._discard, "end": self._end, "measure": self._measure,
         }  # fmt: skip
         self._sensor: HostSensor | None = None
-        """Measures the machine while an engine wants to know its state."""
+        """Measures the machine while an engine requests its state; None: no engine does."""
 
     def serve(self) -> None:
         """Serve the engine and the tasks until no work is left."""

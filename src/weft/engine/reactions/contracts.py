@@ -278,15 +278,7 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
     if attempt is None or attempt.stage != Stage.RUNNING or attempt.cancelled:
         return
     if event.problem:
-        context.emit(
-            messages.ReportModule(
-                run=attempt.run,
-                task=attempt.task,
-                attempt=attempt.number,
-                module="evaluator",
-                reason=event.problem,
-            )
-        )
+        context.report_module(attempt.run, attempt.task, attempt.number, "evaluator", event.problem)
     if event.degraded:
         # A complaint of the application is a violation (gw_perf in docs/papers/adaptive-jobs.md).
         _record_violation(context, attempt, text=event.degraded)

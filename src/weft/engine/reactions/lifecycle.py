@@ -328,30 +328,14 @@ def _on_staged_in(context: DecisionContext, event: messages.StagedIn) -> None:
 def _on_cleaned_up(context: DecisionContext, event: messages.CleanedUp) -> None:
     """Record that the own epilog of an old attempt failed; the new attempt starts nevertheless (gap G8)."""
     if event.module:
-        context.emit(
-            messages.ReportModule(
-                run=event.run,
-                task=event.task,
-                attempt=event.attempt,
-                module=event.module,
-                reason=event.problem,
-            )
-        )
+        context.report_module(event.run, event.task, event.attempt, event.module, event.problem)
 
 
 def _on_checkpointed(context: DecisionContext, event: messages.Checkpointed) -> None:
     """Record why restart files could not be copied; the task goes on."""
     attempt = context.state.attempts.get(event.attempt)
     if event.problem and attempt is not None:
-        context.emit(
-            messages.ReportModule(
-                run=attempt.run,
-                task=attempt.task,
-                attempt=attempt.number,
-                module="checkpoint",
-                reason=event.problem,
-            )
-        )
+        context.report_module(attempt.run, attempt.task, attempt.number, "checkpoint", event.problem)
 
 
 def _on_staged_out(context: DecisionContext, event: messages.StagedOut) -> None:
@@ -400,11 +384,7 @@ def _on_answered(context: DecisionContext, event: messages.ProbeAnswered) -> Non
 def _on_machines_selected(context: DecisionContext, event: messages.MachinesSelected) -> None:
     if event.problem:
         number = context.state.runs[event.run].attempt_of.get(event.task, -1)
-        context.emit(
-            messages.ReportModule(
-                run=event.run, task=event.task, attempt=number, module="selector", reason=event.problem
-            )
-        )
+        context.report_module(event.run, event.task, number, "selector", event.problem)
 
 
 def _on_discovered(context: DecisionContext, event: messages.Discovered) -> None:  # noqa: ARG001
