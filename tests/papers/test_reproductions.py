@@ -26,7 +26,7 @@ DEMANDED = {
     "u1": {"U1"},
     "u2": {"U2"},
     "u3": {"U3"},
-    "u4": {"A3.1", "A3.2", "A3.3", "A3.7", "A3.8", "A3.9"},
+    "u4": {f"A3.{number}" for number in range(1, 10)},
 }
 NOT_DRAWN = {"s3-degradation", "s3-requirements", "s5-starvation"}
 """Names of the experiments without random numbers."""

@@ -1,4 +1,4 @@
-"""U4: migration experiments with real processes (A3.1 to A3.3, A3.7 to A3.9), half as long as ``weft reproduce u4``.
+"""U4: migration experiments with real processes (A3.1 to A3.9), half as long as ``weft reproduce u4``.
 
 The order of the stages of every migration, restarts, downloads and programs are always judged. Which job migrates,
 and which one ends first, depends on durations: these tests are reported as disturbed if other load disturbed the run.
@@ -15,6 +15,8 @@ from published.real_time import require_quiet_host
 from weft.papers.adaptive_jobs import JOBS, grid
 from weft.papers.reproduction import Results
 from weft.papers.runs import repeat_if_disturbed
+from weft.papers.unified_faults import FIGURES as FAULT_FIGURES
+from weft.papers.unified_faults import measure_faults
 from weft.papers.unified_migration import (
     DEGRADATION,
     DEMANDS,
@@ -44,6 +46,16 @@ def run_all():
         waiting = pool.submit(study.execute, DEMANDS)
         computing = {name: study.execute(name) for name in (DEGRADATION, FROM_ZERO)}
         return {**computing, DEMANDS: waiting.result()}
+
+
+@pytest.mark.parametrize("figure", FAULT_FIGURES, ids=lambda figure: figure.measure)
+def test_a3_4_to_a3_6_faults_are_handled_and_caches_limit_queries(faults, figure):
+    assert faults[figure.measure] in figure.band
+
+
+@pytest.fixture(scope="module")
+def faults():
+    return measure_faults(0.02)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,35 @@ def test_task_of_a_lost_machine_continues_elsewhere_and_the_machine_returns(tmp_
     simulated = weft.simulate(flow, on=machines, scenario=tmp_path / "truth.yaml", plan_steps=50).first
     assert simulated.outcome == "completed"
     assert story(simulated.history) == story(real)
+
+
+SILENT = """
+weft: 1
+name: silent
+tasks:
+  long: {command: "touch FOLDER/started; sleep 9; touch FOLDER/ended", work: 18}
+"""
+
+
+def test_program_of_a_silent_runner_is_reattached_and_not_started_again(tmp_path, capsys):
+    flow, machines = prepare(tmp_path, SILENT)
+
+    def stop_runner() -> None:
+        (record,) = tmp_path.glob(".weft/runners/*/first/pid")
+        os.kill(json.loads(record.read_text().partition(" ")[2])["pid"], signal.SIGSTOP)
+
+    settings = {"probe_every": "1s", "contract": "none"}
+    ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=stop_runner, settings=settings)
+    assert ran.completed, str(ran)
+    (tmp_path / "truth.yaml").write_text("weft: 1\nsilences: [{machine: first, at: 1, what: job-manager}]\n")
+    simulated = weft.simulate(
+        flow, on=machines, scenario=tmp_path / "truth.yaml", plan_steps=50, settings=settings
+    ).first
+    assert story(simulated.history) == story(ran.report.executed.history)
+    commands = [command for entry in entries_of(ran) for command in entry.commands]
+    assert [type(each).__name__ for each in commands].count("ReattachJob") == 1
+    told = Project(tmp_path, capsys).weft("explain", "long", "-v", "--project", str(tmp_path)).out
+    assert "its runner did not respond, but its machine did: the runner was reconnected" in told
 
 
 def test_sandbox_that_became_a_file_is_named_so(tmp_path):

@@ -294,6 +294,8 @@ class _MessageText:
                 return f"it became {word}{why}"
             case messages.RevertMigration():
                 return "its migration was called off"
+            case messages.ReattachJob():
+                return "its runner did not respond, but its machine did: the runner was reconnected"
             case messages.CleanUp():
                 return f"{self._attempt(command.attempt)}: removal of its files was requested"
             case messages.ReportViolation(ratio=ratio, reason=reason):

@@ -2,12 +2,12 @@
 (docs/papers/unified.md, U4).
 
 E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
-(docs/papers/adaptive-jobs.md, sections 8 and 9, scenarios A and B; A3.1 to A3.3, A3.7 to A3.9). Five jobs run
-on machines of this host that stand for the grid. Machines, speeds and iterations are those of
-``adaptive_jobs``; a minute of the paper takes 1.2 s. There is one program per architecture; checkpoints are
-staged; the structures are downloaded compressed from a web server and shared by the jobs of a machine. The
-latency of a batch system is added as sleep before the program. Reasons and the order of events are judged,
-not times.
+(docs/papers/adaptive-jobs.md, sections 8 and 9, scenarios A and B; A3.1 to A3.3, A3.7 to A3.9; for A3.4 to
+A3.6 see ``unified_faults``). Five jobs run on machines of this host that stand for the grid. Machines, speeds
+and iterations are those of ``adaptive_jobs``; a minute of the paper takes 1.2 s. There is one program per
+architecture; checkpoints are staged; the structures are downloaded compressed from a web server and shared by
+the jobs of a machine. The latency of a batch system is added as sleep before the program. Reasons and the
+order of events are judged, not times.
 
 Deviations: in A the competing processes start after 20 iterations of job 0 instead of 120 s, which is
 equivalent on an undisturbed host. In B the phases have 90 and 60 units instead of 100 and 50, where job 1
@@ -55,6 +55,8 @@ from weft.papers.reproduction import (
     single_rows,
 )
 from weft.papers.runs import DISTURBANCE_LIMIT, place_locally, repeat_if_disturbed, run_locally
+from weft.papers.unified_faults import FAULTS, measure_faults
+from weft.papers.unified_faults import FIGURES as FAULT_FIGURES
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.workflow.builder import Builder
@@ -392,11 +394,14 @@ class JobMigrationStudy:
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- deterministic
         """Return one cell per scenario."""
         return [
-            ExperimentCell(name=name, settings={"scenario": name}, runs=1) for name in (DEGRADATION, DEMANDS)
+            ExperimentCell(name=name, settings={"scenario": name}, runs=1)
+            for name in (DEGRADATION, DEMANDS, FAULTS)
         ]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- deterministic
         """Execute a scenario, scenario A also without checkpoints, and return the measures."""
+        if cell.name == FAULTS:
+            return measure_faults(self._scale)
         found = self._measure(cell.name)
         if cell.name == DEGRADATION:
             zero = self._measure(FROM_ZERO)
@@ -414,7 +419,8 @@ class JobMigrationStudy:
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
         """Return the rows that are compared with a tolerance, then rows with the times of events."""
-        return give_reasons([*_demanded_rows(results), *_event_rows(results)], THIS_HOST)
+        rows = [*_demanded_rows(results), *_fault_rows(results), *_event_rows(results)]
+        return give_reasons(rows, THIS_HOST)
 
 
 def measure_jobs(name: str, found: JobOutcome, scale: float) -> Measures:
@@ -471,6 +477,13 @@ def _demanded_rows(results: Results) -> Iterator[ResultRow]:
                 single_rows(results, cell, {f"{cell}: required figures": figures}), figures, strict=True
             ):
                 yield replace(row, disturbed=disturbed and figure.measure not in _ALWAYS_JUDGED)
+
+
+def _fault_rows(results: Results) -> Sequence[ResultRow]:
+    """Return the rows of scenario C, whose counts and orders do not depend on durations."""
+    if FAULTS not in results:
+        return []
+    return single_rows(results, FAULTS, {f"{FAULTS}: required figures of faults and caches": FAULT_FIGURES})
 
 
 def _event_rows(results: Results) -> Iterator[ResultRow]:

@@ -122,6 +122,15 @@ class Transport(Protocol):
         A machine that cannot is reported as ``lost``, and as ``back`` when it can again.
         """
 
+    def responds(self, machine: int) -> bool:
+        """Return whether the process that watches the programs on a machine has responded recently."""
+
+    def reattach(self, machine: int) -> None:
+        """Connect again to the process that watches the programs on a machine, or replace it.
+
+        The programs continue if the process can be made to respond; the ends of others are reported.
+        """
+
     def flush(self) -> None:
         """Send buffered requests."""
 
@@ -590,11 +599,13 @@ class ProgramBackend:
             if attempt is not None and attempt.launched and not attempt.over:
                 self._events.extend(self._monitor.report_progress(attempt))
                 self._evaluate(attempt)
-        elif command.of == "reattach" and command.attempt is not None:
-            return  # the transport reconnects by itself
+        elif command.of == "reattach" and command.machine is not None:
+            self._transport.reattach(command.machine)
         elif command.machine is not None:
-            known = command.of != "job" or command.attempt in self._attempts
-            alive = known and not self._transport.inspect(command.machine)
+            alive = not self._transport.inspect(command.machine)
+            if command.of == "job":
+                watched = self._transport.responds(command.machine)
+                alive = alive and watched and command.attempt in self._attempts
             self._events.append(
                 ev.ProbeAnswered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
             )

@@ -242,6 +242,8 @@ _SPAWN_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, None)
 """Pauses between tries to start a runner; None: the last try."""
 _SILENT_S = 5.0
 """Age of the last heartbeat from which a runner counts as unresponsive."""
+_DOUBTFUL_S = 3.0
+"""Age of the last heartbeat from which a liveness probe of a program counts as unanswered."""
 _WAKING_S = 2.0
 _decode = json.JSONDecoder().decode
 
@@ -577,7 +579,11 @@ class RunnerLink:
     @property
     def is_unresponsive(self) -> bool:
         """Return whether the runner is alive without a recent heartbeat."""
-        return self.beat_age_s() > _SILENT_S and self.alive
+        return self.is_silent(_SILENT_S)
+
+    def is_silent(self, for_s: float) -> bool:
+        """Return whether the runner is alive but its last heartbeat is older than ``for_s``."""
+        return self.beat_age_s() > for_s and self.alive
 
     def kill_orphans(self) -> tuple[int, ...]:
         """Kill the orphans of a dead runner and return their process numbers; raises RunnerFailed."""
@@ -858,6 +864,16 @@ class RunnerPool:
         if problem := self._health.find_problem(machine):
             self._lose(machine, problem)
         return problem
+
+    def responds(self, machine: int) -> bool:
+        """Return whether the runner of a machine has sent a heartbeat recently; True if none is connected."""
+        return not (self._is_connected(machine) and self._links[machine].is_silent(_DOUBTFUL_S))
+
+    def reattach(self, machine: int) -> None:
+        """Connect again to a silent runner, which is continued if it was stopped; replace a dead one."""
+        if not self.responds(machine):
+            ends = self._replace_runner(machine)
+            self._backlog += ends
 
     def _lose(self, machine: int, problem: str) -> None:
         """Report a machine as lost, once; its programs are ended as far as they can be reached."""
