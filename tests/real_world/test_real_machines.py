@@ -99,6 +99,18 @@ def test_program_of_a_silent_runner_is_reattached_and_not_started_again(tmp_path
     assert "its runner did not respond, but its machine did: the runner was reconnected" in told
 
 
+def test_machine_without_access_is_not_used_as_in_the_simulation(tmp_path):
+    text = "weft: 1\nname: short\ntasks: {work: {command: 'true', work: 1}}\n"
+    flow, machines = prepare(tmp_path, text, MACHINES.replace("box-first", "file/box"))
+    (tmp_path / "file").write_text("not a folder")
+    settings = {"authorise": True}
+    ran = weft.run(flow, on=machines, project=tmp_path, plan_steps=50, settings=settings)
+    (tmp_path / "truth.yaml").write_text("weft: 1\ndenied: [first]\n")
+    truth = tmp_path / "truth.yaml"
+    simulated = weft.simulate(flow, on=machines, scenario=truth, plan_steps=50, settings=settings).first
+    assert story(ran.report.executed.history) == story(simulated.history) == [("work", 1, "completed", "")]
+
+
 def test_sandbox_that_became_a_file_is_named_so(tmp_path):
     flow, machines = prepare(tmp_path, LOST)
     box, away = tmp_path / "box-first", tmp_path / "away"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.projects import Project
+from weft.backends.simulation.scenario_reader import SCENARIO
 
 MACHINES = """
 machines:
@@ -86,10 +88,27 @@ CASES = {
     ),
     "self-migration": Case(
         workflow=steps("sleep 0.02; if [ $n -eq 20 ]; then echo 'speed < 2' > gw_reqs; sleep 600; fi"),
-        scenario="requirements: [{task: work, after: 0.5, expression: speed < 2}]",
+        scenario="requirements: [{task: work, after: 0.5, expression: speed < 2}]\nprofiles: {work: 40}",
         settings={"poll_every": 0.2, "contract": 50},
         migrations=(("work", "first", "second", "self-migration"),),
         restarts=True,
+    ),
+    "preempted program": Case(
+        workflow=steps("sleep 0.02; if [ $n -eq 10 ]; then echo 11 > restart; kill -KILL $$; fi").replace(
+            "[restart]", "[restart], every: 0.1s"
+        ),
+        scenario="cancellations: [{task: work, at: 0.5}]",
+        causes=("preempted",),
+        restarts=True,
+    ),
+    "no exit code": Case(
+        workflow=steps("true")
+        + """    on_failure: reschedule
+    wrapper: sh -c 'if [ $1 = first ]; then exit 0; fi; shift; exec "$@"' wrapper {machine.name}
+""",
+        scenario="exit_codes: {work: [no-exit-code, 0]}",
+        migrations=(("work", "first", "second", "failure"),),
+        causes=("wrapper",),
     ),
     "failing program": Case(
         workflow=steps("exit 3") + "    on_failure: reschedule\n",
@@ -233,3 +252,32 @@ def test_explanation_of_a_rescheduled_task_names_the_failure(real, capsys):
     assert "first: no, the task failed there" in text
     assert "it failed there: earliest finish elsewhere" in text
     assert "second: yes" in text
+
+
+REAL_COUNTERPARTS = {
+    "arrivals": "test_real_arrivals.py",
+    "durations": "time limit",
+    "perturbations": "slow machine",
+    "failures": "test_real_machines.py",
+    "loads": "competing load",
+    "silences": "test_real_machines.py",
+    "suspensions": "suspension",
+    "cancellations": "preempted program",
+    "requirements": "self-migration",
+    "exit_codes": "failing program",
+    "results": "loop until a result",
+    "iterations": "test_nested_loops.py",
+    "lines": "sweep that grows",
+    "profiles": "self-migration",
+    "denied": "test_real_machines.py",
+}
+"""By key of a scenario: the case above, or the module that compares real and simulated runs."""
+ONLY_SIMULATED = {"network", "overhead_per_task", "stage_latency", "replanning"}
+"""Keys that state a duration which a real run simply takes, so that there is nothing to decide."""
+
+
+def test_every_key_of_scenarios_has_a_real_counterpart():
+    described = {field.key for field in SCENARIO.fields} - {"weft", "name", "description"}
+    assert described == REAL_COUNTERPARTS.keys() | ONLY_SIMULATED
+    for place in REAL_COUNTERPARTS.values():
+        assert place in CASES or Path(__file__).with_name(place).is_file()

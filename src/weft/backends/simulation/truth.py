@@ -151,14 +151,17 @@ class TaskEndings:
         if self._plain:
             return _SUCCESS
         name = compiled.names[task]
-        description = compiled.graph.description(task).name
+        described = compiled.graph.description(task)
+        description = described.name
         times = self._times.get(task, 0)
         self._times[task] = times + 1
         result = _nth(find_task_value(self._scenario.results, name), times) or {}
         lines = {file: self._lines(file) for file in self._files.get(description, ())}
         stated = _nth(find_task_value(self._scenario.exit_codes, name), times)
         if isinstance(stated, str):
-            return None, _CAUSES[stated], {}, {}
+            # As in a real run: it is the wrapper's failure if the task has its own.
+            wrapped = stated == "no-exit-code" and bool(described.job and described.job.wrapper)
+            return None, Cause.WRAPPER if wrapped else _CAUSES[stated], {}, {}
         if stated is not None:
             return stated, Cause.NONE, result, lines
         if (loop := self._loops.get(description)) is not None:
