@@ -81,7 +81,7 @@ MISTAKES = {
     ),
     "an escape sequence in a name": (
         tasks('  "a\\u001b[31mred": {work: 1}\n'),
-        ["bad.yaml:3:21:", "tasks.a\\x1b[31mred: task name", "must not hold the control character U+001B"],
+        ["bad.yaml:3:21:", "tasks.a\\x1b[31mred: task name", "must not contain the control character U+001B"],
     ),
     "a bell in a name": (tasks('  "a\\u0007b": {work: 1}\n'), ["bad.yaml:3:15:", "control character U+0007"]),
     "a truncated file": ('{"weft": 1,', ["bad.yaml:2:1:", "the file ends too early", "close all brackets"]),

@@ -15,7 +15,12 @@ from weft.kernels import compilation
 from weft.kernels.single_annealing import WORDS, anneal_single
 from weft.planners.decoding import Genome
 from weft.planners.evaluation import LinearObjective
-from weft.planners.single_annealing import build_field, build_state, build_terms, serves_one_at_a_time
+from weft.planners.single_annealing import (
+    build_single_problem,
+    build_state,
+    build_terms,
+    serves_one_at_a_time,
+)
 
 TIME = LinearObjective(0.0, 1.0, 0.0, 0.0, math.inf, math.inf)
 LATE = LinearObjective(0.0, 1.0, 0.0, 0.0, 5.0, math.inf)
@@ -28,7 +33,7 @@ def wandered(made, aim, seed, *, steps=1500, heat=2.0, cooling=0.999):
     rng = np.random.default_rng(seed)
     order, bound, modes = random_genome(made, rng)
     genome = Genome(order.astype(np.uint32), bound.astype(np.uint32), modes.astype(np.uint32))
-    field, terms = build_field(made), build_terms(made, aim, 10.0)
+    field, terms = build_single_problem(made), build_terms(made, aim, 10.0)
     state = build_state(field, genome)
     words = rng.integers(0, 2**63 - 1, WORDS * steps, dtype=np.int64)
     moves = compilation.run_kernel(
@@ -133,7 +138,7 @@ def test_kernel_variant_for_data_sizes_only_gives_the_same_result():
         for index in range(20)
     }
     made = instance(tasks, platform({}, {"speed": 2.0}, {"speed": 3.0}))
-    assert build_field(made).fixed is None
+    assert build_single_problem(made).fixed is None
     for seed in range(3):
         _, _, state, moves = wandered(made, TIME, seed)
         assert moves > 20

@@ -131,8 +131,8 @@ class TestGrowth:
         ("i: 1..2, j: 1..3, zip: true", "zip of sweep variables of different length: i has 2, j has 3"),
         ("k: [.nan]", "sweep variable k takes the value nan"),
         ("k: [null]", "sweep variable k takes the value None"),
-        ("k: [1, 1.0]", "two subtasks t[1]"),
-        ("k: [1, '1']", "two subtasks t[1]"),
+        ("k: [1, 1.0]", "the sweep contains t[1] twice"),
+        ("k: [1, '1']", "the sweep contains t[1] twice"),
         ("n: [1]", "sweep variable 'n' has the name of a parameter"),
     ],
 )

@@ -92,7 +92,7 @@ def test_problems_found_by_unfolding_have_locations():
         (5, "b[4] does not exist"),
         (5, "2 - k gives -1"),
         (6, "m moves 'x' from 'nowhere', where no task runs"),
-        (7, "two subtasks d[1]"),
+        (7, "the sweep contains d[1] twice"),
         (8, "a cycle: e → f → e"),
         (9, "node count 0"),
     ]

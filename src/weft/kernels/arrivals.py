@@ -12,7 +12,7 @@ class Arrivals(NamedTuple):
     """When the input data of one task arrive at each location and host.
 
     All machines of a location receive data at the same time, so arrivals are computed per location. The
-    exception are machines on a host that already has some of the data: for them the latest arrival from
+    exceptions are machines on a host that already has some of the data: for them the latest arrival from
     *another* host counts. Every location therefore stores its two latest arrivals, from different hosts. O(d
     l) for a task with d predecessors on a platform of l locations.
     """

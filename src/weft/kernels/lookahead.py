@@ -43,10 +43,10 @@ def place_with_lookahead(
     """Place all tasks in a given order; return a task that fits nowhere, or the number of tasks.
 
     For every machine of a task, the earliest finish of each successor on any machine is computed; the latest
-    of them is the score of the machine. A successor starts after the task, so the task cannot be in its way
-    and needs no trial placement. Successors are evaluated one by one, each as if it were the only one. Data
-    of predecessors that are not placed yet and successors without nodes are ignored. ``factor`` is that of
-    ``PlacementRule``.
+    of them is the score of the machine. A successor starts after the task, so the task cannot delay it on a
+    machine and need not be placed for the evaluation. Successors are evaluated one by one, each as if it were
+    the only one. Transfers and virtual tasks among the successors are ignored, and so are data that a
+    successor gets from predecessors that are not placed yet. ``factor`` is that of ``PlacementRule``.
     """
     tasks = problem.tasks
     state = begin_placement(problem, workspace)

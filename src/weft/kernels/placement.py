@@ -36,7 +36,7 @@ FINISH, START = 0, 1
 APPENDED = 1
 """Value of ``PlacementRule.place``: a task starts after all tasks of its machine, never in a gap."""
 _NEARLY_ONE = 1.0 - 1e-15
-"""Modes are sorted by 1 / rate / gain, which may differ in the last bits from work / rate / gain."""
+"""Factor for rounding: modes are sorted by 1 / rate / gain, but their seconds are work / rate / gain."""
 
 
 class PlacementRule(NamedTuple):
@@ -75,7 +75,7 @@ class PartialSchedule(NamedTuple):
     waiting: Indices
     """Per variable: first transfer that waits for its machine; the number of tasks if there is none."""
     next_waiting: Indices
-    """Per transfer: the next one in that list."""
+    """Per waiting transfer: the next one that waits for the same variable."""
     departure: Doubles
     """Per waiting transfer: when it can start."""
     mode_start: Doubles
@@ -154,7 +154,7 @@ def load_of_mode(state: PlacementState, task: int, mode: int) -> Load:
 def start_of_mode(
     state: PlacementState, place: int, task: int, mode: int, ready: float, spent: float, limit: float
 ) -> float:
-    """Return the earliest start of a task in a mode; ``limit`` is explained in ``earliest_start``."""
+    """Return the earliest start of a task in a mode; ``limit`` as in ``timelines.earliest_start``."""
     load = load_of_mode(state, task, mode)
     if place == APPENDED:
         return earliest_append(state.machines, state.timelines, load, ready, spent)

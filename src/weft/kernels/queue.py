@@ -444,7 +444,7 @@ def _serve_amounts(
                 fits = True
             end = begin + spent
             if fits and end > shadow:
-                # It would still run when the reserved job starts, so it must fit beside it.
+                # This job would still run when the reserved job starts, so both must fit together.
                 fits = nodes <= extra and _covers(state.extra, state.least, resources)
                 if fits:
                     extra -= nodes

@@ -145,7 +145,7 @@ class SelectionRule(NamedTuple):
     """How a planner selects the next task."""
 
     criterion: int
-    """FINISH, START or AVAILABILITY: which time is the value of a task, on the machine where it is least."""
+    """FINISH, START or AVAILABILITY: the time that is the value of a task, on its best machine."""
     sense: int
     """LEAST, MOST or SUFFERAGE."""
     offset: Doubles
@@ -155,7 +155,7 @@ class SelectionRule(NamedTuple):
     following: Indices
     """Per task: the next identical task by rank; the number of tasks if there is none."""
     paced: int
-    """Whether no task has a value before the time when the first machine is free for good (LEAST only)."""
+    """Whether starts before the pace (see ``place_by_selection``) count as equal (LEAST only)."""
 
 
 class SelectionQueue(NamedTuple):
@@ -169,7 +169,7 @@ class SelectionQueue(NamedTuple):
     """Ready compute tasks: a heap with LEAST, otherwise unordered."""
     due: Indices
     equal: Doubles
-    """Heap, by rank, of tasks that could have started by now; ``equal`` are their values, all 0."""
+    """Heap, by rank, of tasks whose value is not later than the pace; ``equal`` are their keys, all 0."""
     value: Doubles
     """Per task: its sort key; the task with the least key is placed first."""
     mode: Indices
@@ -202,10 +202,10 @@ def place_by_selection(
     in a heap by cached value and re-evaluate only the first task, O(log n) and few evaluations per task.
     Rules that look for the *largest* value check every ready task, O(n) per task.
 
-    If starts are compared, all ready tasks tie as soon as a machine is free. No task starts before the first
-    machine is free (the pace), so tasks that could have started by then are moved to a second heap, ordered
-    by rank alone. Tasks that are identical (points of a sweep) are released one after another: only the first
-    of them competes.
+    If starts are compared, all ready tasks tie as soon as a machine is free. No task can start before the
+    time from which some machine stays free (the pace), so tasks whose value is not later than the pace are
+    moved to a second heap, ordered by rank alone. Tasks that are identical (points of a sweep) are released
+    one after another: only the first of them competes.
 
     ``rule`` determines whether gaps are used, and the tolerance with which a selected moldable task takes
     fewer nodes.

@@ -583,7 +583,7 @@ def anneal_shared(
                     )
         limit_s = INFINITY
         if goal.per_second > 0.0 and layings == 1:
-            # Slightly larger because of rounding.
+            # The limit is slightly larger, so that rounding errors reject no state.
             known = new_charge + goal.penalty * new_owed + new_drag
             limit_s = (limit - known) / goal.per_second * (1.0 + _ROUNDING)
         makespan = 0.0

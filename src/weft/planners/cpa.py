@@ -31,9 +31,9 @@ class Cpa(BasePlanner):
     2001, section 3.
 
     Deviations: a task takes its next allowed count that is faster, where the paper adds one node. On several
-    machines a count has one duration and one area for the platform as a whole (below), and each task goes
-    where it ends first with its count. Placement uses gaps. Communication counts with its mean. On one
-    machine whose tasks may take any count the allotment is the published one.
+    machines a count has one duration and one area for the platform as a whole (``_mean_duration``), and each
+    task goes where it ends first with its count. Placement uses gaps. Communication takes its mean time. On
+    one machine whose tasks may take any count the allotment is the published one.
 
     Complexity: that of the allotment (``weft.kernels.moldable_placement``), then as HEFT with one count per
     task.
@@ -126,15 +126,17 @@ def _list_counts(instance: Instance) -> tuple[AllotmentModes, Indices]:
 
 
 def _mean_duration(every: Floats, parallel: Floats) -> tuple[Floats, Floats]:
-    """Return the mean durations and the areas (tasks x counts), given ``every`` (tasks x counts x machines).
+    """Return the mean durations and the areas (tasks x counts).
+
+    ``every`` (tasks x counts x machines) is the seconds of every mode; ``parallel`` (counts x machines) is
+    the number of tasks that a machine runs at a time.
 
     Duration and area of a count: machine k of P_k nodes runs P_k / r_k tasks of r_k nodes at a time, and ends
     P_k / (r_k t_k) of them per second if each takes t_k seconds. One task therefore occupies the whole
     platform for a = 1 / sum of P_k / (r_k t_k) seconds (its area), and its mean duration is a times the sum
     of P_k / r_k; on one machine these are r t / P and t. A machine that does not allow the count contributes
-    its next smaller one, or its smallest. Counts that are not faster than a smaller one are left out.
-
-    ``parallel`` (counts x machines) is the number of tasks that a machine runs at a time.
+    its next smaller one, or its smallest. The caller leaves out counts that are not faster than a smaller
+    one.
     """
     with np.errstate(divide="ignore", over="ignore"):  # a task of almost 0 s has area 0
         share = 1.0 / (parallel / every).sum(axis=2)

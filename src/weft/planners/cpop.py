@@ -21,9 +21,9 @@ class Cpop(ListPlanner):
 
     Deviations: there may be several entry tasks; the critical path begins at the one of the highest upward
     rank and continues with the successor that determines the rank. If no machine can run the whole path, the
-    one that can run most of its tasks is taken, and the others count as not critical. A moldable task counts
-    with its fastest mode on a machine and takes the smallest node count that ends within 5 % of its earliest
-    finish. Complexity O((v + e) log v + e l + v k log g).
+    one that can run most of its tasks is taken, and the other tasks count as not critical. The machine is
+    chosen by the fastest modes of moldable tasks; each then takes the smallest node count that ends within
+    5 % of its earliest finish. Complexity O((v + e) log v + e l + v k log g).
     """
 
     name = "cpop"

@@ -304,7 +304,10 @@ def needs_no_schedule(objective: Objective) -> bool:
 
 
 def evaluate_formula(formula: Expression, decoded: DecodedPopulation, instance: Instance) -> Floats:
-    """Return the value of a formula for every individual; NaN becomes infinity, which no plan has."""
+    """Return the value of a formula for every individual; infinity if some task can never start.
+
+    Raises InvalidInput if the formula gives no finite number for a schedule.
+    """
     possible = np.isfinite(decoded.makespan_s)
     columns = {
         "makespan": decoded.makespan_s[possible],

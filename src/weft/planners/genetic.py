@@ -48,7 +48,7 @@ _SEEDED = search.GeneticSettings(
     elite_share=0.05,
     steady_share=0.3,
 )
-"""Our settings: a search that starts from good plans keeps these, but also explores other plans."""
+"""Our settings, for a search that starts from good plans: it keeps these plans, but also explores others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,9 @@ class GeneticOptions(BasePlanner):
     mutation_rate: float | None = None
     """Probability that a gene is replaced by a random value (grid 0.001, moldable 0.01)."""
     mutations: float | None = None
-    """Mutated genes per generation, instead of the rate: the rate is this over population times genes."""
+    """Mean number of mutated genes per generation; the rate is then mutations / (population x genes)."""
     elitist: bool | None = None
-    """Whether the best so far replaces the worst of a generation in which all are worse (grid: true)."""
+    """Whether the best individual replaces the worst of a generation in which all are worse (grid: true)."""
     elite_share: float | None = None
     """Share of the population that survives unchanged (moldable 0.05)."""
     steady_share: float | None = None
@@ -193,8 +193,9 @@ def fill_gaps(request: PlanRequest, plan: Plan) -> Plan:
 class BindingEncoding:
     """The bindings and node counts of an instance as points of a search space.
 
-    Genes: tasks of one abstract machine share one gene, every other task has its own; so the workflow decides
-    between the 56 and the 106 genes of the application in the paper. A variable without a choice has no gene.
+    Genes: tasks of one abstract machine share one gene, every other task has its own. The application in the
+    paper therefore has 56 genes with abstract machines and 106 without. A variable without a choice has no
+    gene.
     A moldable task has a second gene, the position among all its node counts; if the machine does not allow
     that count, the next smaller one is taken, or the smallest. All individuals have the same task order.
     """

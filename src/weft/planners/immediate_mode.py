@@ -32,9 +32,9 @@ class Olb(ListPlanner):
     """Opportunistic load balancing: places every task on the machine that is free first.
 
     R. F. Freund et al., Scheduling Resources in Multi-User, Heterogeneous, Computing Environments with
-    SmartNet, HCW 1998. Deviations: tasks may depend on each other; a machine is free for a task when its data
-    have arrived. Among machines that are free at the same time the task takes the one where it ends first. A
-    moldable task takes nodes that are free at its start. Complexity O(e l + v k).
+    SmartNet, HCW 1998. Deviations: tasks may depend on each other; a machine is free for a task only when the
+    data of the task have arrived there. Among machines that are free at the same time the task takes the one
+    where it ends first. A moldable task takes nodes that are free at its start. Complexity O(e l + v k).
     """
 
     name = "olb"
@@ -52,8 +52,9 @@ class Fastest(ListPlanner):
 
     T. D. Braun et al., A Comparison of Eleven Static Heuristics for Mapping a Class of Independent Tasks onto
     Heterogeneous Distributed Computing Systems, JPDC 61(6), 2001, section 2 (MET). Deviations: tasks may
-    depend on each other; those of one abstract machine go where they take least together. A moldable task
-    counts with its fastest node count and takes the one that ends first. Complexity O(v k + e).
+    depend on each other; those of one abstract machine go where the sum of their times is least. The machine
+    of a moldable task is chosen by its fastest node count; then the count that ends first is taken.
+    Complexity O(v k + e).
     """
 
     name = "fastest"

@@ -219,8 +219,8 @@ def check_evaluation_count(label: str, instance: Instance) -> Unsupported | None
     evaluations = float(np.bincount(level) @ np.bincount(level, weights=first[:-1]))
     if evaluations <= _MAX_EVALUATIONS:
         return None
-    reason = f"{label} would evaluate tasks {evaluations:.1g} times, at most {_MAX_EVALUATIONS:.1g} allowed"
-    return Unsupported(reason=reason)
+    most = f"at most {_MAX_EVALUATIONS:.1g} evaluations are allowed"
+    return Unsupported(reason=f"{label} would evaluate tasks {evaluations:.1g} times; {most}")
 
 
 def select_tasks(
@@ -233,8 +233,8 @@ def select_tasks(
 ) -> Schedule:
     """Return the schedule built by repeatedly placing the best ready task, by default the first to end.
 
-    ``offset`` of a task is added to its criterion (start or finish). ``rank`` breaks ties, by default the
-    index.
+    ``offset`` of a task is subtracted from its criterion (start or finish) if ``sense`` is LEAST. Ties go to
+    the lower ``rank``, by default the index.
     """
     problem = compile_problem(instance)
     offset = np.zeros(problem.tasks.number) if offset is None else offset

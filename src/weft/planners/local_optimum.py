@@ -21,9 +21,9 @@ class LocalOptimum(ListPlanner):
     ``local``.
 
     Deviations: on several machines every binding variable goes to the machine where its tasks together take
-    least; among equal machines to the one where a task ends first. There, and if machines are busy
-    beforehand, tasks are placed into gaps. Ties go to the smaller count. Complexity O(v k) for v tasks of k
-    modes, plus that of the queue.
+    the least time; among equal machines to the one where a task ends first. With several machines, and if
+    machines are busy beforehand, tasks are placed into gaps. Ties go to the smaller count.
+    Complexity O(v k) for v tasks of k modes, plus that of the queue.
     """
 
     name = "local-optimum"

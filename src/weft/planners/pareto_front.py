@@ -42,11 +42,11 @@ _TASK_S, _BATCH_S = 5e-6, 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrontEntry:
-    """A schedule on a Pareto front, with its makespan and its cost or idle share."""
+    """A schedule on a Pareto front, with its makespan and the amount that is traded against time."""
 
     makespan_s: float
     amount: float
-    """Cost or idle share."""
+    """Cost, idle share or value of the formula, in the unit of the tradeoff."""
     schedule: Schedule
     genome: Genome
     decoder: FrontDecoder
@@ -128,7 +128,7 @@ class ParetoArchive:
 def follow_ranks(
     instance: Instance, tradeoff: Tradeoff, entries: Sequence[FrontEntry]
 ) -> tuple[FrontEntry, ...]:
-    """Return a front whose schedules bind tasks with a rank to the machines that it will choose."""
+    """Return a front whose schedules bind every task with a rank to the machine that its rank will choose."""
     bound = [bind_by_rank(instance, entry.schedule) for entry in entries]
     if not any(choices for _, choices in bound):
         return tuple(entries)
@@ -171,10 +171,10 @@ class Tradeoff(Protocol):
     node-time, found under five weights. Here the weights follow from known entries: the weights under which
     two neighbours of a front are equal lead to the entries below the line between them (Y. P. Aneja, K. P. K.
     Nair, Management Science 25, 1979). Cost is the price of all node-seconds; without prices, the
-    node-seconds. The idle share ``1 - c / (P * makespan)`` is not linear, but it is least where ``makespan -
-    s * c / P`` is, with ``1 / s`` the largest used share (W. Dinkelbach, Management Science 13, 1967); this
-    is the objective ``static-literal`` with ``s = (1 - alpha) / alpha``. Idle nodes count equally, whatever
-    their price.
+    node-seconds. The idle share ``1 - c / (P * makespan)`` of c node-seconds on P nodes is not linear, but it
+    is least where ``makespan - s * c / P`` is least, with ``1 / s`` the largest used share (W. Dinkelbach,
+    Management Science 13, 1967); this is the objective ``static-literal`` with ``s = (1 - alpha) / alpha``.
+    All idle nodes count equally, whatever their price.
     """
 
     against: Against

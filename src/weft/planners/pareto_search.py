@@ -371,7 +371,7 @@ def run_alphas(
     *,
     on_progress: Callable[[FrontProgress], None] | None = None,
 ) -> FrontResult:
-    """Return the fronts of the published search: 20 runs for each alpha, of which those uncovered are kept.
+    """Return the fronts of the published search: for each alpha, the uncovered results of 20 runs.
 
     ``run_alphas`` is the published search: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
     Scientific Workflows (docs/papers/moldable.md, section 9, S2.8): 20 independent runs of the genetic search

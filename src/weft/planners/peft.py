@@ -30,9 +30,9 @@ class Peft(ListPlanner):
     25(3), 2014, section 4.
 
     Deviations: rows of the table hold for the machines that can run a task, and successors of the same
-    abstract machine are assumed to be on the machine of the task. An explicit transfer counts with its mean
-    seconds. A moldable task counts with its fastest mode on a machine and takes the node count that ends
-    first there. Complexity O(e p + v log v + v k log g) for p machines; O(v p) memory.
+    abstract machine are assumed to be on the machine of the task. An explicit transfer takes its mean
+    seconds. The table contains the fastest mode of a moldable task on each machine; the task takes the node
+    count that ends first there. Complexity O(e p + v log v + v k log g) for p machines; O(v p) memory.
     """
 
     name = "peft"
@@ -44,7 +44,8 @@ class Peft(ListPlanner):
         tasks, machines = len(instance), len(instance.machines)
         if tasks * machines > _MAX_CELLS:
             size = f"{tasks:,} tasks x {machines:,} machines"
-            return Unsupported(reason=f"PEFT needs a table of {size}, at most {_MAX_CELLS:,} cells")
+            most = f"at most {_MAX_CELLS:,} cells are allowed"
+            return Unsupported(reason=f"PEFT needs a table of {size}; {most}")
         return super().check(instance)
 
     def schedule(self, instance: Instance) -> Schedule:

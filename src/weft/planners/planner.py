@@ -125,7 +125,7 @@ class RankChoice:
     rank: str
     """The expression."""
     value: float | None
-    """Its value for the machine, as foreseen; None: it has no number there."""
+    """Predicted value of the expression for the machine; None: it gives no number there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -148,7 +148,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     """Messages for the user, for example about planners that failed."""
     ranked: tuple[RankChoice, ...] = ()
-    """The tasks whose ranks decide where they run, and the machines they are expected to choose."""
+    """The tasks whose ranks decide where they run, and the machines that the ranks are expected to choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

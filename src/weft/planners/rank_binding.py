@@ -1,10 +1,10 @@
 """Binding of tasks to the machines that their ranks will choose.
 
-A rank decides when a task is dispatched: of the machines that are free then the one with the highest value is
-used (``policies/placement.py``). ``bind_by_rank`` walks through a schedule in the order of time and binds
-each such task to the machine that it foresees: free at that time, as far as the tasks before it show, with
-the highest rank. All other tasks keep machine, node count and order; the times are computed again. So the
-plan that is shown is the one that a run follows if the estimates are exact.
+A rank is evaluated when its task is dispatched: of the machines that are free at that time, the one with the
+highest value is used (``policies/placement.py``). ``bind_by_rank`` walks through a schedule in the order of
+time and predicts this choice: it binds each task with a rank to the machine with the highest value among
+those that the tasks placed before leave free. All other tasks keep machine, node count and order; the times
+are computed again. The plan that is shown is therefore the one that a run follows if the estimates are exact.
 
 Measured values are those of idle machines (``platform.arrays.idle_columns``). The walk counts nodes, not
 resources; the decoder counts both. Complexity: O(v m + v log v) for v tasks and m machines.
@@ -32,7 +32,7 @@ _MOST_WALKS = 4
 
 
 def make_plan(planner: Planner, request: PlanRequest, *, besides: Collection[str] = ()) -> Plan:
-    """Return the plan of a planner, with tasks that have a rank bound to the machines it will choose.
+    """Return the plan of a planner, in which tasks with a rank are on the machines that it will choose.
 
     ``besides`` names tasks that stay where the planner put them.
     """
@@ -44,10 +44,10 @@ def make_plan(planner: Planner, request: PlanRequest, *, besides: Collection[str
 def bind_by_rank(
     instance: Instance, schedule: Schedule, *, besides: Collection[str] = ()
 ) -> tuple[Schedule, list[RankChoice]]:
-    """Return a schedule in which ranks decide, and their choices; unchanged if no task has a rank.
+    """Return a schedule with the machines that ranks choose, and the choices; unchanged without ranks.
 
-    The new starts may let tasks that are ready at the same time choose in another order, so the walk is
-    repeated until nothing changes, a few times at most.
+    With the new starts, tasks that are ready at the same time may choose in another order, so the walk is
+    repeated until nothing changes, a few times at most. ``besides`` names tasks whose ranks are ignored.
     """
     choices: list[RankChoice] = []
     if not any(task.rank is not None for task in instance.graph.workflow.tasks):
@@ -92,7 +92,7 @@ class _ScheduleWalk:
         self._idle = idle_columns(instance.machines)
         self._preferences: dict[object, MachinePreference] = {}
         self._constant: dict[MachinePreference, list[float | None]] = {}
-        """Values for all machines of the ranks that never change."""
+        """By rank whose values do not change during the walk: its values for all machines."""
 
     def run(self) -> None:
         """Place all tasks; each is taken when its predecessors have ended and its planned start has come.
@@ -141,7 +141,7 @@ class _ScheduleWalk:
         return None
 
     def _send(self, task: int, variable: int, at_s: float) -> None:
-        """Place a transfer; it goes to the machine that the task behind it would choose now."""
+        """Place a transfer; it goes to the machine that the task which reads its file would choose now."""
         graph = self.instance.graph
         if variable in self.open:
             behind = (other for other in graph.successors(task).tolist() if self._is_open(other))
@@ -153,7 +153,7 @@ class _ScheduleWalk:
         self.finish_s[task] = at_s + self.instance.transfer_s(task, source, self.bound[variable])
 
     def _choose(self, task: int, at_s: float) -> float | None:
-        """Bind a task to the machine with its highest rank; return when to try again if that is busy."""
+        """Bind a task to the machine of highest rank; return when to try again if that machine is busy."""
         modes, variable = self.instance.modes(task), int(self.instance.graph.variable[task])
         rows = self._sized_modes(task, modes)
         preference = self._preference(task)
@@ -300,7 +300,7 @@ class _FreeNodes:
         return self._capacity[machine] - sum(taken for _, taken in busy)
 
     def waits_s(self, machines: NDArray[Any], nodes: NDArray[Any], at_s: float) -> Floats:
-        """Return, for machines with the nodes that are needed, the seconds until so many are free."""
+        """Return the seconds until each of the machines has its entry of ``nodes`` free."""
         found: Floats = np.maximum(0.0, self._until_s[machines] - at_s)
         for row in np.flatnonzero(~self._single[machines]).tolist():
             found[row] = self._wait_s(int(machines[row]), int(nodes[row]), at_s)

@@ -37,15 +37,15 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
 _COLDEST, _HEATS, _COOLING = 0.03, (1.0, 4.0, 16.0, 64.0), 0.15
-"""A cycle starts at the temperature coldest * heat * objective value / number of tasks, and cools to the last
-number times that temperature.
+"""A cycle starts at the temperature coldest * heat * objective value / number of tasks, and cools down to
+``_COOLING`` times that temperature.
 """
 _GAIN = 1e-3
 """Least relative improvement by a cycle after which the next cycle has the same temperature and drag."""
 _DRAGS = (1.0, 0.0)
 """Factors of the drag (``_DRAG``) of moldable tasks: cycles with and without it alternate."""
 _CYCLE = 4000
-"""Number of evaluations in the first cycle, divided by the number of tasks."""
+"""Number of evaluations per task in the first cycle."""
 _MOST_OF_BUDGET = 0.125
 """Largest share of the budget for a cycle."""
 _PENALTY = 20.0

@@ -108,7 +108,7 @@ class _SingleSearch:
 
     def __post_init__(self) -> None:
         self.reported = self.objective.loss(self.instance, self.start)
-        self.problem = build_field(self.instance)
+        self.problem = build_single_problem(self.instance)
         self.terms = build_terms(self.instance, self.objective, abs(self.reported.value) or 1.0)
         self.state = build_state(self.problem, encode_schedule(self.instance, self.start))
         self.second = _scale(self.problem, self.terms)
@@ -319,7 +319,7 @@ def serves_one_at_a_time(instance: Instance) -> bool:
     return bool(small and simple and not instance.binding_budgets())
 
 
-def build_field(instance: Instance) -> SingleProblem:
+def build_single_problem(instance: Instance) -> SingleProblem:
     """Return the arrays of an instance for the kernel ``anneal_single``."""
     problem = compile_problem(instance)
     tasks, machines = problem.tasks, problem.machines

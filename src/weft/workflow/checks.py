@@ -96,7 +96,7 @@ class _TaskChecks:
             if name not in self._secrets:
                 advice = suggest(name, self._secrets, f"add `secrets: [{shorten(name)}]` to the workflow")
                 what = f"{task.name} receives the secret {shorten(repr(name))}, which is not declared"
-                rule = "a task receives secrets of the workflow"
+                rule = "a task can receive only secrets that the workflow declares"
                 yield Problem(what=what, rule=rule, advice=advice, path=("tasks", task.name, "secrets"))
 
     def _command_problems(self, task: Task) -> Iterator[Problem]:
@@ -354,7 +354,7 @@ def _secret_problems(workflow: Workflow) -> Iterator[Problem]:
         path: DocumentPath = ("secrets", secret.name)
         for name in (secret.name, secret.source):
             if not _VARIABLE.fullmatch(name):
-                rule = "must be a name of letters, digits and _, as of an environment variable"
+                rule = "must be a name of letters, digits and _, like that of an environment variable"
                 yield Problem(what=f"secret {shorten(repr(name))}", rule=rule, path=path)
         if is_late(secret.name) or secret.name.startswith("WEFT_"):
             yield Problem(what=f"secret {secret.name!r}", rule="weft defines this name itself", path=path)
@@ -383,7 +383,7 @@ def _budget_problems(workflow: Workflow) -> Iterator[Problem]:
 def _unknown_budget(workflow: Workflow, task: str, name: str) -> Problem:
     advice = suggest(name, workflow.budgets, f"add `budgets: {{{shorten(name)}: AMOUNT}}`")
     what = f"{task} consumes {shorten(repr(name))}, which has no budget"
-    rule = "tasks consume amounts of `budgets:` of the workflow"
+    rule = "a task can consume only what `budgets:` of the workflow lists"
     return Problem(what=what, rule=rule, advice=advice, path=("tasks", task, "consumes", name))
 
 
@@ -441,7 +441,7 @@ def _static_problems(workflow: Workflow) -> Iterator[Problem]:
 
 
 def find_prediction_problems(workflow: Workflow) -> Iterator[Problem]:
-    """Yield the columns of predictions that are no parameters of their task."""
+    """Yield a problem for each column of predictions that is no parameter of its task."""
     names = {
         task.name: (*workflow.params, *(task.sweep.names if task.sweep else ())) for task in workflow.tasks
     }

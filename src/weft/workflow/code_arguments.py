@@ -178,7 +178,7 @@ _CODE_VARIABLES = re.compile(
     r"MAKEFILES|GIT_\w+|SSH_ASKPASS|RSYNC_RSH|CVS_RSH|HGRCPATH|TAR_OPTIONS|LESSOPEN|LESSCLOSE|\w*PAGER|EDITOR|VISUAL|"
     r"BROWSER|SHELL|HOME|TMPDIR|XDG_\w+_(HOME|DIRS?)|TCLLIBPATH|GUILE_LOAD_PATH|MATLABPATH|OCTAVE_PATH|WEFT_\w+"
 )
-"""Environment variables from which programs read code, options, or the place of code and settings."""
+"""Environment variables from which programs read code, options, or the location of code and settings."""
 
 _PROGRAM_NAME = "write the name itself, or choose it with `case {name} in ...`"
 _VARIABLE_NAME = "write the name of the variable itself"

@@ -106,7 +106,7 @@ def _variable_problems(task: Task, job: JobSpec) -> Iterator[Problem]:
             if field.name in data:
                 yield Problem(
                     what=f"{{{field.name}}} in {shorten(value)!r}, the value of {name}",
-                    rule="programs read code, or its place, from this variable; a program wrote the value",
+                    rule="programs read code, or its location, from this variable; a program wrote the value",
                     advice="pass it in another variable",
                     path=("env", name),
                 )
@@ -165,5 +165,5 @@ def describe_refusal(refusal: ShellRefusal) -> str:
     """Return the text of a refusal with its position in the command."""
     where = f" (line {refusal.line}, column {refusal.column} of the text)" if refusal.line else ""
     if not refusal.name:
-        return f"{refusal.what}{where}, so fields cannot be placed"
+        return f"{refusal.what}{where}, so its fields cannot be replaced"
     return f"{{{refusal.name}}} stands {refusal.what}{where}"

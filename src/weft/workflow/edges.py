@@ -398,7 +398,7 @@ class FileDependencies:
                 if size is None and given is not None and given.size is not None:
                     size = _at_least_0(float(evaluate_quantity(given.size, self._rows.context(reader))))
             except InvalidInput as error:
-                self._complain(number, error)
+                self._add_problems(number, error)
                 return
             if fixed is not None:
                 self._edges.add_data(writer, reader, 0.0, 0.0, fixed)
@@ -426,9 +426,10 @@ class FileDependencies:
                 try:
                     self._size(number)
                 except InvalidInput as error:
-                    self._complain(number, error)
+                    self._add_problems(number, error)
 
-    def _complain(self, number: int, error: InvalidInput) -> None:
+    def _add_problems(self, number: int, error: InvalidInput) -> None:
+        """Add the problems of evaluating the size of an output, with the path of the output."""
         name = self._rows.tasks[self._rows.template[self._row[number]]].name
         path = ("tasks", name, "outputs", self._output[number].file)
         self._rows.problems += [replace(problem, path=path, location=None) for problem in error.problems]

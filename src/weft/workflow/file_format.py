@@ -352,6 +352,9 @@ def _write_reference(dependency: Dependency) -> str:
     return f"{dependency.task}[{', '.join(parts)}]"
 
 
+_PAIR = "[value in that task, value in this task]"
+
+
 def _read_pairs(reader: Reader, node: DocumentNode) -> tuple[tuple[Value, Value], ...]:
     pairs = []
     for item in reader.listing(node):
@@ -359,7 +362,7 @@ def _read_pairs(reader: Reader, node: DocumentNode) -> tuple[tuple[Value, Value]
         if isinstance(plain, list) and len(plain) == 2 and all(map(_is_point, plain)):
             pairs.append((plain[0], plain[1]))
         else:
-            reader.add_problem(item, f"{item.display()} is no pair", rule="must be [value there, value here]")
+            reader.add_problem(item, f"{item.display()} is no pair", rule=f"must be {_PAIR}")
     return tuple(pairs)
 
 
@@ -386,7 +389,7 @@ DEPENDENCY = Record("a dependency", (
     Field("task", _TASK, "the task or loop that must end first, with an index for some of its subtasks",
           required=True, attribute="*", write_record=_write_reference,
           advice="write {task: NAME, if: CONDITION}"),
-    Field("pairs", _PAIRS, "explicit pairs: `[value there, value here]`"),
+    Field("pairs", _PAIRS, f"explicit pairs: `{_PAIR}`"),
     Field("if", EXPRESSION,
           "condition over `exit_code` and `result` of that task; the branch is taken only if it holds",
           attribute="condition"),
@@ -875,9 +878,9 @@ TASK = Record("a task", (
     _job_field("isolate",
                "`bubblewrap` or `unshare`: the program sees only declared files, and no network",
                _ISOLATION),
-    _job_field("prolog", "command that prepares the machine, a program before that of the task"),
+    _job_field("prolog", "command that prepares the machine, run as a program before that of the task"),
     _job_field("wrapper", "command that runs the task's command, which it gets as its arguments"),
-    _job_field("epilog", "command that cleans up, a program after that of the task"),
+    _job_field("epilog", "command that cleans up, run as a program after that of the task"),
     _job_field("selector", "what chooses the machine of this task: a policy (`rank`, `fcfs`) or a program"),
     _job_field("evaluator",
                "contract of this task: a factor (`0.5`), seconds per iteration (`8s`), `none`, or a program"),
@@ -933,9 +936,9 @@ TASK = Record("a task", (
 def _read_task(reader: Reader, name: str, node: DocumentNode, defaults: Mapping[str, DocumentNode]) -> Task:
     rule = ""
     if control := [char for char in name if char < " " or "\x7f" <= char <= "\x9f"]:
-        rule = f"must not hold the control character U+{ord(control[0]):04X}"
+        rule = f"must not contain the control character U+{ord(control[0]):04X}"
     elif not name or any(char in name for char in "[]{},"):
-        rule = "must not be empty or hold brackets, braces, commas"
+        rule = "must not be empty or contain brackets, braces or commas"
     if rule:
         reader.add_problem(node, f"task name {shorten(repr(name))}", rule=rule)
     written = TASK.read_entries(reader, node) if node.value is not None else {}

@@ -1,8 +1,8 @@
 """Settings of a run: contracts, migration, failures, probes, planning; every key is declared once.
 
-What one place states is a layer: values by attribute of ``RunSettings``, only those that were stated. Later
-layers win: the defaults, a preset, ``settings:`` of the workflow, a profile, the task, ``--set``. A preset is
-a profile that ships with weft.
+A layer contains the settings that are stated in one place: values by attribute of ``RunSettings``, without
+the attributes that are not stated there. Later layers win: the defaults, a preset, ``settings:`` of the
+workflow, a profile, the task, ``--set``. A preset is a profile that ships with weft.
 
 Every key has a scope. A key of scope ``task`` may be stated by a task, one of scope ``run`` by a workflow;
 one of scope ``execution`` concerns the machines or the policy, which all workflows of an execution share.
@@ -75,7 +75,7 @@ class RunSettings:
     gain_growth: float = 1.5
     """Factor on ``gain`` after each migration of a task, so that a task does not move back and forth."""
     migration_limit: int = 50
-    """Number of migrations after which a task is not moved to a better or faster machine any more."""
+    """Number of migrations of a task after which searches for a better machine do not move it any more."""
     checkpoints: bool = True
     """Whether a migrated task continues from its last restart files; False: from zero (dynamic-grid.md)."""
     restart_cost_s: float = 0.0
@@ -111,7 +111,7 @@ class RunSettings:
     fetch_every_s: float | None = None
     """Seconds between queries of a machine's dynamic state; None: no queries, the backend reports changes."""
     pushes_state: bool = False
-    """Whether the backend, asked once, measures a machine's state at the interval and reports its changes."""
+    """Whether a backend, after one query, measures a machine's state at the interval and reports changes."""
     authorise: bool = False
     """Whether access to a machine is tested before it is used."""
     bound_ancestors: str = "lost"
@@ -160,7 +160,7 @@ class RunSettings:
 
     @property
     def has_contract(self) -> bool:
-        """Return whether attempts must deliver a performance."""
+        """Return whether the performance of attempts is checked."""
         return self.contract is not None or self.iteration_limit_s is not None or self.evaluated
 
     @property
@@ -170,7 +170,7 @@ class RunSettings:
 
     @property
     def is_monitored(self) -> bool:
-        """Return whether the engine acts on a start: contract, waiting limit or interval of plans."""
+        """Return whether started attempts are monitored: for a contract, a waiting limit or re-planning."""
         return self.has_contract or self.waiting_timeout_s is not None or self.replans
 
     def with_layers(self, *layers: SettingsLayer) -> RunSettings:
@@ -181,7 +181,7 @@ class RunSettings:
 
 
 def suit_real_runs(settings: RunSettings) -> RunSettings:
-    """Return settings with what real backends do: they start programs at once, publish results, measure."""
+    """Return settings for real backends, which start programs at once, publish results and push states."""
     return replace(settings, begins_at_once=True, brings_results=True, pushes_state=True)
 
 
@@ -353,15 +353,16 @@ SETTINGS: tuple[Setting, ...] = (
             help="time for which a machine counts as slow after an attempt on it, whose program reports its "
                  "progress, was slow"),
     Setting(key="migration.when", attribute="migrate", type=choice(MIGRATE_WHEN),
-            help="when an attempt that violates its contract migrates; `pays`: if it ends enough earlier"),
+            help="when an attempt that violates its contract migrates; `pays`: if the migration saves at "
+                 "least `gain`"),
     Setting(key="migration.gain", attribute="gain", type=_SHARE,
             help="share of the remaining time that a migration must save"),
     Setting(key="migration.growth", attribute="gain_growth", type=_number(1.0),
             help="factor on `gain` after each migration of a task"),
     Setting(key="migration.limit", attribute="migration_limit", type=integer(0),
-            help="number of migrations after which a task stays where it is, unless it must leave"),
+            help="number of migrations of a task after which searches for a better machine do not move it"),
     Setting(key="migration.checkpoints", attribute="checkpoints", type=FLAG,
-            help="`false`: a migrated task starts from zero, also if it has restart files"),
+            help="`false`: a migrated task starts from zero, even if it has restart files"),
     Setting(key="migration.restart_cost", attribute="restart_cost_s", type=_TIME,
             help="estimated time of a restart beyond copying the files"),
     Setting(key="migration.search_every", attribute="better_every_s", type=_INTERVAL, optional=True,
@@ -387,7 +388,7 @@ SETTINGS: tuple[Setting, ...] = (
             help="time for which tasks wait for machines that are lost or do not meet a requirement now, if "
                  "nothing else can go on; then the run fails"),
     Setting(key="probe_every", attribute="ladder_every_s", type=_INTERVAL, optional=True, scope=EXECUTION,
-            help="time between probes whether job, runner and machine answer"),
+            help="time between probes that test whether job, runner and machine answer"),
     Setting(key="discover_every", attribute="discover_every_s", type=_INTERVAL, optional=True,
             scope=EXECUTION, help="time for which a list of available machines is valid"),
     Setting(key="state_every", attribute="fetch_every_s", type=_INTERVAL, optional=True, scope=EXECUTION,
@@ -464,7 +465,7 @@ def _group_field(group: str, record: Record, first: Setting | None) -> Field:
 _GROUPS = {
     "contract": "performance that attempts must deliver: the factor, or a mapping",
     "migration": "when and how attempts move to another machine",
-    "timeouts": "how long attempts may wait on a machine, and their own modules may take",
+    "timeouts": "time limits for waiting, for ending, and for prolog, epilog, evaluator and selector",
     "pauses": "pauses between tries to copy outputs",
     "replan": "when the rest of a run is planned again",
 }

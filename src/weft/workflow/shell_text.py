@@ -1,4 +1,4 @@
-"""Shell commands with fields: at which kind of place each ``{name}`` stands, and the text that refers to it.
+"""Shell commands with fields: the kind of place of each field ``{name}``, and the text that replaces it.
 
 A value never becomes a part of a shell command. It is passed in a variable, and a field is replaced by a
 quoted expansion of that variable, whose text depends on the quotes around the field. Fields at places where
@@ -96,7 +96,7 @@ def expansion(place: FieldPlace, variable: str) -> str:
 
 
 _RAW = "x"
-"""Stands for a field ``{name:raw}``: its value is text of the command, in which no place is checked."""
+"""Stands for a field ``{name:raw}``, whose value becomes text of the command and is not checked."""
 _FIELD = FIELD_MARK
 _BRACES = {"{{": "{", "}}": "}"}
 _IN_PARAMETER = re.compile(r"(?<!\{)\{([A-Za-z_]\w*(?:\.\w+)*)(?::raw)?\}\Z")
@@ -269,7 +269,7 @@ class _Scanner:
         self._assigned: dict[str, list[int]] = {}
         """By variable: the fields in its values."""
         self._computed: set[int] = set()
-        """Fields in arithmetic, of which only a number is left."""
+        """Fields in arithmetic, whose result is a number and therefore no code."""
         self._expanded: list[str] = []
         """Variables that the text expands, in order."""
         self._evaluated: list[tuple[str, str]] = []

@@ -78,7 +78,7 @@ class Dependency:
     index: tuple[Expression | IndexRange | str, ...] | None = None
     """One entry per sweep variable of ``task``: an expression, a range, or ALL."""
     pairs: tuple[tuple[Value, Value], ...] | None = None
-    """Explicit (value of task, value of this task) pairs; each task has one sweep variable."""
+    """Explicit (value of ``task``, value of this task) pairs; of several sweep variables a list."""
     condition: Expression | None = None
     """A condition over ``exit_code`` and ``result`` of ``task``; if false, this branch is not taken."""
     entry: int | None = field(default=None, compare=False, repr=False)
@@ -103,7 +103,7 @@ class Isolation:
     """How the program of a task is separated from the files, processes and network of its host."""
 
     tool: str
-    """``bubblewrap``, ``unshare``, or ``none``: not isolated, also if the run isolates all others."""
+    """``bubblewrap``, ``unshare``, or ``none``: not isolated, even if the run isolates all others."""
     network: bool = False
     """Whether the program may use the network."""
     read: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class JobSpec:
     stderr: str | None = None
     environment: Environment | None = None
     isolate: Isolation | None = None
-    """Isolation of the program; None: as the run says, by default none."""
+    """Isolation of the program; None: that of the run, by default none."""
     prolog: str | None = None
     """Command that prepares the machine before the program starts, a program of its own."""
     wrapper: str | None = None

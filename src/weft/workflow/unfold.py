@@ -36,7 +36,7 @@ def _duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
         counted = Counter(rows.names[row] for row in rows.rows_of(index))
         twice = next((name for name, count in counted.items() if count > 1), None)
         if twice is not None:
-            what = f"two subtasks {shorten(twice)}"
+            what = f"the sweep contains {shorten(twice)} twice"
             rule = "the points of a sweep must be unique"
             yield Problem(what=what, rule=rule, path=("tasks", task.name, "sweep"))
 
@@ -185,7 +185,10 @@ def unfold(workflow: Workflow) -> TaskGraph:
 
 @limit_document_entries()
 def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph | None, list[Problem]]:
-    """Return the graph, or None and the problems; ``strictly``: also duplicate subtasks and writers."""
+    """Return the graph, or None and the problems.
+
+    With ``strictly``, duplicate subtasks and files with several writers are problems too.
+    """
     params, problems = evaluate_params(workflow.params)
     if problems:
         return None, problems

@@ -63,7 +63,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A value that programs get in their environment and URLs in their text, and that weft never writes."""
+    """A value for environment variables of programs and for fields of URLs; weft writes it nowhere."""
 
     name: str
     """Name of the variable in the programs, and in braces in URLs."""

@@ -8,9 +8,9 @@ and in-trees (OTG, ITG), dense trees in which neighbours share parents or childr
 combination (CTG).
 
 Deviations: the number of subtasks of a tree and the parents at the borders of a dense out-tree are corrected.
-The paper leaves open: layer sizes are drawn with weights between 0.5 and 1.5; lengths, throughputs and
-parents are uniform; widths give about 512 subtasks (trees: 1,023 and 1,093). All sizes of the sample graphs
-can be changed. Numbers have six digits, so that files stay short.
+Choices that the paper leaves open: layer sizes are drawn with weights between 0.5 and 1.5; lengths,
+throughputs and parents are uniform; widths give about 512 subtasks (trees: 1,023 and 1,093). All sizes of the
+sample graphs can be changed. Numbers have six digits, so that files stay short.
 """
 
 from __future__ import annotations
