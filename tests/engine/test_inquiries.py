@@ -130,11 +130,11 @@ def test_machines_of_a_new_run_are_queried():
     first, second = frozenset({0, 1}), frozenset({1, 2})
     agenda = InquiryAgenda(range(3))
     agenda.set_wanted({0: first})
-    assert agenda.taken(0.0) == [0, 1, 2]
+    assert agenda.pop_due(0.0) == [0, 1, 2]
     assert [agenda.is_wanted(machine) for machine in range(3)] == [True, True, False]
     agenda.set_wanted({0: first, 1: second})
-    assert agenda.taken(0.0) == [2]
+    assert agenda.pop_due(0.0) == [2]
     assert agenda.is_wanted(2)
     agenda.set_wanted({1: second})
-    assert agenda.taken(0.0) == [0]
+    assert agenda.pop_due(0.0) == [0]
     assert [agenda.is_wanted(machine) for machine in range(3)] == [False, True, True]

@@ -45,7 +45,7 @@ class DecisionContext:
         finally:
             self.policy = usual
 
-    def count_retries(self, run: RunState, task: int, cause: Cause) -> int:
+    def max_retries(self, run: RunState, task: int, cause: Cause) -> int:
         """Return how often a task may be retried after failures with this cause."""
         return run.settings_of(task).retries.get(cause, 0)
 
@@ -89,7 +89,7 @@ class DecisionContext:
         self.settle(run, task, run.open_state(task), reason=reason, again=True, keep=keep, fresh=fresh)
 
     def report_module(self, run: int, task: int, attempt: int, module: str, problem: str) -> None:
-        """Record that a task's own module failed; the task goes on."""
+        """Record that a module of a task, such as its evaluator, failed; the task continues."""
         self.emit(ReportModule(run=run, task=task, attempt=attempt, module=module, reason=problem))
 
     def cancel(self, attempt: Attempt, reason: str) -> None:
@@ -101,11 +101,11 @@ class DecisionContext:
         self.emit(SetTimer(timer=timer, at_s=at_s))
 
     def emit(self, command: Command) -> None:
-        """Apply a command to the state and add it to the list that ``taken`` returns."""
+        """Apply a command to the state and add it to the list that ``take_commands`` returns."""
         ENACT[type(command)](self.state, command)
         self.commands.append(command)
 
-    def taken(self) -> list[Command]:
+    def take_commands(self) -> list[Command]:
         """Return the commands emitted since the last call and clear the list."""
         commands, self.commands = self.commands, []
         return commands

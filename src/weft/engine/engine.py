@@ -2,7 +2,7 @@
 
 ``handle`` applies an event, makes decisions and returns the commands. ``apply`` applies an event and the
 commands recorded for it, without making decisions. Both change the state through ``absorb`` and ``enact``
-only, so a state rebuilt from a journal equals the state that wrote it.
+only, so a state rebuilt from a journal equals that of the engine that wrote it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Engine:
             self._begin_timers()
         self._settle_down()
         self.state.pending.due_queues.clear()  # a timer may have named a queue that is empty by now
-        return context.taken()
+        return context.take_commands()
 
     def apply(self, event: Event, now: float, commands: Sequence[Command]) -> None:
         """Apply a recorded event and its commands without making decisions."""

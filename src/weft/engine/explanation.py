@@ -1,7 +1,8 @@
 """Explain why a task is in its state at a given time of a journal.
 
-The journal is applied up to that time. The story of the task comes from its commands and events. The
-conditions and estimates behind its last placement are recomputed from the state just before that command.
+The journal is applied up to that time. The history of the task (``story``) consists of its events and
+commands. The conditions and estimates behind its last placement are recomputed from the state just before
+that command.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _judge_candidates(state: EngineState, run: RunState, task: int) -> list[Cand
     compute = run.compiled.kind[task] == COMPUTE
     demands = list_conditions(run.instance, task) if compute else []
     if compute and run.compiled.template(task) in run.compiled.live_requirements:
-        # It was judged for an idle machine; the current state decides.
+        # ``list_conditions`` assumes idle machines; here the current state decides.
         stated = f"requirements {run.compiled.description(task).requirements}"
         demands = [(text, met) for text, met in demands if text != stated]
     found = []
@@ -427,7 +428,7 @@ def describe_standstill(state: EngineState, numbers: Mapping[int, int] = Mapping
 
 def _describe_run(state: EngineState, run: RunState) -> Iterator[str]:
     left = [task for task, value in enumerate(run.state) if value not in FINAL]
-    # A task that waits for its predecessors is not the reason; list it only if there is no other.
+    # Tasks that wait for predecessors do not explain a standstill; list them only if there are no others.
     stuck = [task for task in left if run.state[task] != TaskState.WAITING] or left
     groups: dict[tuple[str, str], list[str]] = {}
     for task in stuck[:_MAX_TASKS]:

@@ -111,15 +111,15 @@ class AttemptRecord:
         """Return whether this is an attempt of an explicit transfer: it takes no nodes."""
         return self.nodes == 0
 
-    def ran(self, seconds: float, until_s: float) -> None:
+    def set_run_time(self, seconds: float, until_s: float) -> None:
         """Set start and end so that they agree with the seconds measured on the machine.
 
-        ``until_s``: time of the end. The start is not before the submission, the end not after the report,
-        because clocks differ.
+        ``until_s``: time of the end. Clocks differ, so the start is set to the submission or later, and the
+        end to the report or earlier.
         """
-        told_s = until_s if self.ended_s is None else self.ended_s
+        reported_s = until_s if self.ended_s is None else self.ended_s
         earliest_s = self.assigned_s if self.submitted_s is None else self.submitted_s
-        self.ended_s = min(told_s, max(until_s, earliest_s + seconds))
+        self.ended_s = min(reported_s, max(until_s, earliest_s + seconds))
         self.started_s = max(earliest_s, self.ended_s - seconds)
 
     @property
@@ -263,7 +263,8 @@ class RunSummary:
     alone_s: float = 0.0
     """Estimated makespan on the empty platform: mk in docs/papers/many-workflows.md, section 3.
 
-    When the run has ended, of what it has really done (``replan.executed``); 0: all outputs were reused.
+    After the end of a run it is computed for the tasks that were executed (``replan.executed``); 0: all
+    outputs were reused.
     """
     tasks: int = 0
     """Number of tasks; every iteration of a loop that has begun counts."""
@@ -342,7 +343,7 @@ class StepFunction:
         return moved
 
     def thinned(self, most: int) -> list[tuple[float, int]]:
-        """Return (time, value) of about ``most`` steps; neighbours are joined to their largest value."""
+        """Return (time, value) of about ``most`` steps; neighbours are merged, with their largest value."""
         pairs = list(zip(self.times_s, self.values, strict=True))
         each = -(-len(pairs) // most) if pairs else 1
         if each <= 1:
@@ -421,7 +422,7 @@ class History:
         self.ready = StepFunction()
         """Number of ready tasks over time."""
         self.references: dict[int, Instance] = {}
-        """By run that did other work than its workflow describes (loops, reuse, branches): what it did."""
+        """By run whose executed tasks differ from its workflow (loops, reuse, branches): these tasks."""
         self.down: list[tuple[int, float, float | None]] = []
         """(machine, start, end) of every outage; end None: still down."""
         self.machine_changes: list[MachineChange] = []
@@ -555,7 +556,7 @@ class History:
         if event.taken_over is not None:
             attempt.started_s = None  # no program ran
         elif event.ran_s is not None and attempt.started_s is not None:
-            attempt.ran(event.ran_s, self.now - event.late_s)
+            attempt.set_run_time(event.ran_s, self.now - event.late_s)
         self._end_suspension(attempt)
         if event.work_done is not None:
             attempt.work_done = event.work_done
@@ -714,7 +715,7 @@ class History:
         if attempt is not None and not attempt.left_for:
             attempt.left_for = command.reason
 
-    def _return(self, command: messages.RevertMigration) -> None:
+    def _revert_migration(self, command: messages.RevertMigration) -> None:
         """Record that a migration was cancelled."""
         old = self.attempts[command.attempt]
         new = self._last[old.run][old.task]
@@ -788,14 +789,14 @@ class History:
 
     def _settle_attempt(self, attempt: AttemptRecord, command: messages.Settle) -> None:
         if attempt.reused_from is None and attempt.is_transfer and command.state == TaskState.COMPLETED:
-            # The program of a transfer is the movement of its data.
+            # A transfer has no program: it runs from the request of its data until they have arrived.
             attempt.started_s = attempt.staging_s if attempt.staging_s is not None else self.now
         if attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
             self._end_suspension(attempt)
         attempt.cause = command.cause
         if command.cause == Cause.LOST:
-            self.running.pop(attempt.number, None)  # nothing reports its end
+            self.running.pop(attempt.number, None)  # no event will report its end
         if command.state == TaskState.COMPLETED:
             attempt.ending, attempt.work_done = "completed", 1.0
             attempt.completed_n = self._entry.sequence
@@ -805,7 +806,7 @@ class History:
             attempt.ending = "cancelled" if attempt.started_s is not None else "withdrawn"
             attempt.left_for = attempt.left_for or command.reason
 
-    def _drop(self, command: messages.CloseAttempt) -> None:
+    def _close_attempt(self, command: messages.CloseAttempt) -> None:
         attempt = self.attempts.get(command.attempt)
         if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
@@ -825,12 +826,12 @@ class History:
             self.open_loop = body
 
     def _finish(self, command: messages.FinishRun) -> None:
-        story = self.runs[command.run]
-        story.ended_s, story.outcome, story.reason = self.now, command.outcome, command.reason
-        story.tasks = len(self._state.runs[command.run]) + self.past_iterations[command.run].total()
+        summary = self.runs[command.run]
+        summary.ended_s, summary.outcome, summary.reason = self.now, command.outcome, command.reason
+        summary.tasks = len(self._state.runs[command.run]) + self.past_iterations[command.run].total()
         if command.outcome == RunOutcome.COMPLETED:
             run = self._state.runs[command.run]
-            story.alone_s, reference = find_reference(run, self._list_executions(command.run))
+            summary.alone_s, reference = find_reference(run, self._list_executions(command.run))
             if reference is not None:
                 self.references[command.run] = reference
         self.active.add(self.now, -1)
@@ -873,9 +874,9 @@ class History:
         messages.Start: _start,
         messages.StageOut: _stage_out,
         messages.Cancel: _cancel,
-        messages.RevertMigration: _return,
+        messages.RevertMigration: _revert_migration,
         messages.Settle: _settle,
-        messages.CloseAttempt: _drop,
+        messages.CloseAttempt: _close_attempt,
         messages.RepeatLoop: _repeat,
         messages.FinishRun: _finish,
         messages.LoseAttempt: _lose_attempt,

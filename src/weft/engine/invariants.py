@@ -28,10 +28,10 @@ class InvariantViolation(WeftError):
 _Description = str | Callable[[], str]
 
 
-def require(holds: bool, rule: str, *stories: _Description) -> None:
-    """Raise InvariantViolation with the rule and the stories if ``holds`` is false."""
+def require(holds: bool, rule: str, *descriptions: _Description) -> None:
+    """Raise InvariantViolation with the rule and the descriptions if ``holds`` is false."""
     if not holds:
-        texts = (story if isinstance(story, str) else story() for story in stories)
+        texts = (each if isinstance(each, str) else each() for each in descriptions)
         raise InvariantViolation("; ".join((rule, *texts)))
 
 
@@ -223,7 +223,7 @@ def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: 
     description = partial(_describe_task, state, run, attempt.task)
     require(attempt.replaced_by is None, "the attempt of a task is not replaced", description)
     if attempt.stage in _BEGUN:
-        # An attempt that started before a predecessor was reopened has the data of the first run.
+        # An attempt that started before a predecessor was reopened uses the earlier outputs of that task.
         before = _count_missing(
             run, attempt.task, besides={other for other, facts in run.facts.items() if facts.reopened}
         )

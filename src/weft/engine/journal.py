@@ -174,7 +174,7 @@ _NOTES: Mapping[str, _NoteKind] = {
     "target-lost": _NoteKind(messages.ReportTargetLoss, text="reason"),
     "too-late": _NoteKind(messages.ReportLateCancel, text="reason"),
 }
-"""The kinds of Note of schema 1, and those of later records."""
+"""The kinds of Note of schema 1, and the kinds of records that were added later."""
 
 
 def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

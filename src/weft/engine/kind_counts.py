@@ -1,7 +1,8 @@
 """Numbers of tasks by kind and state, for one run or for several runs of a workflow.
 
-Every iteration of a loop counts: the finished ones by the history, the current one by the engine's state. The
-number of tasks grows when an iteration begins; the number of completed tasks never decreases.
+Every iteration of a loop counts: finished iterations are counted by the history, the current one by the
+engine's state. The number of tasks grows when an iteration begins; the number of completed tasks never
+decreases.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def count_kinds(run: RunState, history: History) -> Iterator[KindCount]:
     table = np.bincount(templates * _STATES + states, minlength=len(kinds) * _STATES)
     rows: dict[str, list[int]] = {}
     for kind, row in zip(kinds, table.reshape(-1, _STATES).tolist(), strict=True):
-        if kind.kind is TaskKind.TRANSFER:  # its data are its program
+        if kind.kind is TaskKind.TRANSFER:  # it has no program and runs while its data are copied
             row[_S.RUNNING] += row[_S.PROLOG]
             row[_S.PROLOG] = 0
         if any(row):

@@ -160,7 +160,7 @@ class Progressed:
     all_iterations: int | None = None
     """Number of iterations that the application will do in total."""
     degraded: str = ""
-    """Complaint of the application or of its evaluator about the performance; "": none."""
+    """Report of the application or its evaluator that the performance is poor; "": none."""
     age_s: float | None = None
     """Seconds since the program reported ``work_done``; None: it is current."""
     every_s: float | None = None
@@ -366,13 +366,13 @@ class StageIn:
     counters: tuple[int, ...] = ()
     """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
     prolog: int = 0
-    """Number of the start that the task's own prolog prepares after the data are there; 0: it does not run.
+    """Number of the start (``Start.tries``) for which the task's own prolog runs after the data have arrived.
 
-    It runs here only for the new attempt of a migration, whose old attempt is cleaned up after it; otherwise
-    it runs at the start.
+    0: the prolog does not run. It runs with this command only for the new attempt of a migration, because the
+    old attempt is cleaned up after the prolog; otherwise it runs with Start.
     """
     restart_from: float = 0.0
-    """With a prolog: share of the work in the restart files, which are there before it runs; 0: none."""
+    """With a prolog: share of the work in the restart files, which are copied before it runs; 0: none."""
 
 
 @stored_as("Start")
@@ -390,7 +390,7 @@ class Start:
     counters: tuple[int, ...] = ()
     """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
     tries: int = 1
-    """Which start of its task this is, in this iteration."""
+    """Number of this start among the starts of the task in this iteration, from 1."""
     restart_from: float = 0.0
     time_limit_s: float | None = None
     memory_bytes: float | None = None
@@ -664,7 +664,7 @@ class ReportViolation(_OfAttempt):
 
 @stored_as("AwaitMachine")
 class AwaitMachine(_OfAttempt):
-    """Keep the nodes of a machine that become free for a running attempt, which then migrates there."""
+    """Reserve nodes of a machine, as they become free, for a running attempt, which then migrates there."""
 
     machine: int | None = None
     """The machine; None: the attempt waits no longer."""
@@ -770,7 +770,7 @@ Record = (
     | ReportTargetLoss
     | ReportLateCancel
 )
-"""Commands that record an observation or decision; they start, move and end no attempt."""
+"""Commands that record an observation or decision; they do not start, move or end attempts."""
 
 RECORDS: frozenset[type] = frozenset(typing.get_args(Record))
 

@@ -1,5 +1,6 @@
 """Requirements and ranks of tasks with the current values of the machines.
 
+Live names stand for values of a machine that change during a run, such as ``load`` and ``free_memory``.
 Requirements that the workflow states are part of the instance. Evaluated here are the expressions that an
 application changed while it ran (docs/papers/adaptive-jobs.md, section 2), stated requirements that use live
 names, and the ranks. A text of an application is parsed and evaluated, never executed; a text that cannot be
@@ -53,7 +54,8 @@ def resolve_preferences(state: EngineState, run: RunState, task: int) -> Machine
 def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) -> bool:
     """Return whether a machine meets the task's requirement now.
 
-    It is the one that the application set at run time, else a stated one with live names.
+    The requirement is the one that the application set at run time, otherwise that of the workflow if it uses
+    live names (other requirements of the workflow are part of the instance).
     """
     if not (run.facts or run.compiled.live_requirements) or not (text := find_requirement(run, task)):
         return True
@@ -64,7 +66,7 @@ def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) 
         return bool(_constant_values(state, preference, range(len(state.machines)))[machine])
     live = {name: _live_column(state, name, [machine]) for name in preference.live if name in LIVE_NAMES}
     if len(live) < len(preference.live):
-        return True  # names of ranks have no value here; `check_requirement` reports them
+        return True  # names that only ranks may use have no value; `check_requirement` reports them
     return bool(preference.values([machine], live)[0])
 
 
@@ -91,7 +93,7 @@ class TaskRanking:
         return self._preference.numbers(machines, columns)
 
     def value_on(self, machine: int) -> float | None:
-        """Return the rank of a machine on which the task has no mode; None if it needs one."""
+        """Return the rank of a machine on which the task has no mode; None if it depends on the mode."""
         live = self._preference.live
         if any(name in TURNAROUND_NAMES for name in live):
             return None
@@ -127,9 +129,10 @@ def find_ranking(state: EngineState, run: RunState, task: int) -> TaskRanking | 
 
 
 def may_recover(state: EngineState) -> bool:
-    """Return whether tasks may find a machine later.
+    """Return whether a machine may become usable for a waiting task later.
 
-    A machine is down or closed, has not been measured yet, or does not meet a requirement now.
+    This is possible if a machine is down, closed or not measured yet, or if a ready task has a requirement
+    that is checked at run time.
     """
     for machine in state.machines:
         if not machine.up or machine.admission != Admission.OPEN:

@@ -1,10 +1,10 @@
 """Replay of a journal: rebuild the state from its entries, or decide again and compare the commands.
 
-``rebuild`` applies entries and gives the state that wrote the journal, whatever policy or version of weft is
-installed. ``replay`` feeds the recorded events to a fresh engine; the same version with the same policy gives
-the same commands (invariant I10). With another policy only the first difference is meaningful, because the
-later events answer commands that this policy did not give. Therefore the comparison ends at the first entry
-that differs.
+``rebuild`` applies entries and gives the state of the engine that wrote the journal, whatever policy or
+version of weft is installed. ``replay`` feeds the recorded events to a fresh engine; the same version with
+the same policy gives the same commands (invariant I10). With another policy only the first difference is
+meaningful, because the later events answer commands that this policy did not give. Therefore the comparison
+ends at the first entry that differs.
 """
 
 from __future__ import annotations

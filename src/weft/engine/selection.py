@@ -1,13 +1,14 @@
 """Selection of machines for a task by requirements, ranks, external input files and restart files.
 
 Machines with equal descriptions are equivalent for most tasks and form a class. Only one machine of each
-class is compared, and the machines that hold input data. For a task whose expressions use machine names the
+class and the machines that hold input data are compared. For a task whose expressions use machine names the
 classes are divided by the values of the expressions; for one whose expressions use live names, all machines
 are compared.
 
-File names are filled in for the machine (section 6): one template names another program on another
-architecture. A shared file is copied to a host once. The last restart files of a task are also kept with the
-project, so they survive the machine that wrote them (gap G3).
+Templates in file names are filled in for each machine (docs/papers/adaptive-jobs.md, section 6), so that one
+template can name different programs on different architectures. A shared file is copied to a host once. The
+last restart files of a task are also kept with the project, so they survive the machine that wrote them (gap
+G3).
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def suits_task(state: EngineState, run: RunState, task: int, machine: int, count
 def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineClass] | None:
     """Return the machine classes for a task; O(machines) for the first task of a kind.
 
-    None: its requirement or rank may change with every event, so that classes would not last.
+    None: its requirement or rank may change with every event, so classes would be outdated at once.
     """
     compiled, machines = run.compiled, state.machines
     if compiled.kind[task] == TRANSFER:

@@ -163,7 +163,7 @@ what they save is not known, so that the whole estimate applies to the next atte
 
 
 def describe_restart(share: float) -> str:
-    """Return where an attempt begins whose restart files hold a share of the work; "": at the beginning."""
+    """Return where an attempt with this share of the work in restart files begins; "": at the beginning."""
     if share > UNKNOWN_SHARE:
         return f"from {share:.0%} of its work"
     return "from its restart files" if share > 0.0 else ""
@@ -220,7 +220,7 @@ class TimerKind(enum.StrEnum):
     WATCH = "watch"
     """Poll the progress of attempts with a contract."""
     BETTER = "better"
-    """Search better machines for running attempts."""
+    """Search for better machines for running attempts."""
     LADDER = "ladder"
     """Probe whether jobs and machines answer."""
     SELECT = "select"
@@ -238,7 +238,7 @@ class TimerKind(enum.StrEnum):
     WAITING = "waiting"
     """Migrate an attempt that was in a machine's own queue for too long; per attempt."""
     ASK = "ask"
-    """Ask selector programs again that have accepted no machine."""
+    """Run those selector programs again that have accepted no machine."""
 
     def name_of(self, number: int) -> str:
         """Return the name of the timer of this kind for a machine, run or attempt number."""
@@ -298,7 +298,7 @@ class Attempt:
     staged_in: bool = False
     """Whether data were requested for it, so that files must be removed in the end."""
     tries: int = 0
-    """Which start of its task this is, in this iteration; 0: not started."""
+    """Number of its start among the starts of its task in this iteration, from 1; 0: not started."""
     started_s: float | None = None
     ended_s: float | None = None
     expected_end_s: float = 0.0

@@ -29,14 +29,14 @@ _INDICES = frozenset(
 """Fields that hold the number of a thing or a count; -1 stands for none."""
 
 _MOMENT = "_at_s"
-"""End of the names of fields that hold a time of the wall clock."""
+"""Suffix of the names of fields that hold a wall-clock time."""
 LAST_MOMENT_S = 253_402_300_799.0
 """The end of the year 9999; later times cannot be printed."""
 _MOST_WHOLE = 10**300
-"""Whole numbers above cannot be converted to floating-point numbers."""
+"""Limit of whole numbers; much larger ones cannot be converted to floating-point numbers."""
 
 DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that a record causes whose content is wrong."""
+"""Errors that are raised when a record with wrong content is decoded or applied."""
 
 ADVICE = "restore the journal from a backup; `weft run --fresh` or `weft simulate --journal` writes a new one"
 
@@ -165,7 +165,7 @@ def decode_moment(value: Any) -> float:
 
 
 def _decode_enum(kind: type[enum.StrEnum], value: Any) -> str:
-    """Return the member of an enum; a text that is none (a request that was refused) stays a text."""
+    """Return the member of an enum; any other text (of a refused request) is returned unchanged."""
     return kind(value) if value in kind.__members__.values() else decode_text(value)
 
 

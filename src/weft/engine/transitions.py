@@ -196,10 +196,10 @@ def _on_staged_in(state: EngineState, event: messages.StagedIn) -> None:
     run = state.runs[attempt.run]
     if not event.problem and attempt.staging == 0 and run.state[attempt.task] == TaskState.PROLOG:
         run.move(attempt.task, TaskState.SCHEDULED)
-    _note_arrival(state, attempt)
+    _mark_for_start(state, attempt)
 
 
-def _note_arrival(state: EngineState, attempt: Attempt) -> None:
+def _mark_for_start(state: EngineState, attempt: Attempt) -> None:
     """Mark an attempt, or the queue it is in, to be checked for a possible start."""
     if attempt.holds:
         state.pending.attempts[attempt.number] = None
@@ -226,7 +226,7 @@ def _close_predecessor(state: EngineState, attempt: Attempt) -> None:
     successor = state.find_attempt(attempt.replaced_by)
     state.close(attempt)
     if successor is not None:
-        _note_arrival(state, successor)
+        _mark_for_start(state, successor)
 
 
 def _on_progressed(state: EngineState, event: messages.Progressed) -> None:
@@ -429,7 +429,7 @@ def _forget_files(run: RunState, attempt: Attempt) -> None:
 def _reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) -> None:
     """Make a task ready or waiting again; after a failure its abstract machine is unbound."""
     variable = run.compiled.variable[task]
-    if run.compiled.shared[variable] and (failed or not _is_held(state, run, variable, besides=task)):
+    if run.compiled.shared[variable] and (failed or not _is_used(state, run, variable, besides=task)):
         run.unbind(variable)
     if run.state[task] == TaskState.COMPLETED:
         _wait_again(run, task)
@@ -438,7 +438,7 @@ def _reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) 
         run.offer_early(task)
 
 
-def _is_held(state: EngineState, run: RunState, variable: int, *, besides: int) -> bool:
+def _is_used(state: EngineState, run: RunState, variable: int, *, besides: int) -> bool:
     """Return whether a task other than ``besides`` of an abstract machine has an attempt or completed."""
     for member in run.members(variable):
         attempt = state.attempt_of(run, member)
@@ -465,10 +465,10 @@ def _is_partly_ready(run: RunState, task: int) -> bool:
     return any(run.state[before] == TaskState.COMPLETED for before in run.compiled.before(task))
 
 
-_NOT_OF_THE_MACHINE = (Cause.OUT_OF_MEMORY, Cause.TIMEOUT, Cause.CANCELLED)
+_UNRELATED_TO_MACHINE = (Cause.OUT_OF_MEMORY, Cause.TIMEOUT, Cause.CANCELLED)
 """Causes of failure after which the task may use the same machine again."""
-_OF_THE_MACHINE = (Cause.LOST, Cause.PREEMPTED)
-"""Causes of failure that say nothing about the task: a plan may use the machine again when it is back."""
+_CAUSED_BY_MACHINE = (Cause.LOST, Cause.PREEMPTED)
+"""Causes that lie in the machine, not in the task: a plan may use the machine again when it is back."""
 
 _REASONS: Mapping[Cause, str] = {Cause.LOST: MigrationReason.FAILURE}
 """Reason of a migration by cause of failure, where the two names differ."""
@@ -532,7 +532,7 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
         attempt.expected_end_s = state.now + seconds / state.machines.all[machine].speed_factor
     else:
         state.machines.all[machine].enqueue(attempt)
-    _note_arrival(state, attempt)
+    _mark_for_start(state, attempt)
 
 
 def _stage_in(state: EngineState, command: messages.StageIn) -> None:
@@ -670,9 +670,9 @@ def _settle(state: EngineState, command: messages.Settle) -> None:
     attempt = state.attempt_of(run, task)
     if command.cause:
         _count_failure(run, task, command.cause)
-        if attempt is not None and (command.avoid or command.cause not in _NOT_OF_THE_MACHINE):
+        if attempt is not None and (command.avoid or command.cause not in _UNRELATED_TO_MACHINE):
             run.change_facts(task).avoid.add(attempt.machine)
-            if command.avoid or command.cause not in _OF_THE_MACHINE:
+            if command.avoid or command.cause not in _CAUSED_BY_MACHINE:
                 run.change_facts(task).failed_on.add(attempt.machine)
         if command.growth is not None:
             run.change_facts(task).growth[command.cause] = command.growth
@@ -754,14 +754,14 @@ def _release_after(state: EngineState, run: RunState, task: int) -> None:
         if inside and loops.waits_for_end(task, successor):
             continue
         if release(successor) and (number := attempt_of.get(successor)) in state.attempts:
-            _note_arrival(state, state.attempts[number])
+            _mark_for_start(state, state.attempts[number])
     for changed in run.order.completed(task):
         run.ready.changed(changed)
 
 
 def _release(state: EngineState, run: RunState, successor: int) -> None:
     if run.release(successor) and (number := run.attempt_of.get(successor)) in state.attempts:
-        _note_arrival(state, state.attempts[number])
+        _mark_for_start(state, state.attempts[number])
 
 
 def _settle_otherwise(

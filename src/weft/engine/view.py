@@ -74,7 +74,10 @@ class EngineMachineView:
         return self._machine.promised_s
 
     def unclaimed_nodes(self, before: float | None = None) -> int:
-        """Return the free nodes that no queued attempt needs; ``before``: of those with a lower sort key."""
+        """Return the free nodes that no queued attempt needs.
+
+        ``before``: only queued attempts with a lower sort key are considered.
+        """
         attempts, queue = self._state.attempts, self._machine.queue
         if self._machine.unlimited or not queue:
             return self.free_nodes

@@ -1,7 +1,7 @@
 """Performance contracts: the limits of running attempts, and the polls that detect violations.
 
-Two papers, one interface (docs/papers/unified.md, section 6): a ratio of projected to predicted time, and a
-limit for it.
+The contracts of two papers have one interface (docs/papers/unified.md, section 6): a ratio of projected to
+predicted time, and a limit for it.
 
 - Performance contract: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
   Grid: A Case Study, SAC 2005 (docs/papers/dynamic-grid.md, section 9). The total time projected from the
@@ -13,16 +13,15 @@ limit for it.
 - The delay of a whole workflow (docs/papers/many-workflows.md) is the first contract without progress
   information, measured from the arrival; the prediction is the makespan on the empty platform.
 
-A violation is determined by comparing times (start plus allowance), never quotients: a timer set for the last
-allowed time finds the contract met, a timer set for the next double finds it violated. One timer polls all
-running attempts with a contract. The progress of an attempt also updates the estimated speed of its machine,
-for a while.
+A violation is determined by comparing times (start plus allowance), never quotients: at the last allowed time
+the contract is met, at the next larger double it is violated. One timer polls all running attempts with a
+contract. The progress of an attempt also updates the estimated speed of its machine; this estimate expires.
 
-Deviations from dynamic-grid.md: its definition ends at the predicted end, ours when the attempt ends. The
-work done is known as of the last report; until the next report is overdue, the time since then does not count
-against the attempt (``reported_s`` None is the paper's reading: the work done is known at all times). With an
-iteration profile the work done is ignored; the timeout stays. The grace period holds for every performance
-rule, not only while no work is done.
+Deviations from dynamic-grid.md: there a contract is checked until the predicted end, here until the attempt
+ends. The work done is that of the last report; until the next report is overdue, the time since the last one
+does not count against the attempt (with ``reported_s`` None the work done is known at all times, as in the
+paper). With an iteration profile the work done is ignored, but the limit of the elapsed time still applies.
+The grace period applies to every performance rule, not only while no work is done.
 """
 
 from __future__ import annotations
@@ -280,7 +279,7 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
     if event.problem:
         context.report_module(attempt.run, attempt.task, attempt.number, "evaluator", event.problem)
     if event.degraded:
-        # A complaint of the application is a violation (gw_perf in docs/papers/adaptive-jobs.md).
+        # A report of poor performance counts as a violation (gw_perf in docs/papers/adaptive-jobs.md).
         _record_violation(context, attempt, text=event.degraded)
         migration.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE, requested=True)
         return
@@ -319,8 +318,7 @@ def _record_violation(
 def _sample_attempt(context: DecisionContext, attempt: Attempt) -> PerformanceSample:
     """Return the measured progress of a running attempt.
 
-    The delay that our other programs on a time-shared machine have caused does not count: it is as if the
-    attempt had started so much later.
+    A delay caused by other tasks on a time-shared machine does not count: the start is moved by the delay.
     """
     machine = context.state.machines[attempt.machine]
     done = None if attempt.work_done is None else max(0.0, attempt.work_done - attempt.restart_from)

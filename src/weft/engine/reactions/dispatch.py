@@ -65,9 +65,10 @@ def dispatch(context: DecisionContext, view: EngineView) -> None:
 
 
 def _place_selected(context: DecisionContext, view: EngineView) -> None:
-    """Place the ready tasks with a selector program where it said, and ask it about the others.
+    """Place the ready tasks for which a selector program has answered; run the program for the others.
 
-    A task is placed on the first machine of the order that is free; if none is, it waits. O(ready tasks).
+    A task is placed on the first free machine in the order of the answer; if none is free, it waits. O(ready
+    tasks).
     """
     for seen in view.runs:
         run = context.state.active[seen.index]
@@ -97,14 +98,14 @@ def _first_free_mode(view: EngineView, index: int, task: int, order: Sequence[in
 
 
 def describe_selection(state: EngineState, run: RunState, task: int) -> messages.SelectMachines:
-    """Return the command that asks the selector program of a task, with its candidates of now."""
+    """Return the command that runs the selector program of a task, with the current candidates."""
     view = EngineView(state)
     candidates = view.candidates(view.run(run.index), task)
     return messages.SelectMachines(run=run.index, task=task, candidates=candidates)
 
 
 def ask_selectors_again(context: DecisionContext) -> None:
-    """Ask the selector programs that have accepted no machine for a ready task."""
+    """Run the selector program again for every ready task for which it has accepted no machine."""
     for run in list(context.state.active.values()):
         for task in [task for task, facts in run.facts.items() if facts.order == ()]:
             if run.state[task] == _READY:
@@ -243,32 +244,32 @@ def _select_next(
     attempts = context.state.attempts
     if not machine.has_room(1):
         return None
-    racing = (attempts[number] for _, number in machine.queue if prepared(attempts[number]))
-    if (first := next(racing, None)) is None:
+    startable = (attempts[number] for _, number in machine.queue if prepared(attempts[number]))
+    if (first := next(startable, None)) is None:
         return None
     if machine.unlimited:
         return first.number
     if machine.time_shared:  # only resources can be missing
-        return _first_fit(context, machine, chain((first,), racing))
+        return _first_fit(context, machine, chain((first,), startable))
     rule = _plan_order if context.state.planned else _RULES[machine.queue_rule]
-    return rule(context, machine, chain((first,), racing))
+    return rule(context, machine, chain((first,), startable))
 
 
 def _fits(context: DecisionContext, machine: MachineState, attempt: Attempt) -> bool:
     return context.state.machines.fits(machine.index, attempt.nodes, attempt.demand)
 
 
-def _fifo(context: DecisionContext, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
-    first = next(racing)
+def _fifo(context: DecisionContext, machine: MachineState, startable: Iterator[Attempt]) -> int | None:
+    first = next(startable)
     return first.number if _fits(context, machine, first) else None
 
 
-def _first_fit(context: DecisionContext, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
-    return next((attempt.number for attempt in racing if _fits(context, machine, attempt)), None)
+def _first_fit(context: DecisionContext, machine: MachineState, startable: Iterator[Attempt]) -> int | None:
+    return next((attempt.number for attempt in startable if _fits(context, machine, attempt)), None)
 
 
 def _backfill(
-    context: DecisionContext, machine: MachineState, racing: Iterator[Attempt], *, all_before: bool
+    context: DecisionContext, machine: MachineState, startable: Iterator[Attempt], *, all_before: bool
 ) -> int | None:
     """Return the first attempt that can start now without delaying the first of the queue.
 
@@ -276,7 +277,7 @@ def _backfill(
     """
     now = context.state.now
     profile = _NodeProfile(machine, now)
-    for position, attempt in enumerate(racing):
+    for position, attempt in enumerate(startable):
         seconds = attempt.seconds / machine.speed_factor
         start = profile.earliest(attempt.nodes, seconds)
         if start <= now and _fits(context, machine, attempt):
@@ -326,7 +327,7 @@ class _NodeProfile:
         self.changes = sorted(steps, key=lambda step: (step[0], -step[1]))
 
 
-def _plan_order(context: DecisionContext, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
+def _plan_order(context: DecisionContext, machine: MachineState, startable: Iterator[Attempt]) -> int | None:
     """Return the queued attempt to start now, in order of planned starts; None: none can start now.
 
     While the next planned task cannot start, another attempt may start if it is expected to end before the
@@ -334,7 +335,7 @@ def _plan_order(context: DecisionContext, machine: MachineState, racing: Iterato
     queue again at the planned start.
     """
     strict = context.settings.strict_plan
-    for position, attempt in enumerate(racing):
+    for position, attempt in enumerate(startable):
         run = context.state.runs[attempt.run]
         first = _find_turn(context, run, machine.index)
         before = first is not None and first != attempt.task and not _is_planned_before(run, first, attempt)

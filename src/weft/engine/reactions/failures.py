@@ -131,17 +131,17 @@ def fail_task(
 ) -> None:
     """Retry a failed task, or apply its ``on_failure`` rule if no retry is left.
 
-    ``lasting``: a retry would fail in the same way, so the task is not retried. ``tries``: all retries that
-    are allowed have been made without running the program again.
+    ``lasting``: a retry would fail in the same way, so the task is not retried. ``tries`` is set if all
+    allowed retries have been made without running the program again.
     """
-    allowed = context.count_retries(run, task, cause)
+    allowed = context.max_retries(run, task, cause)
     before = run.facts_of(task).failures.get(cause, 0)
     if run.stopping:
         _fail_permanently(context, run, task, cause, reason)
         return
     growth = _grow_limit(context, run, task, cause)
     if cause == Cause.EPILOG:
-        # The backend has run it again as often as it may; the program has succeeded.
+        # The program has succeeded; the backend has already repeated the epilog as often as allowed.
         _give_up(context, run, task, cause, reason)
     elif lasting:
         _give_up(context, run, task, cause, f"{reason}; not tried again, since it would not change")
@@ -201,12 +201,12 @@ def _retry_task(
 
 
 def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str) -> None:
-    wish = run.settings_of(task).on_failure
-    if wish == "hold":
+    rule = run.settings_of(task).on_failure
+    if rule == "hold":
         context.settle(run, task, TaskState.STOPPED, cause=cause, reason=reason)
-    elif wish == "reschedule" and _has_other_machine(context, run, task, cause):
+    elif rule == "reschedule" and _has_other_machine(context, run, task, cause):
         _retry_task(context, run, task, cause, f"{reason}; another machine is tried next", avoid=True)
-    elif wish == "continue":
+    elif rule == "continue":
         _fail_permanently(context, run, task, cause, reason)
     else:
         _fail_permanently(context, run, task, cause, reason)
@@ -214,10 +214,10 @@ def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, r
 
 
 def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause: Cause) -> bool:
-    """Return whether a candidate machine of a task is up on which it has not failed."""
+    """Return whether some candidate machine on which a task has not failed is up."""
     if run.compiled.group[task] < 0:
         return False
-    beyond = run.facts_of(task).failures.get(cause, 0) - context.count_retries(run, task, cause)
+    beyond = run.facts_of(task).failures.get(cause, 0) - context.max_retries(run, task, cause)
     if beyond >= len(run.compiled.options(task).machines):
         # After some causes a machine may be used again; stop after one attempt per machine.
         return False

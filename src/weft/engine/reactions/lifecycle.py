@@ -22,7 +22,7 @@ from weft.engine.reactions.failures import (
 )
 from weft.engine.reactions.migration import (
     clean_up_leftovers,
-    clean_up_or_drop,
+    clean_up_or_close,
     is_prepared,
     migrate_attempt,
     prepare_successor,
@@ -90,7 +90,7 @@ def _handle_request(context: DecisionContext, event: messages.RequestReceived) -
         case RequestKind.MIGRATE if event.task is not None:
             _migrate(context, run, event.task, event.machine)
         case _:
-            _refuse(context, run.index, f"{event.what}: not something that can be asked")
+            _refuse(context, run.index, f"{event.what}: not a valid request")
 
 
 def _refuse(context: DecisionContext, run: int, reason: str, task: int = -1, machine: int = -1) -> None:
@@ -322,7 +322,7 @@ def _on_staged_in(context: DecisionContext, event: messages.StagedIn) -> None:
                 cause, reason = Cause.PROLOG, event.problem
             fail_task(context, run, attempt.task, cause, reason, lasting=event.lasting)
     elif attempt.replaces is not None and attempt.staging == 0:
-        clean_up_or_drop(context, attempt)
+        clean_up_or_close(context, attempt)
 
 
 def _on_cleaned_up(context: DecisionContext, event: messages.CleanedUp) -> None:
@@ -332,7 +332,7 @@ def _on_cleaned_up(context: DecisionContext, event: messages.CleanedUp) -> None:
 
 
 def _on_checkpointed(context: DecisionContext, event: messages.Checkpointed) -> None:
-    """Record why restart files could not be copied; the task goes on."""
+    """Record why restart files could not be copied; the task continues."""
     attempt = context.state.attempts.get(event.attempt)
     if event.problem and attempt is not None:
         context.report_module(attempt.run, attempt.task, attempt.number, "checkpoint", event.problem)
@@ -347,7 +347,7 @@ def _on_staged_out(context: DecisionContext, event: messages.StagedOut) -> None:
         _complete_attempt(context, run, attempt.task)
         return
     reason = f"staging out failed: {event.problem}"
-    allowed = context.count_retries(run, attempt.task, Cause.STAGING)
+    allowed = context.max_retries(run, attempt.task, Cause.STAGING)
     if event.lasting or run.stopping:
         fail_task(context, run, attempt.task, Cause.STAGING, reason, lasting=event.lasting)
     elif attempt.stage_failures > allowed:

@@ -140,7 +140,7 @@ def handle_machine_loss(context: DecisionContext, machine: int) -> None:
 
 
 def handle_admission(context: DecisionContext, machine: int, admission: Admission) -> None:
-    """Send tasks away from a closed machine: those that have not started, from a removed one all."""
+    """Move tasks off a closed machine: off a drained one those not started yet, off a removed one all."""
     if admission == Admission.OPEN:
         return
     state, name = context.state, context.state.machines[machine].name
@@ -204,7 +204,7 @@ def refresh_inquiries(context: DecisionContext) -> None:
     if _is_due(inquiries.discovered_s, settings.discover_every_s, state.now):
         context.emit(messages.Discover())
     inquiries.agenda.set_wanted({index: run.compiled.machines for index, run in state.active.items()})
-    for machine in inquiries.agenda.taken(state.now):
+    for machine in inquiries.agenda.pop_due(state.now):
         _inquire(context, machine)
     due_s = min(_due_s(inquiries.discovered_s, settings.discover_every_s), inquiries.agenda.fetch.first())
     if due_s < math.inf and state.timers.get(TimerKind.SELECT) != due_s:

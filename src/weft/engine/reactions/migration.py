@@ -122,16 +122,20 @@ def prepare_successor(context: DecisionContext, old: Attempt) -> None:
     elif not is_prepared(context, new):
         request_data(context, new, first=True)
         if not new.staging:
-            clean_up_or_drop(context, new)
+            clean_up_or_close(context, new)
 
 
 def is_prepared(context: DecisionContext, new: Attempt) -> bool:
-    """Return whether an attempt's data were requested, or may be: it replaces no attempt that has files."""
+    """Return whether data may be requested for an attempt as soon as they exist.
+
+    For the new attempt of a migration this holds after ``prepare_successor``, which makes the first request
+    when the old attempt has ended.
+    """
     old = context.state.find_attempt(new.replaces)
     return old is None or old.stage == Stage.CLEANING or new.parts > 0
 
 
-def clean_up_or_drop(context: DecisionContext, new: Attempt) -> None:
+def clean_up_or_close(context: DecisionContext, new: Attempt) -> None:
     """Step 3: clean up or close the old attempt after the new machine is prepared."""
     old = context.state.find_attempt(new.replaces)
     if old is not None and old.stage == Stage.ENDED:
@@ -206,7 +210,7 @@ def relocate_attempt(
     """Migrate an attempt if the reason is mandatory or the move saves enough time.
 
     ``behind``: ratio of the attempt (``contracts.compute_ratio``); None: unknown. ``requested``: the program
-    asks for another machine, so it moves to a free one whatever the settings and estimates say.
+    requests another machine, so it moves to a free one regardless of settings and estimates.
     """
     if attempt.awaited_machine is not None:
         return  # the user has chosen where it goes
@@ -214,7 +218,7 @@ def relocate_attempt(
     must, settings = reason in _MANDATORY_REASONS, run.settings_of(attempt.task)
     if not must and not requested and settings.migrate == "never":
         return
-    allowed = context.count_retries(run, attempt.task, Cause.CONTRACT)
+    allowed = context.max_retries(run, attempt.task, Cause.CONTRACT)
     if (
         reason == MigrationReason.PERFORMANCE
         and run.facts_of(attempt.task).failures.get(Cause.CONTRACT, 0) >= allowed
@@ -355,7 +359,7 @@ def move_to_better_machines(context: DecisionContext) -> None:
 
 
 def _is_search_due(attempt: Attempt, every_s: float | None, tick_s: float, now_s: float) -> bool:
-    """Return whether a better machine is searched for an attempt now; None: it is never searched.
+    """Return whether to search for a better machine for an attempt now; ``every_s`` None: never.
 
     The timer fires every ``tick_s``, the shortest interval of all tasks. An attempt with a longer interval is
     due at the first of these times after each of its intervals has passed, counted from its start.

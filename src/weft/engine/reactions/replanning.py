@@ -62,7 +62,7 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
 def replan_on_machine_change(context: DecisionContext, event: messages.MachineChanged) -> None:
     """Request a plan for every active run if the user changed a machine, or it went down or came back.
 
-    The user's changes are always planned with, others if the settings say so.
+    A change by the user always causes a new plan, another one only if the settings require it.
     """
     if event.up is None and event.admission is None:
         return
@@ -110,7 +110,7 @@ def adopt_plan(context: DecisionContext, event: messages.PlanReady) -> None:
     if not event.plan or run.plan is None:
         problem = event.problem or "no plan"
         context.emit(messages.Refuse(run=run.index, reason=problem))
-        if run.plan is None and _follows_plan(run):
+        if run.plan is None and _needs_plan(run):
             stop_run(context, run, f"there is no plan to follow: {problem}")
     else:
         context.emit(messages.AdoptPlan(run=run.index, finish_s=run.plan.stored.finish_s, plan=event.plan))
@@ -119,8 +119,8 @@ def adopt_plan(context: DecisionContext, event: messages.PlanReady) -> None:
     schedule_replan(context, run)
 
 
-def _follows_plan(run: RunState) -> bool:
-    """Return whether a task without a machine is left that no selector of its own places."""
+def _needs_plan(run: RunState) -> bool:
+    """Return whether a task is left that has neither a machine nor a selector of its own."""
     open_states = (TaskState.WAITING, TaskState.READY, TaskState.HELD)
     return any(
         state in open_states and not run.compiled.selector(task) for task, state in enumerate(run.state)
@@ -146,7 +146,7 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
 
 
 def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -> None:
-    """Migrate as planned the tasks that violated their contracts at the plan request and still do."""
+    """Migrate, as planned, the tasks that violated their contracts at the plan request and still do."""
     planned = set(plan.stored.moving)
     for task in find_violators(context.state, run):
         attempt = context.state.attempts[run.attempt_of[task]]

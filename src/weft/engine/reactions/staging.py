@@ -13,7 +13,7 @@ from weft.engine.state.run import RunState
 from weft.engine.states import Attempt, TaskState
 from weft.workflow.task_graph import TRANSFER
 
-_GONE = (TaskState.COMPLETED,)
+_HAVE_OUTPUTS = (TaskState.COMPLETED,)
 
 
 def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = False) -> None:
@@ -48,7 +48,7 @@ def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = Fa
 
 
 def _find_prolog(run: RunState, attempt: Attempt, old: Attempt) -> int:
-    """Return the number of the start that an own prolog prepares; 0: none, or predecessors are missing."""
+    """Return the number of the start for which a prolog runs; 0: no prolog, or missing predecessors."""
     job = run.compiled.description(attempt.task).job
     if job is None or not job.prolog or run.missing[attempt.task]:
         return 0
@@ -65,7 +65,7 @@ def _list_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> 
     found = []
     for predecessor, edge in zip(compiled.before(task), compiled.edges_before(task), strict=True):
         place = run.where[predecessor]
-        if place < 0 or run.state[predecessor] not in _GONE or predecessor in attempt.sent_for:
+        if place < 0 or run.state[predecessor] not in _HAVE_OUTPUTS or predecessor in attempt.sent_for:
             continue
         size, files = float(compiled.graph.edge_bytes[edge]), float(compiled.graph.edge_files[edge])
         fixed = float(compiled.graph.edge_seconds[edge])
@@ -77,7 +77,7 @@ def _list_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> 
 def _list_transfer_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:
     """Return the parcel that a transfer task copies; empty if it must wait, or if nothing must be copied.
 
-    Where programs run, a transfer within one host is requested too: the backend copies nothing, but records
+    In real executions a transfer within one host is requested too: the backend copies nothing, but records
     the file as an output of the transfer, which the readers use.
     """
     source = run.source_of(attempt.task)
@@ -93,7 +93,7 @@ def _list_transfer_parcels(context: DecisionContext, run: RunState, attempt: Att
 def _list_restart_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:
     """Return the parcel of the restart files if an attempt uses them and they are on another host.
 
-    If the machine that has them is down, the copy of the project is used.
+    If the machine that has them is down, the copy that is kept with the project is used.
     """
     files = run.facts_of(attempt.task).restart_files
     if files is None or not spared_share(run, attempt.task, attempt.count):

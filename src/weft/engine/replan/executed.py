@@ -1,12 +1,12 @@
 """The work that a run has really done, as an instance: the reference of its slowdown.
 
 The time alone of a run is the makespan of a HEFT plan on the empty platform (docs/papers/many-workflows.md,
-section 7). At the submission it is that of the workflow with the expected iterations of its loops. When the
-run has ended, it is that of what the run had to do: every iteration that was executed, one after the other,
-without tasks that were skipped and without the work of tasks whose outputs were reused. A task without a
-stated time counts with its measured seconds.
+section 7). At the submission the workflow is planned with the expected iterations of its loops. When the run
+has ended, the executed work is planned: every iteration that was executed, one after the other, without tasks
+that were skipped and without the work of tasks whose outputs were reused. A task without a stated time counts
+with its measured seconds.
 
-Deviations: the paper has no loops, branches and reuse. O(v + e) for v executions with e edges between them.
+Deviations: the paper has no loops, branches or reuse. O(v + e) for v executions with e edges between them.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class TaskExecution(NamedTuple):
     reused: bool = False
     """Whether its outputs came from an earlier run."""
     estimated_s: float = 0.0
-    """Estimated seconds on its machine; 0: not a program."""
+    """Estimated seconds on its machine; 0 for a task without a program."""
     ran_s: float = 0.0
     """Measured seconds on its machine."""
 
 
 def find_reference(run: RunState, executions: Iterable[TaskExecution]) -> tuple[float, Instance | None]:
-    """Return the time alone of what a run has done, and the instance of it.
+    """Return the time alone of the work that a run has done, and that work as an instance.
 
     The instance is None if the run has executed every task of its workflow once, as described.
     """
@@ -57,7 +57,7 @@ def find_reference(run: RunState, executions: Iterable[TaskExecution]) -> tuple[
 
 
 class _Unrolling:
-    """The executions of a run as rows of a graph; an execution waits for those that it followed."""
+    """The executions of a run as rows of a graph, with edges from those on which each one depended."""
 
     def __init__(self, run: RunState, done: list[TaskExecution], untimed: list[bool]) -> None:
         self.run, self.done, self.untimed = run, done, untimed
@@ -139,7 +139,7 @@ class _Unrolling:
                     self.links.append(SubgraphEdge(tail=tail, head=head))
 
     def _last(self, task: int, reader: TaskExecution) -> int | None:
-        """Return the row of the last execution of a task that had completed when another one began."""
+        """Return the row of the last execution of a task that had completed when ``reader`` began."""
         completed, rows = self._executed.get(task, ((), ()))
         place = bisect_right(completed, reader.begun_n)
         return rows[place - 1] if place else None

@@ -77,7 +77,7 @@ def compute_promise(
     """
     bodies = instance.graph.loops if loops is None else loops
     untimed = mark_untimed_tasks(instance)
-    said = Promise(
+    promise = Promise(
         planned_s=waited_s + float(total_seconds(schedule.start_s, schedule.finish_s, bodies)),
         tasks=int((instance.graph.kind == COMPUTE).sum()),
         untimed=int(untimed.sum()),
@@ -86,11 +86,11 @@ def compute_promise(
         open_loops=_list_open_loops(bodies),
     )
     priced = bool(instance.price_per_node_s.any())
-    if said.untimed or said.open_loops:
-        return _bound_below(said, schedule, instance, bodies, untimed, waited_s=waited_s, priced=priced)
+    if promise.untimed or promise.open_loops:
+        return _bound_below(promise, schedule, instance, bodies, untimed, waited_s=waited_s, priced=priced)
     spread = outlook.exact < outlook.tasks
     return replace(
-        said,
+        promise,
         p50_s=waited_s + outlook.total_p50_s,
         p90_s=waited_s + outlook.total_p90_s if spread else None,
         cost_p50=outlook.total_cost_p50 if priced else None,
@@ -99,7 +99,7 @@ def compute_promise(
 
 
 def _bound_below(
-    said: Promise,
+    promise: Promise,
     schedule: Schedule,
     instance: Instance,
     loops: Sequence[LoopBody],
@@ -109,21 +109,21 @@ def _bound_below(
     priced: bool,
 ) -> Promise:
     """Add lower bounds to a promise: the plan with zero seconds for ``untimed`` tasks, in the same order."""
-    if said.untimed == said.tasks:
-        return said
+    if promise.untimed == promise.tasks:
+        return promise
     seconds = np.where(instance.graph.kind == COMPUTE, schedule.finish_s - schedule.start_s, 0.0)
     seconds[untimed] = 0.0
     try:
         rest = decode(instance, *encode_schedule(instance, schedule), seconds=seconds, rule=APPEND)
-    except Infeasible:  # beside busy machines the shortened plan may not fit; then there is no lower bound
-        return said
+    except Infeasible:  # on busy machines the shortened plan may not fit; then there is no lower bound
+        return promise
     price = (
         schedule.nodes
         * instance.price_per_node_s[schedule.machine]
         * expected_executions(len(instance), loops)
     )
     return replace(
-        said,
+        promise,
         least_s=waited_s + float(total_seconds(rest.start_s, rest.finish_s, loops)),
         least_cost=float(seconds @ price) if priced else None,
     )

@@ -179,9 +179,10 @@ class Occupation:
     def _take_turn(
         self, machine: MachineState, holder: Attempt, end: float, ends: list[tuple[float, int]]
     ) -> None:
-        """Count what a program on a time-shared machine has left as if programs ran one after the other.
+        """Add the remaining time of a program on a time-shared machine as if programs ran in turn.
 
-        Planners count nodes. The machine is busy as long as in reality, and never with more than its nodes.
+        Planners count nodes: this way the machine is busy for the right time, and not with more nodes than it
+        has.
         """
         now, nodes = self._state.now, min(holder.nodes, machine.nodes)
         left_s = max(0.0, end - now) / machine.crowding()
@@ -280,7 +281,7 @@ class _RemainderBuilder:
         self.pinned: dict[int, int] = {}
         self.number: dict[WindowVariable, int] = {}
         self.row_of: dict[int, int] = {}
-        self.standing_row: dict[int, int] = {}
+        self.data_row: dict[int, int] = {}
         """By task outside the plan: the row that represents its outputs."""
         self.before: dict[int, list[int]] = {}
         """By task: its predecessors in the window."""
@@ -427,7 +428,7 @@ class _RemainderBuilder:
                 inner.discard(tail)
                 start: int | None = self.row_of[tail]
             else:
-                start = self._stand(tail, task, moves=any(data))
+                start = self._find_data_row(tail, task, moves=any(data))
             if start is not None:
                 self.links.append(
                     SubgraphEdge(tail=start, head=head, size_bytes=data[0], files=data[1], seconds=data[2])
@@ -438,7 +439,7 @@ class _RemainderBuilder:
                 self.links.append(SubgraphEdge(tail=self.row_of[tail], head=head))
         self._bring_restart_files(task, head)
 
-    def _stand(self, tail: int, head: int, *, moves: bool) -> int | None:
+    def _find_data_row(self, tail: int, head: int, *, moves: bool) -> int | None:
         """Return the row that represents task ``tail`` outside the plan; None: ``head`` need not wait.
 
         ``moves``: whether the edge carries data.
@@ -449,17 +450,17 @@ class _RemainderBuilder:
         place = self._place(tail)
         if place is None or not (running or (moves and self.run.state[tail] == TaskState.COMPLETED)):
             return None
-        if (row := self.standing_row.get(tail)) is None:
+        if (row := self.data_row.get(tail)) is None:
             end_s = self.state.now
             if (number := self.run.attempt_of.get(tail)) is not None:
                 end_s = self.occupation.ends_s[number]
-            row = self._standing(
+            row = self._add_data_row(
                 tail, f"data of {self.run.compiled.names[tail]}", place, end_s - self.state.now
             )
-            self.standing_row[tail] = row
+            self.data_row[tail] = row
         return row
 
-    def _standing(self, task: int, name: str, machine: int, earliest_s: float = 0.0) -> int:
+    def _add_data_row(self, task: int, name: str, machine: int, earliest_s: float = 0.0) -> int:
         self.pinned[len(self.variables)] = machine
         self.variables.append(name)
         row = SubgraphTask(task=task, name=name, variable=len(self.variables) - 1, finished=True)
@@ -470,7 +471,7 @@ class _RemainderBuilder:
         if size:
             machine = self._place_of_restart_files(task)
             name = f"restart files of {self.run.compiled.names[task]}"
-            row = self._standing(task, name, machine)
+            row = self._add_data_row(task, name, machine)
             self.links.append(SubgraphEdge(tail=row, head=head, size_bytes=size, files=1.0))
 
     def _place_of_restart_files(self, task: int) -> int:
@@ -596,7 +597,7 @@ class ReplanRequest:
     old: Schedule | None = None
     """Rest of the current plan with new times; None: there is none, or it cannot be followed."""
     objective: Objective = field(default_factory=lambda: make_objective("makespan"))
-    """What the plan optimises; its limits are what is left of those of the run."""
+    """What the plan optimises; its limits are those of the run, minus the time and cost used so far."""
 
     def answered(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> StoredPlan:
         """Plan, and return the better of the new and the current plan; raise Infeasible if there is none."""
@@ -703,7 +704,7 @@ def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
 
 
 _LEAST_LIMIT = 1e-9
-"""Limit that stands for one that is used up; a plan then exceeds it by as little as possible."""
+"""Limit that replaces one that is used up; a plan then exceeds it by as little as possible."""
 
 
 def find_objective(state: EngineState, run: RunState) -> Objective:

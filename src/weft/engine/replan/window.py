@@ -200,7 +200,7 @@ def _tasks_with(situation: RunSituation, wanted: TaskStanding) -> frozenset[int]
 
 
 def _find_unreached(situation: RunSituation) -> frozenset[int]:
-    """Return the queued tasks to which only branches lead that were not taken.
+    """Return the queued tasks that can be reached only through branches that were not taken.
 
     The first task of an ended loop is not among them, because it has run before.
     """

@@ -139,7 +139,7 @@ class CompiledWorkflow:
         }
         """By position of a description: its requirement, if it uses values that change during a run."""
         self.preference_kinds = self._number_preferences()
-        """By position of a description: equal for tasks that wait for the same machines; None: all do."""
+        """By position of a description: equal for equal ranks and live requirements; None: there are none."""
         self.uniform = isinstance(instance.seconds, RelatedSeconds | ClassSeconds) and not any(
             item.shared and "{machine.name}" in external_source(item)
             for task in self._tasks
@@ -499,6 +499,7 @@ class LoopState:
     """Indices of the bodies nested in this one; they restart with each iteration."""
     iteration: int = 1
     left: bool = False
+    """Whether the loop has ended."""
 
 
 class Loops:

@@ -119,13 +119,13 @@ _QueueEntry = tuple[float, int, int]
 class AvailabilityQueue:
     """Machines sorted by the time they become free; O(log machines) per change and per returned machine."""
 
-    __slots__ = ("_behind_s", "_changed", "_due", "_ends", "_late", "_late_since", "_load", "_look")
+    __slots__ = ("_behind_s", "_changed", "_due", "_ends", "_late", "_late_since", "_load", "_version")
 
     def __init__(self, machines: Iterable[int], load: Callable[[int], MachineLoad | None]) -> None:
         """Create a queue of machines; ``load`` returns the load of a machine, None: not usable."""
         self._load = load
         self._changed = dict.fromkeys(machines)
-        self._look: dict[int, int] = {}
+        self._version: dict[int, int] = {}
         """Current version of each machine's heap entries."""
         self._behind_s: dict[int, float] = {}
         self._ends: list[_QueueEntry] = []
@@ -160,28 +160,28 @@ class AvailabilityQueue:
     def _insert_changed(self) -> None:
         """Insert the changed machines with a new version."""
         for machine in self._changed:
-            look = self._look[machine] = self._look.get(machine, 0) + 1
+            version = self._version[machine] = self._version.get(machine, 0) + 1
             if (found := self._load(machine)) is not None:
                 end_s, behind_s = found
                 self._behind_s[machine] = behind_s
-                heappush(self._ends, (end_s, machine, look))
-                heappush(self._due, (end_s + behind_s, machine, look))
+                heappush(self._ends, (end_s, machine, version))
+                heappush(self._due, (end_s + behind_s, machine, version))
         self._changed.clear()
 
     def _grow_late(self, now: float) -> None:
         """Move the machines whose expected end has passed to the heap of late machines."""
         while self._ends and self._ends[0][0] <= now:
-            _, machine, look = heappop(self._ends)
-            if self._look[machine] == look:
-                self._late_since[machine] = look
-                heappush(self._late, (self._behind_s[machine], machine, look))
+            _, machine, version = heappop(self._ends)
+            if self._version[machine] == version:
+                self._late_since[machine] = version
+                heappush(self._late, (self._behind_s[machine], machine, version))
 
     def _top(self, heap: list[_QueueEntry]) -> _QueueEntry | None:
         """Return the first valid entry of a heap; stale entries before it are removed."""
         while heap:
-            _, machine, look = heap[0]
-            is_late = self._late_since.get(machine) == look
-            if self._look[machine] == look and is_late == (heap is self._late):
+            _, machine, version = heap[0]
+            is_late = self._late_since.get(machine) == version
+            if self._version[machine] == version and is_late == (heap is self._late):
                 return heap[0]
             heappop(heap)
         return None
@@ -259,7 +259,7 @@ class MachineClass:
 
 
 class PartitionedIndexSet:
-    """Positions in parts with a key each. A change costs as much as in ``IndexSet``."""
+    """Positions in disjoint parts, each with a key. A change costs as much as in ``IndexSet``."""
 
     __slots__ = ("firsts", "of")
 

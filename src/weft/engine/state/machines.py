@@ -25,7 +25,7 @@ _MAX_SERVED = 64
 
 
 _EXPLAINED = 1.1
-"""A measured speed up to this factor of the learned one explains it."""
+"""A learned speed is explained by the load if the measured speed is at most this factor times it."""
 
 _Ends = list[tuple[float, int]]
 """Expected end and number of nodes of each attempt."""
@@ -101,7 +101,7 @@ class MachineState:
         self.index = index
         self.name = machine.name
         self.label = machine.label
-        """Name for people; of a share with its physical machine."""
+        """Name shown to users; for a share it includes the physical machine."""
         self.share_of = machine.host
         """Name of the physical machine, if this is a share of one."""
         self.nodes = machine.nodes
@@ -127,10 +127,11 @@ class MachineState:
         self.speed_factor = 1.0
         """Estimated speed relative to the platform's description."""
         self.learned_factor = 1.0
-        """Speed at which attempts on it were seen to progress; 1: not slow, or explained by its load."""
+        """Speed factor learned from the progress of attempts on it; 1: not slow, or explained by its load."""
         self.measured_factor = 1.0
-        """Speed that the load leaves, when it was last measured."""
+        """Speed factor that the last measured load leaves for a task."""
         self.believed_at_s = 0.0
+        """Time of the last speed estimate."""
         self.holders: dict[int, Attempt] = {}
         """The attempts that hold nodes, in order of allocation."""
         self.awaited_by: dict[int, None] = {}
@@ -330,18 +331,18 @@ class MachineStates:
     def classes_for(
         self,
         options: GroupModes,
-        wish: Hashable,
+        key: Hashable,
         demanded: Sequence[object] | None,
         ranks: Sequence[object] | None,
     ) -> list[MachineClass]:
         """Return the machine classes for the tasks of a mode group that share a requirement and a rank.
 
-        ``wish`` identifies both in the cache. ``demanded`` and ``ranks`` hold their value for each machine;
+        ``key`` identifies both in the cache. ``demanded`` and ``ranks`` hold their value for each machine;
         None: equal for all machines.
         """
-        if (found := self._possible.get((options, wish))) is None:
+        if (found := self._possible.get((options, key))) is None:
             machines = [each for each in options.machines if demanded is None or demanded[each]]
-            found = self._possible[options, wish] = self._sorted(machines, ranks)
+            found = self._possible[options, key] = self._sorted(machines, ranks)
         return found
 
     def classes(self, options: GroupModes) -> list[MachineClass]:
@@ -428,7 +429,7 @@ class MachineStates:
         self._update(state)
 
     def await_nodes(self, attempt: Attempt, machine: int | None) -> None:
-        """Keep nodes that become free on a machine for an attempt; None: it waits no longer."""
+        """Reserve nodes of a machine, as they become free, for an attempt; None: end the reservation."""
         if attempt.awaited_machine is not None:
             before = self.all[attempt.awaited_machine]
             before.awaited_by.pop(attempt.number, None)
@@ -454,7 +455,7 @@ class MachineStates:
         self._update(state)
 
     def set_speed(self, index: int, speed_factor: float, now: float, *, learned: bool = False) -> None:
-        """Set the estimated speed of a machine; ``learned``: the progress of an attempt on it shows it."""
+        """Set the estimated speed of a machine; ``learned``: from the progress of an attempt."""
         state = self.all[index]
         state.speed_factor, state.believed_at_s = speed_factor, now
         state.learned_factor = speed_factor if learned else 1.0
@@ -470,8 +471,8 @@ class MachineStates:
     ) -> None:
         """Set what was measured on a machine; ``speed_factor``: the speed that its load leaves.
 
-        What was learned from the progress of attempts stays, unless the load explains it: then the next
-        measurements decide.
+        A speed learned from the progress of attempts is kept, unless the load explains it; then the measured
+        speed replaces it.
         """
         state = self.all[index]
         state.measured = measured

@@ -73,6 +73,7 @@ class PlannedTasks:
         self.since: dict[int, int] = {}
         """By task: the number of tasks that were added before it."""
         self.came = 0
+        """Number of tasks added so far."""
         self.added = 0
         """Counts added tasks, changed classes and changed partitions."""
         self.standing, self.unplanned, self.stranded = (PartitionedIndexSet() for _ in range(3))
@@ -82,13 +83,14 @@ class PlannedTasks:
         self._home: dict[_TaskClass, int] = {}
         self._lost: set[int] = set()
         """Planned machines that are not usable."""
-        self._unsure: list[int] = []
+        self._unchecked: list[int] = []
         """New planned machines whose usability was not checked yet."""
         self.revision = 0
         """Counts changes that may let a task start on its planned machine."""
         self._revised: dict[int, int] = {}
         """By machine: ``revision`` at its last change; no task can start on machines without an entry."""
-        self._heard = 0
+        self._seen_changes = 0
+        """``ChangeLog.count`` at the last call of ``refresh``."""
 
     def add(self, task: int, kind: tuple[int, ...]) -> None:
         """Add a task, or move it to the class of its new kind."""
@@ -101,13 +103,13 @@ class PlannedTasks:
             self.since[task] = self.came
             self.came += 1
         else:
-            self._take_out(task, before)
+            self._remove_position(task, before)
         self.kind[task] = whole
         self.added += 1
         place, marks = self.place[task], self.classes.get(whole)
         if marks is None:
             marks = self.classes[whole] = IndexSet()
-            self._settle_in(task, whole)
+            self._add_class(task, whole)
         first = marks.first
         marks.add(place)
         self.places.add(place)
@@ -117,16 +119,16 @@ class PlannedTasks:
         """Remove a task."""
         if (whole := self.kind.pop(task, None)) is not None:
             del self.since[task]
-            self._take_out(task, whole)
+            self._remove_position(task, whole)
 
-    def _take_out(self, task: int, whole: _TaskClass) -> None:
+    def _remove_position(self, task: int, whole: _TaskClass) -> None:
         place, marks = self.place[task], self.classes[whole]
         first = marks.first
         marks.remove(place)
         self.places.remove(place)
         self._update_first(whole, first, marks.first)
         if marks.first is None:
-            self._move_out(whole)
+            self._remove_class(whole)
 
     def _class_of(self, task: int, kind: tuple[int, ...]) -> _TaskClass:
         line, seconds = self.plan.line.get(task), self._compiled.seconds_kinds
@@ -144,14 +146,14 @@ class PlannedTasks:
             possible = group < 0 or (machine, count) in self._compiled.options(task).nodes
         return machine if possible and bound in (-1, machine) else _NOWHERE
 
-    def _settle_in(self, task: int, whole: _TaskClass) -> None:
+    def _add_class(self, task: int, whole: _TaskClass) -> None:
         """Record the home (planned machine) of a new class."""
         home = self._home[whole] = self._home_of(task, whole)
         if home not in self.homes and home >= 0:
-            self._unsure.append(home)
+            self._unchecked.append(home)
         self.homes.setdefault(home, {})[whole] = None
 
-    def _move_out(self, whole: _TaskClass) -> None:
+    def _remove_class(self, whole: _TaskClass) -> None:
         """Remove an empty class."""
         home = self._home.pop(whole)
         del self.classes[whole], self.homes[home][whole]
@@ -174,9 +176,9 @@ class PlannedTasks:
 
     def refresh(self, changes: ChangeLog, is_usable: Callable[[int], bool]) -> None:
         """Update the classes planned on machines that have changed since the last call."""
-        looked_at: Iterable[int] = self._unsure
-        if self._heard != changes.count:
-            looked_at = [*self._unsure, *changes.since(self._heard)]
+        looked_at: Iterable[int] = self._unchecked
+        if self._seen_changes != changes.count:
+            looked_at = [*self._unchecked, *changes.since(self._seen_changes)]
         self.revision += 1
         for machine in looked_at:
             if machine not in self.homes:
@@ -185,7 +187,7 @@ class PlannedTasks:
             self._revised[machine] = self.revision
             if is_usable(machine) == (machine in self._lost):
                 self._change_partition(machine)
-        self._unsure, self._heard = [], changes.count
+        self._unchecked, self._seen_changes = [], changes.count
 
     def _change_partition(self, home: int) -> None:
         """Move all classes planned on a machine to the other partition because its usability changed."""
@@ -366,7 +368,7 @@ def _list_key(kind: _TaskKind) -> int:
 
 
 _MAX_WAITING = 16
-"""Maximal number of tasks of one class that may prefer to wait before a traversal excludes the class."""
+"""Number of tasks of one class that may wait for a machine before a traversal excludes the class."""
 
 
 _Exclusion = tuple[object, Container[object]]
@@ -414,7 +416,7 @@ class PlanCursor:
         self._left_out: set[_TaskClass] = set()
         self._kinds_out: set[_TaskClass] = set()
         self._waiting: dict[_TaskClass, int] = {}
-        """By class: the number of its tasks that prefer to wait."""
+        """By class: the number of its tasks that wait for a machine."""
         self._busy: _BusyMachines | None = None
         self._open_homes: list[int] = []
         """After ``hurry``: the free machines when the traversal was last built."""
@@ -425,7 +427,7 @@ class PlanCursor:
 
     @property
     def waiting(self) -> int:
-        """Return the number of classes with a task that prefers to wait."""
+        """Return the number of classes with a task that waits for a machine."""
         return len(self._waiting)
 
     @property
@@ -436,7 +438,7 @@ class PlanCursor:
     def head(self) -> int | None:
         """Return the first task that was not passed, even if it is excluded; None: there is none."""
         place = self._tasks.places.next(self._place)
-        while place is not None and not self._was_there(place):
+        while place is not None and not self._was_present(place):
             place = self._tasks.places.next(place + 1)
         return None if place is None else self._tasks.ordered[place]
 
@@ -449,7 +451,7 @@ class PlanCursor:
             place, number, stream = heap[0]
             found = None if stream.is_over() else stream.marks.next(place)
             if found == place and stream.opens is None:
-                if place >= self._place and self._was_there(place):
+                if place >= self._place and self._was_present(place):
                     return self._tasks.ordered[place]
                 found = stream.marks.next(max(place + 1, self._place))
             elif found == place and stream.opens is not None:
@@ -466,7 +468,7 @@ class PlanCursor:
         self._place = self._tasks.place[task] + 1
 
     def let_wait(self, task: int) -> None:
-        """Continue after a task that prefers to wait; exclude its class after ``_MAX_WAITING`` of them."""
+        """Continue after a waiting task; exclude its class after ``_MAX_WAITING`` tasks that wait."""
         self.pass_by(task)
         whole = self._tasks.kind[task]
         self._waiting[whole] = self._waiting.get(whole, 0) + 1
@@ -474,14 +476,14 @@ class PlanCursor:
             self._left_out.add(whole)
 
     def leave_out(self, task: int) -> None:
-        """Continue after a task that prefers to wait and exclude its class."""
+        """Continue after a task that waits for a machine, and exclude its class."""
         self.pass_by(task)
         whole = self._tasks.kind[task]
         self._waiting.setdefault(whole, 1)
         self._left_out.add(whole)
 
     def leave_out_kind(self, task: int) -> None:
-        """Continue after a task that cannot be placed and exclude its kind."""
+        """Continue after a task that cannot be placed, and exclude its kind."""
         self.pass_by(task)
         whole = self._tasks.kind[task]
         self._left_out.add(whole)
@@ -492,7 +494,7 @@ class PlanCursor:
         self._busy = _BusyMachines(is_free)
         self._begin()
 
-    def _was_there(self, place: int) -> bool:
+    def _was_present(self, place: int) -> bool:
         """Return whether the task at a position was present when the traversal started."""
         return self._tasks.since[self._tasks.ordered[place]] < self._came
 

@@ -228,9 +228,12 @@ class TaskFacts:
     requirements: tuple[str | None, str | None] | None = None
     """Requirement and rank set by the application; None: not changed."""
     failed_on: set[int] = field(default_factory=set)
-    """Machines on which it failed by itself, or which it must not use again: plans are void there."""
+    """Machines of ``avoid``, except those on which it was only lost or preempted.
+
+    A plan that names one of them is not followed if another machine is usable.
+    """
     avoid: set[int] = field(default_factory=set)
-    """Machines on which it has failed."""
+    """Machines on which it failed; they are used only if there is no other."""
     reopened: bool = False
     """Whether the task runs again after it completed; started successors keep its earlier outputs."""
     order: tuple[int, ...] | None = None
@@ -343,7 +346,7 @@ class RunState:
 
     @property
     def settings(self) -> RunSettings:
-        """Return the settings of the run, for what concerns no single task."""
+        """Return the settings of the run that are not specific to a task."""
         return self._settings.common
 
     def settings_of(self, task: int) -> RunSettings:
@@ -417,7 +420,7 @@ class RunState:
         if facts is not None:
             kind += tuple(sorted(facts.avoid))
             if facts.growth or facts.requirements is not None:
-                kind = (-3 - group, machine, self._number_wishes(task, facts), *kind[2:])
+                kind = (-3 - group, machine, self._number_requirements(task, facts), *kind[2:])
         return kind
 
     def _preference_kind(self, task: int, template: int, kinds: tuple[int, ...]) -> tuple[int, ...]:
@@ -427,7 +430,7 @@ class RunState:
         bound = bind_expression(self.compiled, task, text)
         return kinds[template], self._wanted.setdefault(bound, len(self._wanted))
 
-    def _number_wishes(self, task: int, facts: TaskFacts) -> int:
+    def _number_requirements(self, task: int, facts: TaskFacts) -> int:
         """Return the number of a task's changed requirements; equal requirements have equal numbers."""
         wanted = (
             tuple(text and bind_expression(self.compiled, task, text) for text in facts.requirements or ()),

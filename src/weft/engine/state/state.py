@@ -67,7 +67,7 @@ class InquiryAgenda:
             if 0 in (before, before + more):
                 self.note(machine)
 
-    def taken(self, now: float) -> list[int]:
+    def pop_due(self, now: float) -> list[int]:
         """Return the machines to query now, by index, and remove them from the agenda."""
         due = [*self.access.passed(now), *self.fetch.passed(now)]
         found, self._news = self._news | dict.fromkeys(due), {}
@@ -118,7 +118,7 @@ _CLOSED = {
 }
 """Why a machine that is not open is not usable."""
 
-_BELIEVED_INTERVALS = 2
+_VALID_INTERVALS = 2
 """Number of query intervals for which an answer is valid."""
 
 MEASURE_EVERY_S = 10.0
@@ -158,7 +158,7 @@ class MachineInquiries:
         self._changes = changes
         self._unanswered: dict[int, None] = {}
         """Machines that were queried and have not answered yet; placement waits for them for a while."""
-        self._believed: deque[tuple[float, int]] = deque()
+        self._validity: deque[tuple[float, int]] = deque()
         """(end of validity, machine) for every answer to a state query, ascending."""
         self.rebuild(0.0)
 
@@ -189,7 +189,7 @@ class MachineInquiries:
             return -math.inf
         if self._settings.pushes_state or self.measures_every_s is None:
             return math.inf
-        return fetched_s + _BELIEVED_INTERVALS * self.measures_every_s
+        return fetched_s + _VALID_INTERVALS * self.measures_every_s
 
     def set_interval(self, every_s: float | None) -> None:
         """Set the seconds between measurements of the machines' states."""
@@ -276,12 +276,12 @@ class MachineInquiries:
 
     def pass_time(self, now: float) -> None:
         """Mark machines whose dynamic state is no longer valid as unusable."""
-        while self._believed and self._believed[0][0] <= now:
-            self._update(self._believed.popleft()[1], now)
+        while self._validity and self._validity[0][0] <= now:
+            self._update(self._validity.popleft()[1], now)
 
     def rebuild(self, now: float) -> None:
         """Recompute validity, usability and outstanding answers, after a state was restored."""
-        self._believed.clear()
+        self._validity.clear()
         for _, machine in sorted((at_s, machine) for machine, at_s in self.fetched_s.items()):
             self._extend_validity(machine)
         for machine in range(len(self._machines)):
@@ -289,7 +289,7 @@ class MachineInquiries:
 
     def _extend_validity(self, machine: int) -> None:
         if (until_s := self._valid_until_s(machine)) < math.inf:
-            self._believed.append((until_s, machine))
+            self._validity.append((until_s, machine))
 
     def _update(self, machine: int, now: float) -> None:
         """Update whether a machine is usable and whether its first answer is outstanding."""
@@ -463,7 +463,7 @@ class EngineState:
         self.changes.note(attempt.machine)
 
     def stop_waiting(self, attempt: Attempt) -> None:
-        """Keep no nodes of another machine for an attempt any longer."""
+        """Stop reserving nodes of another machine for an attempt."""
         if (machine := attempt.awaited_machine) is not None:
             self.machines.await_nodes(attempt, None)
             self.changes.note(machine)
