@@ -8,11 +8,12 @@ missing, but the file is consistent and holds no transaction without all earlier
 
 An engine claims the database. Each of its transactions first checks that no other engine has claimed it
 since, because locks do not work on every file system. While another process has locked the database, an
-engine waits and says so.
+engine waits and logs a warning.
 
-A copied project has the identity of the original, and with it the original's directories in sandboxes outside
-of the projects. An engine therefore records where the project is. In a copy it draws another identity; the
-executions before keep theirs, whose directories the copy does not remove.
+A copied project has the identity of the original, and would use the same directories in sandboxes outside of
+the projects. An engine therefore records where the project is, to detect copies. In a copy it draws a new
+identity for new executions; copied executions keep the old identity, and the copy does not remove their
+directories.
 """
 
 from __future__ import annotations
@@ -309,7 +310,7 @@ class ProjectPlace:
         return cls(folder=str(home.parent), inode=found.st_ino, device=found.st_dev, host=os.uname().nodename)
 
     def is_same(self, other: ProjectPlace) -> bool:
-        """Return whether the project is at its place, also restored or on another host, or was renamed.
+        """Return whether both are places of one project, also if restored, renamed or on another host.
 
         The device of a network file system may differ between hosts, and after a reboot.
         """
@@ -552,7 +553,7 @@ class Database:
         return self.identity
 
     def find_original(self) -> str:
-        """Return the folder of the project of which this one is a copy without runs of its own; "": none.
+        """Return the folder of the original if this is a copy that no engine has used yet; otherwise "".
 
         A project that was renamed, or restored from a backup at its place, is no copy. One that was moved to
         another file system cannot be distinguished from a copy.
@@ -561,8 +562,8 @@ class Database:
         here = ProjectPlace.of(self.path)
         return "" if not places or places[0].is_same(here) else places[0].folder
 
-    def find_living_original(self, execution: int) -> str:
-        """Return the folder of the project that has the same execution, as this one is a copy; "": none."""
+    def find_existing_original(self, execution: int) -> str:
+        """Return the folder of the project from which an execution was copied, if it exists; "": none."""
         identity = self.identity_of(execution)
         folder = self.list_originals().get(identity, "")
         return folder if folder and _holds_project(Path(folder), self.path, identity) else ""
@@ -573,7 +574,7 @@ class Database:
         original = self.find_original()
         return {**found, self.identity: original} if original else found
 
-    def settle(self) -> None:
+    def record_place(self) -> None:
         """Record the place of the project; draw another identity if it is a copy. Called by engines."""
         here = ProjectPlace.of(self.path)
         place = json.dumps([asdict(here)])
@@ -716,7 +717,7 @@ def _read_modes(path: Path) -> list[str]:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection whose errors are those of SQLite, also if their text contains damaged names."""
+    """A connection that raises SQLite's errors also if their texts cannot be decoded."""
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
         try:

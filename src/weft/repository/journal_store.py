@@ -2,9 +2,8 @@
 
 Entries are queued by ``append`` and written by ``commit`` in one transaction, with the plans they name and
 other queued changes (products, run states, replies). The nonce of a new attempt is written together with the
-entry that assigns it. A snapshot is written every 10,000 entries, or every N
-entries in an execution of N > 10,000 tasks, which bounds the cost per entry. The database keeps only the last
-snapshot.
+entry that assigns it. A snapshot is written every 10,000 entries, or every N entries in an execution of N >
+10,000 tasks, which bounds the cost per entry. The database keeps only the last snapshot.
 
 In a file, the first line is the header. Each plan precedes the first entry that names it, and a snapshot
 follows every 10,000 entries.
@@ -272,7 +271,7 @@ def read_nonces(database: Database, execution: int) -> dict[int, str]:
 
 
 def _gap(number: int, entry: JournalEntry) -> InvalidInput:
-    """Return the error about an entry that has another number than its place."""
+    """Return the error about an entry whose number differs from its place in the journal."""
     return damaged_journal(f"entry {number}", ValueError(f"entry {entry.sequence} is in its place"))
 
 

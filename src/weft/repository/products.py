@@ -82,7 +82,7 @@ class ProductTable:
         return self._newest(_BY_TASK, (execution, run, task))
 
     def previous(self, product: Product) -> Product | None:
-        """Return the product of the same task of the same run before the iteration of a product."""
+        """Return the last product of the same task and run from another iteration than that of a product."""
         here = (product.execution, product.run, product.task)
         return self._stored(_EARLIER, (*here, product.iteration, encode_json(list(product.counters))))
 
@@ -91,12 +91,12 @@ class ProductTable:
         if not fingerprint or (besides is not None and (self._first or besides == self._only)):
             return None
         if besides is None:
-            return self._known(self._newest(_BY_FINGERPRINT, (fingerprint,)))
+            return self._drop_foreign(self._newest(_BY_FINGERPRINT, (fingerprint,)))
         return self._stored(_OF_OTHERS, (fingerprint, besides))
 
     def find_by_name(self, workflow: str, name: str) -> Product | None:
         """Return the newest product of a task by its name, with any fingerprint; None: there is none."""
-        return self._known(self._newest(_BY_NAME, (workflow, name)))
+        return self._drop_foreign(self._newest(_BY_NAME, (workflow, name)))
 
     def directories(self, execution: int) -> list[str]:
         """Return the directories of an execution's committed products."""
@@ -105,7 +105,8 @@ class ProductTable:
     def _absolute(self, directory: str) -> str:
         return directory if not directory or directory.startswith("/") else f"{self._project}{directory}"
 
-    def _known(self, product: Product | None) -> Product | None:
+    def _drop_foreign(self, product: Product | None) -> Product | None:
+        """Return a product, or None if it is of an execution to ignore."""
         foreign = product is not None and self._only is not None and product.execution != self._only
         return None if foreign else product
 

@@ -24,14 +24,14 @@ class UserRequest:
 
     number: int
     what: str
-    """Kind of the request: ``cancel``, ``hold``, ``release``, ``migrate``, ``resume``."""
+    """Kind of the request: a ``RequestKind``, or about machines ``drain``, ``open``, ``remove``, ``join``."""
     execution: int
     run: int | None
     """Position of the run within the execution; None: all runs."""
     task: str | None
     """Name of a task; None: the whole run."""
     machine: str | None
-    """Name of the machine to migrate to; None: not stated."""
+    """Name of the machine; for ``join``, the platform as JSON; None: not stated."""
     owner: str
     asked_at_s: float
     """Wall-clock time of the request."""

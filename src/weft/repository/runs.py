@@ -86,7 +86,7 @@ class RunRecord:
 
     @property
     def slowdown(self) -> float | None:
-        """Return the time from arrival to end divided by ``alone_s``; None: unknown, or nothing was left."""
+        """Return the time from arrival to end divided by ``alone_s``; None: unknown, or ``alone_s`` is 0."""
         if not self.alone_s or self.ended_at_s is None or self.state != "completed":
             return None
         return (self.ended_at_s - self.started_at_s) / self.alone_s

@@ -6,8 +6,8 @@ commands. An engine that is killed at any moment can therefore be rebuilt from t
 an answer are executed again.
 
 A transaction survives a power failure only some milliseconds later, when it has been synced to the disk. Most
-commands need not wait for that. Commands that use, publish or remove what an ended program has left are held
-until its end is on disk (``HeldCommands``).
+commands need not wait for that. Commands that use, publish or remove files of an ended program are held until
+the entry about its end is on disk (``HeldCommands``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PATIENCE_S = 2.0
 """Seconds without activity on a real clock after which an execution counts as stuck."""
 
 _PATIENCE_EVENTS, _REPLAN_EVENTS = 10_000, 200
-"""The same limit on a virtual clock, in idle events, and the number of events that one re-planning counts."""
+"""The same limit on a virtual clock, in idle events, and the number of events as which a re-plan counts."""
 
 _IDLE_EVENTS = (
     ev.TimerFired,
@@ -170,8 +170,8 @@ class StandstillRule:
     def check_time(self, *, expected: bool) -> bool:
         """Return whether a real clock has passed the standstill timeout without any activity.
 
-        ``expected``: a submission or request is scheduled. A task that a user holds prevents it too, and one
-        whose selector program has not answered, or accepts no machine now.
+        ``expected``: a submission or request is scheduled. A task that is held by a user, or whose selector
+        program has not answered or accepts no machine now, counts as activity.
         """
         if (now := self._clock.now()) < self._check_at_s:
             return False
@@ -216,7 +216,7 @@ _Subject = tuple[int | None, _TaskKey | None]
 
 
 class HeldCommands:
-    """Commands that wait until the ends of the programs they rely on are on disk.
+    """Commands that wait until the entries about the program ends on which they rely are on disk.
 
     StageOut and CleanUp publish and remove files of an ended program: they rely on its end. StageIn and Start
     rely on the ends of the task's direct predecessors, whose products they use, and of its earlier attempts;

@@ -73,7 +73,7 @@ class RequestHandler:
     """Turns the user requests in the database into events, and writes their answers.
 
     Machines join in two steps: the execution is opened again with the larger platform, on which they are
-    absent; then the request, which is still unanswered, becomes their events.
+    absent; then the request, which is still unanswered, is turned into events that admit them.
     """
 
     def __init__(self, requests: RequestTable, engine: Engine, header: JournalHeader, execution: int) -> None:
@@ -153,7 +153,7 @@ class RequestHandler:
         return ev.MachineChanged(machine=machine.index, admission=admission, reason="by the user")
 
     def _join(self, text: str) -> Sequence[ev.Event]:
-        """Return the events of machines that join; without any, ``joining`` is set or nothing was new."""
+        """Return the events of machines that join; if the platform must grow first, set ``joining``."""
         platform = read_platform(from_python(json.loads(text)))
         known = {each.name: each for each in self._engine.state.machines}
         names = [each.name for each in planned_machines(platform)]
@@ -222,7 +222,7 @@ _ANSWERED = frozenset(kind for kinds in _ANSWERS.values() for kind in kinds)
 
 
 class PendingCommands:
-    """Collects the commands of a journal to which no event is the answer yet."""
+    """Collects the commands of a journal that no event has answered yet."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[type, int, int], cm.Command] = {}
@@ -299,7 +299,7 @@ class ExecutionOutcome:
 
     state: str
     """State: ``completed``, ``failed``, ``stopped``, ``cancelled``, ``interrupted``, or ``joining``: machines
-    join, and the execution goes on after ``reopen``.
+    join, and the execution continues after ``reopen``.
     """
     stuck: tuple[str, ...] = ()
     """What the tasks wait for if the execution stands still; empty: there was no standstill."""
@@ -548,7 +548,7 @@ class Execution:
         )
 
     def end_programs(self) -> float:
-        """Terminate all programs and start no further ones; return their time to end. Idempotent."""
+        """Terminate all programs and start no others; return the seconds they have to end. Idempotent."""
         self.loop.halting = True
         return self.backend.halt()
 
@@ -609,8 +609,8 @@ class Execution:
                     at_s=self.clock.wall(entry.now),
                     reason=command.reason,
                 )
-                if (story := self.history.runs[command.run]).outcome == "completed":
-                    self.runs.set_alone(self.number, command.run, story.alone_s)
+                if (summary := self.history.runs[command.run]).outcome == "completed":
+                    self.runs.set_alone(self.number, command.run, summary.alone_s)
 
     def _record_promise(self, event: ev.PlanReady) -> None:
         """Store the promise of the first plan of a run."""
@@ -713,8 +713,8 @@ def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
 def find_shared_sandbox(
     layout: ProjectLayout, database: Database, execution: int, platform: Platform
 ) -> tuple[str, Path] | None:
-    """Return the original of a copied project and a sandbox in which an execution uses its directories."""
-    original = database.find_living_original(execution)
+    """Return the original of a copied project, and a sandbox that an execution shares with it; None: none."""
+    original = database.find_existing_original(execution)
     for machine in planned_machines(platform) if original else ():
         if not (sandbox := layout.sandbox(machine)).is_relative_to(layout.project):
             return original, sandbox
@@ -741,7 +741,7 @@ def open_project(layout: ProjectLayout, command: Sequence[str] = ()) -> tuple[Lo
         database = open_database(layout.database, create=True)
         try:
             database.claim()
-            database.settle()
+            database.record_place()
         except BaseException:
             database.close()
             raise

@@ -180,8 +180,8 @@ class Lock:
 
     def release(self) -> None:
         """Release the lock. With flock the file is kept, because a new file could be locked a second time."""
-        # A failing disk must not hide the error for which the lock is released: the text of an ended process
-        # means nothing. Where locks do not work, the file may name another engine by now.
+        # Disk errors are ignored, so that they do not hide the error for which the lock is released; an owner
+        # that has ended has no effect. Where locks do not work, the file may name another engine by now.
         if _read_owner(self.path) == self.owner:
             self._remove_owner()
         self.forget()
@@ -276,7 +276,7 @@ os.register_at_fork(after_in_child=_forget_locks)
 
 
 def _close_state_folder(home: Path) -> None:
-    """Remove the permissions of others from ``.weft``: who can open the lock file can block the engine."""
+    """Remove other users' permissions from ``.weft``: whoever opens the lock file can block the engine."""
     try:
         if close_to_others(home):
             _log.warning("'%s' was open to other users of this computer; now only you can enter it", home)
