@@ -18,8 +18,9 @@ class LayeredPolicy(RoundPolicy):
     order within a workflow (``intra``) and the number of nodes (``sizing``). The policies in
     ``multi_workflow.py`` and ``matchmaker.py`` are special cases.
 
-    In rounds by tasks, a workflow offers its tasks in its own order and their upward ranks decide between
-    workflows. With ``intra=rank`` the ready task with the highest priority of all is therefore next.
+    In rounds by tasks, each workflow offers its tasks in its own order, and the priorities (``inter``) of the
+    offered tasks decide between workflows. With ``intra=rank`` the ready task with the highest priority of
+    all is therefore next.
     """
 
     name: ClassVar[str] = "layered"
@@ -30,7 +31,7 @@ class LayeredPolicy(RoundPolicy):
     rounds: Rounds = "workflows"
     """Tasks considered in a round: all ready tasks, or the first of each workflow."""
     placement: Literal["finish", "rank"] = "finish"
-    """Without effect, accepted for compatibility: a rank always decides, other tasks finish as early as
+    """Without effect, accepted for compatibility: tasks with a rank follow it, others finish as early as
     possible.
     """
 

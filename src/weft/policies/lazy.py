@@ -24,7 +24,8 @@ class LazyPolicy:
 
     Deviations: an edge with data counts as the transfer it implies. Ties: fewest seconds, then lower machine
     index. A task is bound when its last predecessor has finished. The planner ``lazy`` simulates the same run
-    with estimated times; a task with a rank chooses among the free machines itself. O(modes) per task.
+    with estimated times; for a task with a rank, its rank decides between the free machines. O(modes) per
+    task.
     """
 
     name: ClassVar[str] = "lazy"

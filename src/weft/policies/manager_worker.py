@@ -20,9 +20,9 @@ class ManagerWorker:
     is the one with the lowest index, or with the most urgent priority (``orders.py``).
 
     Deviations: a task is ready when its predecessors have finished (as printed: when none is unscheduled). If
-    layers do not own their machines, a machine takes the first of all tasks it can run; with several
+    layers have no machines of their own, a machine takes the first of all tasks it can run; with several
     workflows, the first of the workflow that arrived first. ``fastest`` is an option that the paper leaves
-    open: the first task gets the idle machine that is fastest for it. The rank of a task chooses among
+    open: the first task gets the idle machine that is fastest for it. The rank of a task decides between
     the idle machines. A decision costs O(active workflows + kinds x machine classes).
     """
 

@@ -33,7 +33,7 @@ class _PriorityPolicy(RoundPolicy):
 
 
 class GHeft(_PriorityPolicy):
-    """The ready task with the highest upward rank of all workflows comes first; last tasks may starve."""
+    """The ready task with the highest upward rank of all comes first; last tasks of workflows may starve."""
 
     name = "g-heft"
     title = "highest rank of all ready tasks first (Bolze et al., G-HEFT)"

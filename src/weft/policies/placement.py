@@ -100,8 +100,8 @@ def place_by_rank(
     Of the machines on which the task can start now the one with the highest rank is chosen. A rank that
     weighs the wait for machines (``queue_s``) compares the busy machines too; if one of them has the highest
     rank, the task waits and is decided again at the next event. Ties: the ``planned`` machine, earliest
-    finish, lower machine index. Machines without a rank come last. Nodes that tasks in the queue of a machine
-    need are not free, except on the planned machine those of tasks that are planned later.
+    finish, lower machine index. Machines without a rank come last. Nodes that queued tasks need do not count
+    as free; on the planned machine only queued tasks with an earlier planned start count.
     """
     if (ranking := view.ranking(run, task)) is None or run.bound(task) is not None:
         return None
@@ -192,7 +192,7 @@ def _send_first_arrival(view: View, run: RunView, task: int) -> Place | None:
 def _send_ahead(view: View, run: RunView, task: int, follower: int) -> Place | None:
     """Return the placement of a transfer where task ``follower`` finishes first; None if there is none.
 
-    If that task has a rank, which decides between the machines that are free now, the transfer goes there.
+    If that task has a rank, the transfer goes to the free machine with the highest rank.
     """
     if (ranked := place_by_rank(view, run, follower, "fastest")) is not None and ranked.place is not None:
         arrival = view.mode(run, task, ranked.place.machine, 0)
@@ -222,7 +222,7 @@ def _place_transfer(run: RunView, task: int, mode: Mode, reason: str) -> Place:
 
 
 def _follower(run: RunView, task: int) -> int | None:
-    """Return the first waiting compute task after a transfer with its destination; None if there is none."""
+    """Return the first waiting compute task after a transfer on its destination; None if there is none."""
     graph = run.instance.graph
     for other in graph.successors(task).tolist():
         same = graph.kind[other] == COMPUTE and graph.variable[other] == graph.variable[task]

@@ -280,7 +280,10 @@ class MachineView(Protocol):
         """Return the node-seconds of tasks bound to the machine but not sent yet, divided by its nodes."""
 
     def unclaimed_nodes(self, before: float | None = None) -> int:
-        """Return the free nodes that no queued attempt needs; ``before``: of those with a lower sort key."""
+        """Return the free nodes that no queued attempt needs.
+
+        ``before``: only queued attempts with a lower sort key are considered.
+        """
 
     def free_at_s(self, nodes: int) -> float:
         """Return the estimated time at which ``nodes`` nodes are free after all queued attempts."""
@@ -380,9 +383,8 @@ class View(Protocol):
 class Policy(Protocol):
     """Decides during a run which ready task starts on which machine and on how many nodes.
 
-    A policy reads
-    nothing but the view: estimates instead of durations, and the time as a number. It keeps no state between
-    calls, so that a journal replays to the same decisions.
+    A policy reads nothing but the view: estimates instead of durations, and the time as a number. It keeps no
+    state between calls, so that a journal replays to the same decisions.
 
     Policies combine four choices (docs/papers/unified.md, section 5): the order of workflows (inter), the
     order of ready tasks within a workflow (intra, ``order``), the number of nodes (sizing) and the machine

@@ -6,7 +6,7 @@ their priorities, and place each in turn on the free machine where it finishes f
 rank, until none can be placed. A round by tasks collects all ready tasks, a round by workflows the first of
 each workflow. Ties: earlier arrival, lower run, lower task.
 
-Deviations: fcfs is printed as the arrival itself, which would serve the last workflow first. In srpt a
+Deviations: the paper prints fcfs as the arrival itself, which would serve the last workflow first. In srpt a
 running task counts with its remaining time. In foft C is the forecast of ``forecast.py`` and the denominator
 the makespan alone. ``aging-e`` is compared by its logarithm, which does not overflow. Of tasks with equal
 modes only the first is considered: if it cannot be placed, no other can. A task that cannot be placed is not

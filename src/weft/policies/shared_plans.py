@@ -31,12 +31,12 @@ class SharedPlans:
     first, and a task with a rank on the free machine that it ranks highest. No paper combines these. Ties:
     earlier arrival of the workflow, then earlier planned start, then lower index.
 
-    If a task prefers to wait for its planned machine, so do all tasks of its class (equal modes and seconds,
-    same planned machine). Where seconds do not determine that (data, abstract machines, resources, multi-node
+    If a task waits for its planned machine, all tasks of its class (equal modes and seconds, same planned
+    machine) wait. If the seconds do not determine that (data, abstract machines, resources, multi-node
     machines, more than 64 kinds), 16 tasks of a class with equal modes are tried before the others are left
-    out. If more than 64 classes of a workflow prefer to wait, only tasks whose planned machine is free or
-    unusable and unplanned tasks are tried. An event therefore costs O(active workflows + kinds + sent tasks),
-    whatever the number of machines, plus the cost of the priority.
+    out. If more than 64 classes of a workflow wait, only tasks whose planned machine is free or unusable and
+    unplanned tasks are tried. An event therefore costs O(active workflows + kinds + sent tasks), whatever the
+    number of machines, plus the cost of the priority.
     """
 
     name: ClassVar[str] = "shared-plans"
@@ -138,7 +138,7 @@ class SharedPlans:
             turn.pass_by(task)
         elif impossible and (turn.even or turn.hurried):
             turn.leave_out_kind(task)
-        elif impossible or (turn.alike and self._waits_alone(view, run, task)):
+        elif impossible or (turn.alike and self._class_waits(view, run, task)):
             turn.leave_out(task)
         else:
             turn.let_wait(task)
@@ -146,7 +146,7 @@ class SharedPlans:
             turn.hurry(lambda machine: view.machines[machine].up and view.machines[machine].free_nodes > 0)
         return place
 
-    def _waits_alone(self, view: View, run: RunView, task: int) -> bool:
+    def _class_waits(self, view: View, run: RunView, task: int) -> bool:
         """Return whether all tasks of the class of a waiting task must also wait in this event."""
         line = None if run.plan is None else run.plan.line.get(task)
         return line is not None and view.machines[line.machine].nodes == 1
