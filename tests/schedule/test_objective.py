@@ -186,7 +186,7 @@ def test_invalid_values_are_refused(arguments, limits, message):
         ("makespan + kost", "unknown name 'kost'.*did you mean 'cost'"),
         ("makespann", "unknown objective 'makespann'; did you mean 'makespan'"),
         ("lost-paralelism", "unknown objective 'lost-paralelism'; did you mean 'lost-parallelism'"),
-        ("makespan > 3", "'makespan > 3' is no number"),
+        ("makespan > 3", "'makespan > 3' is not a number"),
         ("2*t_max", r"'2\*t_max' is the same for all schedules"),
         ("makespan +", "cannot be read"),
         ("'a' + makespan", "between a string and a number"),

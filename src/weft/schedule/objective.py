@@ -178,7 +178,7 @@ QUANTITIES: Mapping[str, str] = {
     "node_seconds": "occupied node-seconds",
     "local": "sum of the tasks' seconds, without waiting",
     "used_share": "occupied share of the node-time of the platform, from 0 to 1",
-    "idle_share": "the rest of it",
+    "idle_share": "idle share of the node-time of the platform, from 0 to 1",
     "machines_used": "machines with at least one task",
     "nodes_used": "nodes held at once, summed over machines",
     "speedup": "sequential time over makespan",
@@ -190,7 +190,7 @@ QUANTITIES: Mapping[str, str] = {
     "throughput": "efficiency and time combined",
     "length_ratio": "makespan over the critical path of fastest modes",
     "t_max": "time of sequential execution on the best machine, in seconds",
-    "c_min": "node-seconds of that execution",
+    "c_min": "node-seconds of sequential execution on the best machine",
     "nodes": "nodes of all machines",
 }
 """The names that a formula may use, with their meaning; ``t_max``, ``c_min`` and ``nodes`` are constants."""
@@ -253,7 +253,7 @@ def _read_formula(text: str) -> Objective:
         raise InvalidInput([replace(each, rule=rule) for each in known])
     kind = infer_kind(formula, dict.fromkeys(QUANTITIES, ValueKind.NUMBER))
     if kind not in (ValueKind.NUMBER, ValueKind.UNKNOWN):
-        raise InvalidInput(f"the objective {shorten(text)!r} is no number", rule=rule)
+        raise InvalidInput(f"the objective {shorten(text)!r} is not a number", rule=rule)
     if not set(formula.names) & (QUANTITIES.keys() - {"t_max", "c_min", "nodes"}):
         what = f"the objective {shorten(text)!r} is the same for all schedules"
         raise InvalidInput(what, rule=rule)

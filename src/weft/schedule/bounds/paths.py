@@ -206,10 +206,10 @@ def follow_machine_paths(instance: Instance, modes: list[BoundModes]) -> Machine
     """Return bounds from paths on each machine; None if the instance is too large or they cannot be better.
 
     The bounds are sharper for heterogeneous machines. They use the earliest finish of every task on every
-    machine, with each predecessor on the machine that is best for this one task. Machines are
-    never busy and a task may be on several machines for several successors; both only decrease times.
-    Backwards it gives tails. O(e (p + l^2)) for e edges, p machines and l network locations; large instances
-    are skipped.
+    machine, with each predecessor on the machine that is best for this one task. Machines count as never
+    busy, and a task may be on several machines for several successors; both only decrease times. The same
+    computation backwards gives tails. O(e (p + l^2)) for e edges, p machines and l network locations; large
+    instances are skipped.
     """
     graph, locations = instance.graph, len(instance.network.latency_s)
     cells = len(graph) * len(instance.machines)
