@@ -42,7 +42,7 @@ class SimulatedAnnealing(OptimiserBase):
 
     S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Optimization by Simulated Annealing, Science 220, 1983; one of
     the methods named in docs/papers/dynamic-grid.md, section 4. A change that loses d is accepted with
-    probability exp(-d / T). T falls geometrically from a share of the mean loss of the first changes. Then
+    probability exp(-d / T). T falls geometrically from a multiple of the mean loss of the first changes. Then
     the search restarts from the best point, each time for twice as many moves and from a lower T, which suits
     short and long searches on small and large spaces.
 
@@ -69,7 +69,7 @@ class SimulatedAnnealing(OptimiserBase):
         tried = change_one_gene(points, space, rng)
         new = evaluator.evaluate(tried)
         temperature = settings.hot * _mean_loss(values, new)
-        _accept(points, values, tried, new, losable=np.zeros(len(points)))
+        _accept(points, values, tried, new, tolerance=np.zeros(len(points)))
         for moves in _cooling_lengths(settings):
             for move in range(moves):
                 tried = change_one_gene(points, space, rng)
@@ -93,8 +93,8 @@ def _mean_loss(values: Floats, new: Floats) -> float:
     return float(np.abs(new[both] - values[both]).mean()) if both.any() else 0.0
 
 
-def _accept(points: Points, values: Floats, tried: Points, new: Floats, losable: Floats) -> None:
-    """Replace, in place, the points and values for which the change loses at most ``losable``."""
+def _accept(points: Points, values: Floats, tried: Points, new: Floats, tolerance: Floats) -> None:
+    """Replace, in place, the points and values for which the change loses at most ``tolerance``."""
     # An exponential variate times T exceeds a loss with probability exp(-loss / T), so no exp is needed.
-    taken = new >= values - losable
+    taken = new >= values - tolerance
     points[taken], values[taken] = tried[taken], new[taken]

@@ -56,8 +56,8 @@ class _Descent(OptimiserBase):
     """Base of the descent methods for numeric spaces.
 
     The first descent begins at the best start, the others at random. A continuous position is evaluated at
-    the nearest point of the space, and a forbidden point has a very large loss (infinity would leave no
-    direction).
+    the nearest point of the space, and a forbidden point has a very large loss (with infinity there would be
+    no slope).
     """
 
     restarts: int = 9

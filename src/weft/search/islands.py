@@ -40,7 +40,7 @@ class Islands:
     """
 
     name: ClassVar[str] = "islands"
-    title: ClassVar[str] = "searches side by side that exchange their best"
+    title: ClassVar[str] = "parallel searches that exchange their best points"
 
     search: Optimiser = _SEARCH
     """The optimiser of every island."""
@@ -83,7 +83,7 @@ class Islands:
             try:
                 for one in pool.map(advance, list(zip(rngs, held, strict=True))):
                     done.append(one)
-                    # A search that was cut short before its limit was interrupted.
+                    # Cut short before its step limit: the search was interrupted.
                     if one[0].cut and one[0].visited < steps:
                         break
             except KeyboardInterrupt:
