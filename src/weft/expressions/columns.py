@@ -334,7 +334,7 @@ class _ColumnEvaluation:
             return self._column(name)[rows]
         first, *rest = name.split(".")
         if rest and first in self._columns:
-            return _by_rows(lambda value: self._below(node, value, rest), self._column(first)[rows])
+            return _by_rows(lambda value: self._nested_value(node, value, rest), self._column(first)[rows])
         if (value := find_variable(name, self._constants)) is not MISSING:
             return to_value(value)
         if name in BUILT_IN:
@@ -348,7 +348,7 @@ class _ColumnEvaluation:
             self._cache[name] = _load_column(self._columns[name], name, self._length)
         return self._cache[name]
 
-    def _below(self, node: tree.Name, value: Value, parts: list[str]) -> Value:
+    def _nested_value(self, node: tree.Name, value: Value, parts: list[str]) -> Value:
         if (found := find_nested(value, parts)) is not MISSING:
             return to_value(found)
         if node.optional:

@@ -62,26 +62,26 @@ IN_CONSTANT_TIME = ("len", "default")
 
 
 class Allowance:
-    """Limits the list entries that evaluations make, against memory, and read, against time."""
+    """Limits the list entries that evaluations create (to bound memory) and read (to bound time)."""
 
     def __init__(self, made: int = MAX_ENTRIES, read: int = _MAX_READ_ENTRIES) -> None:
         self._made = made
         self._read = read
 
     def spend(self, value: Value) -> Value:
-        """Return the value unchanged; the entries of a list are counted, too many raise Refusal."""
+        """Count the entries of a list and return the value unchanged; raise Refusal if there are too many."""
         if isinstance(value, list):
             self._made -= len(value)
             if self._made < 0:
                 raise Refusal(
-                    "the lists have too many entries together", rule=f"at most {MAX_ENTRIES} entries"
+                    "the lists have too many entries in total", rule=f"at most {MAX_ENTRIES} entries"
                 )
             self._count_in_document(len(value))
         return value
 
     def count_reads(self, *values: Value) -> None:
-        """Count the entries of the lists and mappings that are read; too many raise Refusal."""
-        self._count_in_document(0)  # no further list is made after too many
+        """Count the entries of the lists and mappings that are read; raise Refusal if there are too many."""
+        self._count_in_document(0)  # raises if an earlier evaluation has exceeded the limit
         if not any(isinstance(value, list | Mapping) for value in values):
             return
         known: dict[int, int] = {}
@@ -109,7 +109,7 @@ _SIMPLE_TYPES = frozenset((int, float, str, bool, type(None)))
 
 
 def _count_entries(value: Value, known: dict[int, int]) -> int:
-    """Return the number of entries of a list or mapping with the lists inside it; ``known``: by identity."""
+    """Return the number of entries of a list or mapping and of all values in it; ``known``: counts by id."""
     if not isinstance(value, list | Mapping):
         return 0
     if (entries := known.get(id(value))) is None:
@@ -132,7 +132,7 @@ _DOCUMENT: ContextVar[_DocumentEntries | None] = ContextVar("document", default=
 
 @contextmanager
 def limit_document_entries() -> Iterator[None]:
-    """Limit the list entries of all evaluations in a ``with`` block together, or in an outer such block."""
+    """Limit the total list entries of all evaluations in a ``with`` block; nested blocks share one limit."""
     if _DOCUMENT.get() is not None:
         yield
         return
