@@ -98,7 +98,7 @@ def _stray(character: str, start: int) -> Refusal:
     if character in "\"'":
         return Refusal("a string without an end", advice=f"close it with {character}").at(start + 1)
     advice = _INSTEAD.get(character, "remove it; inside a string, write an escape such as \\u00e9")
-    return Refusal(f"the character {character!r} is not part of expressions", advice=advice).at(start + 1)
+    return Refusal(f"the character {character!r} is not allowed in expressions", advice=advice).at(start + 1)
 
 
 def _check_token(token: _Token, before: _Token | None) -> None:
@@ -369,7 +369,7 @@ class _TreeBuilder:
         names: list[str] = []
         for operator, column in zip(node.ops, columns, strict=True):
             if type(operator) not in _COMPARISON:
-                raise Refusal("`is` is not part of expressions", advice="compare with == or !=").at(column)
+                raise Refusal("`is` is not allowed in expressions", advice="compare with == or !=").at(column)
             names.append(_COMPARISON[type(operator)])
         operands = self._all(parts, depth)
         return tree.Compare(operators=tuple(names), operands=operands, columns=columns, column=columns[0])
@@ -377,7 +377,7 @@ class _TreeBuilder:
 
 def _foreign(what: str, column: int) -> Refusal:
     rule = "allowed are literals, lists, names, operators, `if else`, indexes and calls of known functions"
-    return Refusal(f"{what} is not part of expressions", rule=rule).at(column)
+    return Refusal(f"{what} is not allowed in expressions", rule=rule).at(column)
 
 
 _CACHED_LENGTH = 1_000

@@ -916,7 +916,7 @@ class _StepBuilder:
         self._complete_loop_end()
         self._reader.set_guards(step.name, self._guards)
         after = [each for each in self._after if not any(_covers(guard, each) for guard in self._guards)]
-        after += [_guarded(guard) for guard in self._guards]
+        after += [_guard_dependency(guard) for guard in self._guards]
         attributes = dict(step.attributes)
         if step.kind == "processor":
             for port, element in step.writes.items():
@@ -1025,7 +1025,7 @@ def _common_guards(guards: Sequence[tuple[_Guard, ...]]) -> list[_Guard]:
     return [guard for guard in guards[0] if all(guard in each for each in guards[1:])]
 
 
-def _guarded(guard: _Guard) -> Dependency:
+def _guard_dependency(guard: _Guard) -> Dependency:
     index = tuple(map(parse, guard.index)) or None
     return Dependency(
         task=guard.step, index=index, condition=parse(f"exit_code == {0 if guard.holds else _FALSE}")
@@ -1034,7 +1034,7 @@ def _guarded(guard: _Guard) -> Dependency:
 
 def _covers(guard: _Guard, dependency: Dependency) -> bool:
     """Return whether the dependency of a guard contains a plain dependency."""
-    return dependency == replace(_guarded(guard), condition=None)
+    return dependency == replace(_guard_dependency(guard), condition=None)
 
 
 def _children_of(root: XmlElement, name: str) -> Iterator[XmlElement]:
