@@ -112,7 +112,7 @@ def test_unknown_values_are_nan_in_results() -> None:
         ("9 if shared else arch * 2", 23, "arithmetic"),
         ("lines('f')", 1, "file exists"),
         ("shared + 1", 8, "truth value"),
-        ("len(range(1, 900000 + cores)) + len(range(1, 900000 + cores))", 37, "too many entries together"),
+        ("len(range(1, 900000 + cores)) + len(range(1, 900000 + cores))", 37, "too many entries in total"),
         ("bad", 1, "shape"),
         ("dates", 1, "datetime64"),
     ],

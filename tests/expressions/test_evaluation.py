@@ -210,7 +210,7 @@ def test_concatenated_strings_are_bounded() -> None:
 
 def test_the_total_length_of_lists_is_bounded() -> None:
     assert value("len(range(1, 400000)) + len(range(1, 500000))") == 900_000
-    with pytest.raises(ExpressionError, match="too many entries together"):
+    with pytest.raises(ExpressionError, match="too many entries in total"):
         value("len(range(1, 600000)) + len(range(1, 600000))")
 
 

@@ -188,7 +188,7 @@ def test_invalid_values_are_refused(arguments, limits, message):
         ("lost-paralelism", "unknown objective 'lost-paralelism'; did you mean 'lost-parallelism'"),
         ("makespan > 3", "'makespan > 3' is not a number"),
         ("2*t_max", r"'2\*t_max' is the same for all schedules"),
-        ("makespan +", "cannot be read"),
+        ("makespan +", "invalid syntax"),
         ("'a' + makespan", "between a string and a number"),
         (3, "the objective 3; must be a name, a formula or a function"),
     ],

@@ -56,11 +56,11 @@ class RecoveredAttempt:
     stage: str
     """``assigned`` (inputs may be in transfer), ``started``, ``ended`` (outputs may be in transfer)."""
     nonce: str = ""
-    """Random identity (see ``ProjectContext.attempt_nonce``). Numbers are used again after a lost tail of the
-    journal; a record with another nonce is of another attempt."""
+    """Random identity (see ``ProjectContext.attempt_nonce``). Numbers are used again if the tail of the
+    journal is lost; a record with another nonce belongs to another attempt."""
     cancelled: bool = False
     tries: int = 1
-    """Which start of its task it is, in its iteration."""
+    """Number of this start of its task in its iteration, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class BackendContext:
     instance: Instance
     """Any instance compiled for the platform; only its hosts and its network are read."""
     compiled_workflow: Callable[[int], CompiledWorkflow]
-    """Returns the workflow of a run in its current state of growth."""
+    """Returns the workflow of a run with the tasks that growing sweeps have added so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ class FileRecord:
     inode: int = 0
     """Inode of a file; for a directory, a hash over inodes, sizes and times of its entries."""
     changed_ns: int = 0
-    """Status change time; 0: the digest is in doubt and must be computed again before it is believed."""
+    """Status change time; 0: the digest may be wrong and must be computed again before it is used."""
 
 
 @message
@@ -200,7 +200,7 @@ class Product:
     seconds: float = 0.0
     """Run time of the program."""
     boot: str = ""
-    """Boot of the host in which the files were measured; "": unknown."""
+    """Identifier of the boot of the host during which the files were measured; "": unknown."""
 
 
 class ProductStore(Protocol):

@@ -156,7 +156,7 @@ def _find_sandbox_problem(sandbox: Path) -> Problem | None:
             status = folder.stat()
         except OSError:
             continue  # created later, or reported when it is used
-        where = f"the sandbox '{sandbox}'" if folder == sandbox else f"'{folder}', in which a sandbox is,"
+        where = f"the sandbox '{sandbox}'" if folder == sandbox else f"'{folder}', which contains a sandbox,"
         rule = "others could replace directories in it, and with them outputs of tasks"
         own = status.st_uid in (os.geteuid(), 0)
         if folder == sandbox and not own and (owner := find_foreign_owner(folder)):

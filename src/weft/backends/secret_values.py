@@ -147,7 +147,7 @@ def _keyed_digest(value: str, key: bytes) -> str:
 
 
 def _read_key(home: Path) -> bytes:
-    """Return the key of a project, which is drawn when it is first needed."""
+    """Return the key of a project; a random key is created when it is first needed."""
     path = home / "key"
     try:
         make_folder(home)

@@ -118,7 +118,7 @@ def fast_arithmetic(operator: str, left: Column, right: Column) -> Array | None:
     if operator in ("/", "//", "%") and np.any(np.equal(right, 0)):  # type: ignore[arg-type]
         return None
     if kinds == "ii" and operator != "/":
-        return _of_integers(operator, left, right)
+        return _integer_arithmetic(operator, left, right)
     if operator in ("//", "%") or not _exact_as_floats(kinds, (left, right)):
         return None
     with np.errstate(all="ignore"):
@@ -129,7 +129,7 @@ def fast_arithmetic(operator: str, left: Column, right: Column) -> Array | None:
     return result if np.array_equal(np.isnan(result), np.broadcast_to(unknown, result.shape)) else None
 
 
-def _of_integers(operator: str, left: Any, right: Any) -> Array | None:
+def _integer_arithmetic(operator: str, left: Any, right: Any) -> Array | None:
     one, other = _largest(left), _largest(right)
     reach = one * other if operator == "*" else one + other
     if reach >= _INT64:
@@ -181,7 +181,7 @@ def _square_root(operand: Column) -> Array | None:
     return np.sqrt(operand)
 
 
-def _whole(function: Callable[[Any], Any]) -> Callable[[Column], Array | None]:
+def _rounding(function: Callable[[Any], Any]) -> Callable[[Column], Array | None]:
     def apply(operand: Column) -> Array | None:
         if not isinstance(operand, np.ndarray) or operand.dtype.kind not in "if":
             return None
@@ -209,8 +209,8 @@ def _extreme(better: Callable[[Any, Any], Any]) -> Callable[..., Array | None]:
 
 FAST_FUNCTIONS: dict[str, Callable[..., Array | None]] = {
     "abs": _absolute,
-    "ceil": _whole(np.ceil),
-    "floor": _whole(np.floor),
+    "ceil": _rounding(np.ceil),
+    "floor": _rounding(np.floor),
     "sqrt": _square_root,
     "min": _extreme(np.less),
     "max": _extreme(np.greater),
@@ -334,7 +334,7 @@ class _ColumnEvaluation:
             return self._column(name)[rows]
         first, *rest = name.split(".")
         if rest and first in self._columns:
-            return _by_rows(lambda value: self._below(node, value, rest), self._column(first)[rows])
+            return _by_rows(lambda value: self._nested_value(node, value, rest), self._column(first)[rows])
         if (value := find_variable(name, self._constants)) is not MISSING:
             return to_value(value)
         if name in BUILT_IN:
@@ -348,7 +348,7 @@ class _ColumnEvaluation:
             self._cache[name] = _load_column(self._columns[name], name, self._length)
         return self._cache[name]
 
-    def _below(self, node: tree.Name, value: Value, parts: list[str]) -> Value:
+    def _nested_value(self, node: tree.Name, value: Value, parts: list[str]) -> Value:
         if (found := find_nested(value, parts)) is not MISSING:
             return to_value(found)
         if node.optional:

@@ -62,26 +62,26 @@ IN_CONSTANT_TIME = ("len", "default")
 
 
 class Allowance:
-    """Limits the list entries that evaluations make, against memory, and read, against time."""
+    """Limits the list entries that evaluations create (to bound memory) and read (to bound time)."""
 
     def __init__(self, made: int = MAX_ENTRIES, read: int = _MAX_READ_ENTRIES) -> None:
         self._made = made
         self._read = read
 
     def spend(self, value: Value) -> Value:
-        """Return the value unchanged; the entries of a list are counted, too many raise Refusal."""
+        """Count the entries of a list and return the value unchanged; raise Refusal if there are too many."""
         if isinstance(value, list):
             self._made -= len(value)
             if self._made < 0:
                 raise Refusal(
-                    "the lists have too many entries together", rule=f"at most {MAX_ENTRIES} entries"
+                    "the lists have too many entries in total", rule=f"at most {MAX_ENTRIES} entries"
                 )
             self._count_in_document(len(value))
         return value
 
     def count_reads(self, *values: Value) -> None:
-        """Count the entries of the lists and mappings that are read; too many raise Refusal."""
-        self._count_in_document(0)  # no further list is made after too many
+        """Count the entries of the lists and mappings that are read; raise Refusal if there are too many."""
+        self._count_in_document(0)  # raises if an earlier evaluation has exceeded the limit
         if not any(isinstance(value, list | Mapping) for value in values):
             return
         known: dict[int, int] = {}
@@ -109,7 +109,7 @@ _SIMPLE_TYPES = frozenset((int, float, str, bool, type(None)))
 
 
 def _count_entries(value: Value, known: dict[int, int]) -> int:
-    """Return the number of entries of a list or mapping with the lists inside it; ``known``: by identity."""
+    """Return the number of entries of a list or mapping and of all values in it; ``known``: counts by id."""
     if not isinstance(value, list | Mapping):
         return 0
     if (entries := known.get(id(value))) is None:
@@ -132,7 +132,7 @@ _DOCUMENT: ContextVar[_DocumentEntries | None] = ContextVar("document", default=
 
 @contextmanager
 def limit_document_entries() -> Iterator[None]:
-    """Limit the list entries of all evaluations in a ``with`` block together, or in an outer such block."""
+    """Limit the total list entries of all evaluations in a ``with`` block; nested blocks share one limit."""
     if _DOCUMENT.get() is not None:
         yield
         return
@@ -253,9 +253,9 @@ class _Inference:
             case tree.Unary(operator="not", operand=operand):
                 return self._condition(operand)
             case tree.Unary(operator=operator, operand=operand):
-                return _signed(operator, self.kind(operand))
+                return _sign_kind(operator, self.kind(operand))
             case tree.Binary(operator=operator, left=left, right=right):
-                return _calculated(operator, self.kind(left), self.kind(right))
+                return _arithmetic_kind(operator, self.kind(left), self.kind(right))
             case tree.Compare():
                 return self._comparison(node)
             case tree.Logical(operands=operands):
@@ -267,7 +267,7 @@ class _Inference:
                 first, second = self.kind(then), self.kind(otherwise)
                 return first if first is second else ValueKind.UNKNOWN
             case tree.Index(target=target, key=key):
-                return _entry(self.kind(target), self.kind(key))
+                return _entry_kind(self.kind(target), self.kind(key))
             case tree.FunctionCall():
                 return self._call(node)
 
@@ -281,7 +281,7 @@ class _Inference:
         kinds = [self.kind(operand) for operand in node.operands]
         for place, (operator, column) in enumerate(zip(node.operators, node.columns, strict=True)):
             try:
-                _compared(operator, kinds[place], kinds[place + 1])
+                _check_comparison(operator, kinds[place], kinds[place + 1])
             except Refusal as refusal:
                 raise refusal.at(column) from None
         return ValueKind.BOOLEAN
@@ -297,13 +297,13 @@ class _Inference:
         return function.gives
 
 
-def _signed(operator: str, kind: ValueKind) -> ValueKind:
+def _sign_kind(operator: str, kind: ValueKind) -> ValueKind:
     if kind not in _NUMERIC:
         raise Refusal(f"`{operator}` before a {kind.value}", rule="a sign takes a number")
     return ValueKind.NUMBER
 
 
-def _calculated(operator: str, left: ValueKind, right: ValueKind) -> ValueKind:
+def _arithmetic_kind(operator: str, left: ValueKind, right: ValueKind) -> ValueKind:
     if operator == "+" and left in _TEXTUAL and right in _TEXTUAL:
         return ValueKind.STRING if ValueKind.STRING in (left, right) else ValueKind.UNKNOWN
     if left in _NUMERIC and right in _NUMERIC:
@@ -315,7 +315,7 @@ def _calculated(operator: str, left: ValueKind, right: ValueKind) -> ValueKind:
     raise Refusal(f"`{operator}` between a {left.value} and a {right.value}", rule=rule, advice=advice)
 
 
-def _compared(operator: str, left: ValueKind, right: ValueKind) -> None:
+def _check_comparison(operator: str, left: ValueKind, right: ValueKind) -> None:
     if operator in _ORDERINGS:
         fits = {left, right} <= _NUMERIC or {left, right} <= _TEXTUAL
         rule = "only two numbers or two strings have an order"
@@ -330,7 +330,7 @@ def _compared(operator: str, left: ValueKind, right: ValueKind) -> None:
         raise Refusal(f"`{operator}` between a {left.value} and a {right.value}", rule=rule)
 
 
-def _entry(target: ValueKind, key: ValueKind) -> ValueKind:
+def _entry_kind(target: ValueKind, key: ValueKind) -> ValueKind:
     if target not in (ValueKind.LIST, ValueKind.MAPPING, ValueKind.UNKNOWN):
         raise Refusal(f"a {target.value} has no entries", rule="only lists and mappings can be indexed")
     if target is ValueKind.LIST and key not in _NUMERIC:

@@ -357,7 +357,7 @@ def _round(value: float, digits: float | None = None) -> float:
     return round(value, digits)
 
 
-def _parsed(name: str, convert: Callable[[str], float], value: float | str) -> float:
+def _to_number(name: str, convert: Callable[[str], float], value: float | str) -> float:
     if not isinstance(value, str):
         return value
     try:
@@ -434,8 +434,8 @@ def _functions() -> Iterator[Function]:
     yield define("sum", _sum, number, _LIST)
     yield define("any", _of_list(any), boolean, _LIST)
     yield define("all", _of_list(all), boolean, _LIST)
-    yield define("int", lambda value: int(_parsed("int", int, value)), number, _SIMPLE)
-    yield define("float", lambda value: float(_parsed("float", float, value)), number, _SIMPLE)
+    yield define("int", lambda value: int(_to_number("int", int, value)), number, _SIMPLE)
+    yield define("float", lambda value: float(_to_number("float", float, value)), number, _SIMPLE)
     yield define("str", _string, string, _SIMPLE)
     yield define("matches", _matches, boolean, _STRING, _STRING)
     yield define("startswith", str.startswith, boolean, _STRING, _STRING)

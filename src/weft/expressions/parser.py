@@ -98,7 +98,7 @@ def _stray(character: str, start: int) -> Refusal:
     if character in "\"'":
         return Refusal("a string without an end", advice=f"close it with {character}").at(start + 1)
     advice = _INSTEAD.get(character, "remove it; inside a string, write an escape such as \\u00e9")
-    return Refusal(f"the character {character!r} is not part of expressions", advice=advice).at(start + 1)
+    return Refusal(f"the character {character!r} is not allowed in expressions", advice=advice).at(start + 1)
 
 
 def _check_token(token: _Token, before: _Token | None) -> None:
@@ -209,7 +209,7 @@ def _read(text: str) -> ExpressionNode:
 
 
 def _syntax(error: SyntaxError, tokens: Sequence[_Token], length: int, offset: int) -> Refusal:
-    # Python reports an unexpected end of the text by offset 0.
+    # For an unexpected end of the text Python reports offset 0.
     column = offset + min(error.offset or length + 1, length + 1)
     here = next(
         (token for token in tokens if token.start + 1 <= column <= token.start + len(token.text)), None
@@ -217,7 +217,7 @@ def _syntax(error: SyntaxError, tokens: Sequence[_Token], length: int, offset: i
     found = f"{shorten(here.text, 30)!r}" if here else "the end"
     reason = "" if error.msg == "invalid syntax" else f" ({shorten(error.msg, 80)})"
     return Refusal(
-        f"cannot be read at {found}{reason}",
+        f"invalid syntax at {found}{reason}",
         rule="expressions are written as in Python",
         advice="look for a missing operator, operand or bracket before it",
     ).at(column)
@@ -369,7 +369,7 @@ class _TreeBuilder:
         names: list[str] = []
         for operator, column in zip(node.ops, columns, strict=True):
             if type(operator) not in _COMPARISON:
-                raise Refusal("`is` is not part of expressions", advice="compare with == or !=").at(column)
+                raise Refusal("`is` is not allowed in expressions", advice="compare with == or !=").at(column)
             names.append(_COMPARISON[type(operator)])
         operands = self._all(parts, depth)
         return tree.Compare(operators=tuple(names), operands=operands, columns=columns, column=columns[0])
@@ -377,7 +377,7 @@ class _TreeBuilder:
 
 def _foreign(what: str, column: int) -> Refusal:
     rule = "allowed are literals, lists, names, operators, `if else`, indexes and calls of known functions"
-    return Refusal(f"{what} is not part of expressions", rule=rule).at(column)
+    return Refusal(f"{what} is not allowed in expressions", rule=rule).at(column)
 
 
 _CACHED_LENGTH = 1_000
@@ -420,7 +420,10 @@ _parse_cached = functools.lru_cache(maxsize=4096)(_parse)
 
 
 def find_unknown_names(expression: Expression, known: Container[str]) -> list[ExpressionError]:
-    """Return an error for each name that is not known (itself or a dotted prefix), built in or optional."""
+    """Return an error for each undefined name of an expression.
+
+    A name is defined if the name or a dotted prefix of it is in ``known``, or if it is built in or optional.
+    """
     columns: dict[str, int] = {}
     for node in tree.walk(expression.tree):
         if isinstance(node, tree.Name) and not (node.optional or _is_known(node.name, known)):

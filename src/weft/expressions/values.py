@@ -2,7 +2,7 @@
 
 ``None`` and NaN are the *unknown* value, for example of a machine attribute that is not stated. Comparisons
 with it are false, arithmetic gives NaN, and as a condition it is false. A name is a variable of the context,
-or else a unit or constant of the language. Operators and functions have no column and raise ``Refusal``; the
+or else a unit or constant of the language. Operators and functions raise ``Refusal`` without a column; the
 tree walkers add the column and raise ``ExpressionError``.
 """
 
@@ -103,10 +103,10 @@ def kind_of(value: Value) -> ValueKind:
     if isinstance(value, float):
         return ValueKind.UNKNOWN if math.isnan(value) else ValueKind.NUMBER
     kind = _KINDS.get(type(value))
-    return kind if kind is not None else _kind_of_relative(value)
+    return kind if kind is not None else _kind_by_base_class(value)
 
 
-def _kind_of_relative(value: Value) -> ValueKind:
+def _kind_by_base_class(value: Value) -> ValueKind:
     for base, kind in (
         (int, ValueKind.NUMBER),
         (str, ValueKind.STRING),

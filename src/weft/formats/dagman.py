@@ -44,7 +44,7 @@ class Dagman(ReadOnlyFormat):
     writes and another reads is an edge, too. A job that is DONE or NOOP becomes a virtual task. ``SCRIPT
     PRE`` becomes the job's prolog, ``RETRY`` its retries. DAGMan runs scripts on the submitting host; weft
     stages the script and runs it as a prolog on the machine of the job. Statements about nested graphs, exit
-    codes and limits would change what runs and are refused by name.
+    codes and limits would change what runs; each is an error.
     """
 
     name = "dagman"

@@ -62,7 +62,7 @@ class _DagReader:
         self._nodes: list[XmlElement] = []
 
     def add(self, node: XmlElement) -> None:
-        """Add one node."""
+        """Add one node and its outputs; ``connect`` adds its edges."""
         trace, index = self.trace, len(self.trace.names)
         ident, path = self._required(node, "id"), self._required(node, "path")
         if self._index_of.setdefault(ident, index) != index:
@@ -172,23 +172,23 @@ class _DagReader:
 
     def _references(self, part: XmlElement, text: str) -> Iterator[tuple[str, str]]:
         """Yield the (node, port) pairs of a source or sink; add a problem if it is malformed."""
-        position, depth, wants_entry = 0, 0, True
+        position, depth, expects_entry = 0, 0, True
         while position < len(text):
             match = _REFERENCE.match(text, position) or _OTHER.match(text, position)
             mark = "" if match is None else match[0]
-            if match is not None and match.lastindex == 2 and wants_entry:
+            if match is not None and match.lastindex == 2 and expects_entry:
                 yield match[1], match[2]
-                wants_entry = False
-            elif mark == "(" and wants_entry and depth < _MOST_NESTED:
+                expects_entry = False
+            elif mark == "(" and expects_entry and depth < _MOST_NESTED:
                 depth += 1
-            elif mark == ")" and depth > 0 and not wants_entry:
+            elif mark == ")" and depth > 0 and not expects_entry:
                 depth -= 1
-            elif mark == ";" and depth > 0 and not wants_entry:
-                wants_entry = True
+            elif mark == ";" and depth > 0 and not expects_entry:
+                expects_entry = True
             elif not mark.isspace():
                 break
             position += len(mark)
-        if text and (position < len(text) or depth > 0 or wants_entry):
+        if text and (position < len(text) or depth > 0 or expects_entry):
             rule = "a port is NODE#PORT, an entry NODE#PORT[0], a container (NODE#PORT;NODE#PORT)"
             self.problems.add(f"{shorten(repr(text), 60)}", rule=rule, line=part.line)
 
@@ -235,11 +235,13 @@ class Diet(ReadOnlyFormat):
     ``arg`` is a constant; constants that name files are inputs, and all are kept as attributes.
 
     A ``workflow`` (the functional language Gwendia) describes processors over streams of data, which become
-    sweeps. The number of items of a source is in another file; here it is a parameter ``NAME_items``, 1 by
-    default. A processor runs once for every item of its iteration strategy: a sweep over ``i``, ``j``, ... A
-    port that is deeper than its data gathers all items of the innermost axis; a port that is less deep splits
-    a container whose size ``card`` states. Loops, conditions and containers of unknown size depend on values
-    of the run: they are refused by name and line.
+    sweeps. The number of items of a source is the parameter ``NAME_items``; its default is that of the data
+    file beside the workflow, else 1. A processor runs once for every item of its iteration strategy: a sweep
+    over ``i``, ``j``, ... A port that is deeper than its data gathers all items of the innermost axis; a port
+    that is less deep splits a container whose size ``card`` states. For a container without ``card`` another
+    task lists its entries, and a sweep reads these lines. Loops and conditions become loops and conditional
+    dependencies. What cannot be unfolded, such as a loop inside a loop, a filter or a sub-workflow, is an
+    error.
 
     Neither kind of file states how long services take; the platform does.
     """

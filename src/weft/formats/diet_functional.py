@@ -35,7 +35,7 @@ from weft.workflow.workflow import Loop, Parameter, Workflow
 _SECTIONS = ("include", "interface", "processors", "links")
 _REFUSED = {
     "include": "other files are not included",
-    "filter": "the language does not say which items pass",
+    "filter": "the language does not define which items pass",
     "subWorkflow": "nested workflows are not supported",
     "beanshell": "scripts of the workflow agent are not services",
     "gasw": "descriptors of other systems are not services",
@@ -72,7 +72,7 @@ class _DietProcessor:
 
     @property
     def loop(self) -> str:
-        """Return the name of weft's loop, of a step of a loop."""
+        """Return the name of the loop of the workflow to which a step of a loop belongs."""
         return f"{self.owner}_loop"
 
     def ports(self, part: str) -> Mapping[str, XmlElement]:
@@ -173,7 +173,7 @@ def _read_merge(
 
 
 def _check_loop(base: _DietProcessor, problems: ProblemCollector) -> None:
-    """Add a problem for each port inside a loop that refers to no port of its other side."""
+    """Add a problem for each port inLoop or outLoop that refers to no port in or out of the loop."""
     for inner, outer, key in (("inLoop", "in", "init"), ("outLoop", "out", "final")):
         known = base.parts(outer)
         for name, part in base.parts(inner).items():
@@ -294,7 +294,7 @@ def _cross_axes(parts: Sequence[_IterationAxes]) -> _IterationAxes:
 
 
 def _is_grown(axis: str) -> bool:
-    """Return whether the values of an axis are lines of a file of the run."""
+    """Return whether the values of an axis are lines of a file that is written during the run."""
     return axis.startswith("lines(")
 
 
@@ -462,7 +462,7 @@ class _FunctionalReader:
         self._links |= {(name, port): (start.name, port) for port in again}
 
     def params(self) -> dict[str, Parameter]:
-        """Return the number of items of every source: of the data file, else 1."""
+        """Return the number of items of every source: as in the data file, else 1."""
         return {name: len(self._data.get(source, "1")) for source, name in self.items.items()}
 
     def _read_interface(self, root: XmlElement) -> None:
@@ -555,15 +555,15 @@ class _FunctionalReader:
             if writer in self.processors:
                 yield writer
                 if self.processors[writer].kind == "merge":
-                    yield from self._twins(writer)
+                    yield from self._merge_steps(writer)
 
-    def _twins(self, merge: str) -> list[str]:
+    def _merge_steps(self, merge: str) -> list[str]:
         files = self.processors[merge].files
         return [one.name for one in self.processors.values() if one.kind == "merge" and one.files == files]
 
     def _check_merge(self, first: _DietProcessor) -> None:
         """Add a problem if both inputs of a merge may have an item of the same number."""
-        one, other = self._twins(first.name)
+        one, other = self._merge_steps(first.name)
         opposite = {replace(guard, holds=not guard.holds) for guard in self._guards[other]}
         if self._axes[one] == self._axes[other] and opposite & set(self._guards[one]):
             return
@@ -672,11 +672,11 @@ class _FunctionalReader:
         return _PortFeed(axes=(), producer=start, port=written)
 
     def _is_flat(self, axes: _Axes) -> bool:
-        """Return whether the entries of unknown number belong to one container."""
+        """Return whether all entries whose number is unknown belong to a single container."""
         return all(not self._axes[self._entries[axis]] for axis in axes if _is_grown(axis))
 
     def _item_axes(self, source: str, depth: int, port: XmlElement) -> _Axes:
-        """Return the axes of a source above containers of a depth; one without data."""
+        """Return the axes of a source for a port of a depth; without a data file, one axis."""
         if (items := self._data.get(source)) is None:
             return (self.items[source],)
         counts = count_items(items, depth)
@@ -740,7 +740,7 @@ class _FunctionalReader:
         until = parse(f"{start.name}_check.exit_code == {_FALSE}")
         self.loops.append(Loop(name=start.loop, last=f"{start.name}_check", first=first, until=until))
 
-    # Queries of the builder of a step.
+    # Methods for _StepBuilder.
 
     def axes_of(self, name: str) -> _Axes:
         """Return the axes of a step."""
@@ -758,8 +758,8 @@ class _FunctionalReader:
         """Return the items of a source; None: no data file has them."""
         return self._data.get(source)
 
-    def tell_missing(self, source: str) -> str:
-        """Return why a source has no data: there is no data file, or it does not name the source."""
+    def describe_missing(self, source: str) -> str:
+        """Return a message why a source has no data: there is no data file, or the source is not in it."""
         if not self._data:
             return f"source {source} has no data; add a file data.xml beside the workflow"
         listed = f"it names {', '.join(sorted(self._data))}"
@@ -769,17 +769,17 @@ class _FunctionalReader:
         """Return the element of a constant."""
         return self._constants[name]
 
-    def twins(self, merge: str) -> list[str]:
+    def merge_steps(self, merge: str) -> list[str]:
         """Return the steps that write the same data as a step of a merge."""
-        return self._twins(merge)
+        return self._merge_steps(merge)
 
     def sink_of(self, step: str, port: str) -> str | None:
         """Return the sink to which a port leads; a link from a merge holds for each of its steps."""
-        steps = self._twins(step) if self.processors[step].kind == "merge" else [step]
+        steps = self._merge_steps(step) if self.processors[step].kind == "merge" else [step]
         return next((self._results[one, port] for one in steps if (one, port) in self._results), None)
 
     def is_used(self, step: _DietProcessor, port: str) -> bool:
-        """Return whether a link leads from a port of the step's element; with no link to a sink: True.
+        """Return whether a link leads from a port of the step's element; True if no link leads to a sink.
 
         Data that no port reads and no sink receives stay in the directory of the task.
         """
@@ -839,7 +839,7 @@ class _StepBuilder:
         writer = self._reader.processors[feed.producer]
         count = len(self._reader.axes_of(feed.producer))
         kept = variables[: count - feed.gathered]
-        for name in self._reader.twins(writer.name) if writer.kind == "merge" else [writer.name]:
+        for name in self._reader.merge_steps(writer.name) if writer.kind == "merge" else [writer.name]:
             self._after[_dependency(name, kept, feed.gathered, count)] = None
         if (start := self._reader.loop_left(writer.name, self._step.name)) is not None:
             loop = self._reader.processors[start].loop
@@ -853,12 +853,12 @@ class _StepBuilder:
         return f"{path}/{{{variables[-1]}}}" if feed.split else path
 
     def _inherit_guards(self, writer: _DietProcessor, feed: _PortFeed, kept: list[str]) -> None:
-        """Add the branches on which the data of a writer depend; a gathering reader takes what there is."""
+        """Add the guards on which the data of a writer depend, except guards over gathered axes."""
         places = dict(zip(_VARIABLES, kept, strict=False))
         guards = list(self._reader.guards_of(writer.name))
         if writer.kind == "merge":
             guards = _common_guards(
-                [self._reader.guards_of(name) for name in self._reader.twins(writer.name)]
+                [self._reader.guards_of(name) for name in self._reader.merge_steps(writer.name)]
             )
         own = tuple(_VARIABLES[: len(self._reader.axes_of(writer.name))])
         if writer.kind == "start":
@@ -879,7 +879,7 @@ class _StepBuilder:
             return
         found = self._reader.data_of(feed.source)
         if found is None:
-            self._unbound = self._reader.tell_missing(feed.source)
+            self._unbound = self._reader.describe_missing(feed.source)
             return
         self._check_values(element, found, f"source {shorten(feed.source, 40)!r}")
         items = self._localise(found, is_file)
@@ -913,10 +913,10 @@ class _StepBuilder:
     def task(self, axes: _Axes) -> Task:
         """Return the task."""
         step, own = self._step, self._own
-        self._finish_kind()
+        self._complete_loop_end()
         self._reader.set_guards(step.name, self._guards)
         after = [each for each in self._after if not any(_covers(guard, each) for guard in self._guards)]
-        after += [_guarded(guard) for guard in self._guards]
+        after += [_guard_dependency(guard) for guard in self._guards]
         attributes = dict(step.attributes)
         if step.kind == "processor":
             for port, element in step.writes.items():
@@ -951,8 +951,8 @@ class _StepBuilder:
             target=None if sink is None else _name(sink, self._own),
         )
 
-    def _finish_kind(self) -> None:
-        """Add what the end of a loop reads, and drop the branches that are joined there."""
+    def _complete_loop_end(self) -> None:
+        """Set the dependencies, guards and inputs of the end of a loop; do nothing for other steps."""
         step = self._step
         if step.kind != "end":
             return
@@ -969,7 +969,7 @@ class _StepBuilder:
             self._inputs[file] = Input(file=file)
 
     def _job(self) -> JobSpec | None:
-        """Return what the steps of loops, conditions and merges execute; None: the program of a service."""
+        """Return the job of a step of a loop, condition or merge; None for a processor or without data."""
         step, setup = self._step, self._setup
         if step.kind == "processor" or self._unbound:
             return None
@@ -1025,7 +1025,7 @@ def _common_guards(guards: Sequence[tuple[_Guard, ...]]) -> list[_Guard]:
     return [guard for guard in guards[0] if all(guard in each for each in guards[1:])]
 
 
-def _guarded(guard: _Guard) -> Dependency:
+def _guard_dependency(guard: _Guard) -> Dependency:
     index = tuple(map(parse, guard.index)) or None
     return Dependency(
         task=guard.step, index=index, condition=parse(f"exit_code == {0 if guard.holds else _FALSE}")
@@ -1034,7 +1034,7 @@ def _guarded(guard: _Guard) -> Dependency:
 
 def _covers(guard: _Guard, dependency: Dependency) -> bool:
     """Return whether the dependency of a guard contains a plain dependency."""
-    return dependency == replace(_guarded(guard), condition=None)
+    return dependency == replace(_guard_dependency(guard), condition=None)
 
 
 def _children_of(root: XmlElement, name: str) -> Iterator[XmlElement]:

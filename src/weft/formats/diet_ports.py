@@ -1,9 +1,9 @@
 """The ports of DIET tasks as files and values of programs: data files, shell text, conditions.
 
-The data of a port are a file. Of a number, character or string the file holds its text, of a vector or matrix
+The data of a port are a file. For a number, character or string the file has its text, for a vector or matrix
 its numbers; a container is a folder with one entry per item, numbered from 0. ``PortSetup`` writes the shell
 text that precedes the command of a service and sets, for a port ``p``, the variables ``port_p_file`` (path),
-``port_p_value`` (content of a single value) and ``port_p``, the one of both that suits its type.
+``port_p_value`` (content of a single value) and ``port_p``, one of these two, depending on its type.
 
 Conditions of loops and branches are a part of XQuery: comparisons, arithmetic, ``and``, ``or``, ``not``,
 numbers, texts, ``$port`` and entries of containers (``$port/array/item[1]/text()``). They are evaluated by
@@ -148,7 +148,7 @@ class PortSetup:
         self._set(port, target)
 
     def write(self, port: XmlElement, path: str, *, reads: bool = False) -> None:
-        """Add a port that writes a file; ``reads``: the file starts as the data that the port has read."""
+        """Add a port that writes a file; ``reads``: the file is initially a copy of what the port reads."""
         name = name_port(port.attributes.get("name", ""))
         is_container = port.attributes.get("depth", "0") != "0"
         if reads:
@@ -228,7 +228,7 @@ def _walk_items(items: Sequence[Data], levels: int, prefix: str = "") -> list[tu
 
 
 def load_data_beside(source: SourceFile) -> dict[str, list[Data]]:
-    """Return the items of all sources in the data file beside a workflow; without one, none.
+    """Return the items of all sources in the data file beside a workflow; {} if there is no such file.
 
     The file is ``STEM.data.xml``, ``data_STEM.xml`` or ``data.xml``. Raises InvalidInput.
     """

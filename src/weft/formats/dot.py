@@ -169,7 +169,7 @@ class _DotParser:
         return text
 
     def _accept(self, kind: str, text: str | None = None) -> bool:
-        """Skip the next token if it has this kind and text; return whether it did."""
+        """Skip the next token if it has this kind and text; return whether it was skipped."""
         if self.token.kind != kind or (text is not None and self.token.text != text):
             return False
         self._advance()
@@ -235,11 +235,11 @@ class Dot:
 
     ``a [Weight=3];`` is a task of 3 seconds on a machine of speed 1; ``a -> b [Weight=2];`` a transfer that
     takes 2 seconds between any two different machines. An edge with a weight becomes a file ``a->b`` that the
-    source writes and the target reads; an edge without one is a plain dependency. Written again, both give
-    the same graph.
+    source writes and the target reads; an edge without one is a plain dependency. Both are written
+    as edges again.
 
     The parser accepts ``digraph NAME {...}`` with nodes, edge chains, attribute lists and defaults. Ports,
-    subgraphs, undirected edges and HTML labels have no meaning for tasks and are refused by name.
+    subgraphs, undirected edges and HTML labels have no meaning for tasks and are errors.
     """
 
     name = "dot"

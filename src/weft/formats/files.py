@@ -169,7 +169,7 @@ def save_report(text: str, name: str | Path) -> None:
 def save_text(text: str, name: str | Path) -> None:
     """Write a text to a file, or to standard output for ``-``. Raises InvalidInput if that fails."""
     if str(name) == STDIN:
-        # On a terminal the command escapes control characters; a file for a program is written as it is.
+        # Control characters are escaped on a terminal only; a file or pipe gets the text unchanged.
         stream = sys.stdout if sys.stdout.isatty() else getattr(sys.stdout, "unfiltered", sys.stdout)
         stream.write(text)
         return

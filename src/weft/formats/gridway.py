@@ -60,7 +60,7 @@ class _TemplateVariables:
             "TASK_ID": index,
             "TOTAL_TASKS": count,
             "ARRAY_ID": escape_braces(name),
-            # GridWay's daemon assigns a number; the name of the task makes file names as unique.
+            # GridWay's daemon assigns a number; here the task's name makes file names unique.
             "JOB_ID": f"{escape_braces(name)}.{index}" if swept else escape_braces(name),
         }
 
@@ -88,12 +88,12 @@ class _TemplateVariables:
         if name in self._known:
             return self._known[name]
         if name in _BULK_NAMES:
-            rule = "it needs an option of the bulk submission, which a template does not hold"
+            rule = "its value is an option of the bulk submission, which is not in a template"
             self.problems.add(
                 f"${{{name}}} in {entry.key}", rule=rule, advice="use ${TASK_ID}", line=entry.line
             )
         elif in_line:
-            # The shell of GridWay's wrapper replaces unset variables by nothing; that of a task refuses them.
+            # In GridWay's wrapper an unset variable is empty; a task's shell (``sh -u``) would fail.
             stated = match[1] if match[1] is not None else match[2]
             return _IN_SHELL.get(name) or (f"${{{stated}-}}" if _NAME.fullmatch(stated) else match[0])
         else:
@@ -199,7 +199,7 @@ class _JobFiles:
         """Add an input; return its name in the directory of the job, None if it is already on the machine."""
         if local.startswith("/"):
             if remote is not None:
-                self._renamed(entry, local, remote, f"write file://{local} {remote}")
+                self._refuse_renaming(entry, local, remote, f"write file://{local} {remote}")
             return None
         name = remote or (self._base(entry, local) if is_url(local) else local)
         self.inputs.setdefault(name, Input(file=name, source=None if name == local else local))
@@ -209,7 +209,7 @@ class _JobFiles:
         if remote.startswith("/"):
             self._keep(remote)
             if local is not None:
-                self._renamed(entry, remote, local, "name a file in the directory of the job")
+                self._refuse_renaming(entry, remote, local, "name a file in the directory of the job")
         elif is_url(remote):
             what = f"the URL {shorten(remote, 60)} in {entry.key}"
             rule = "the first name must be a file of the job"
@@ -226,7 +226,7 @@ class _JobFiles:
         if path not in self.on_machine:
             self.on_machine.append(path)
 
-    def _renamed(self, entry: TemplateEntry, path: str, other: str, advice: str) -> None:
+    def _refuse_renaming(self, entry: TemplateEntry, path: str, other: str, advice: str) -> None:
         what = f"{shorten(path, 60)} is renamed to {shorten(other, 60)} in {entry.key}"
         rule = "a file with an absolute path is not moved"
         self.problems.add(what, rule=rule, advice=advice, line=entry.line)
@@ -266,10 +266,10 @@ class _JobFiles:
 
 _CHECKPOINT_S = 300.0
 _SEARCHED_S = 300.0
-"""Time of running within which GridWay moves a job to a better machine, if a template does not state it."""
+"""Default of RESCHEDULING_THRESHOLD: running time up to which GridWay moves a job to a better machine."""
 _CPU_PERCENT = 50
 _OWN_PROGRAMS = ("libexec/gw_wrapper.sh", "libexec/gw_monitor.sh")
-"""GridWay's default wrapper and monitor; weft itself does the same."""
+"""GridWay's default wrapper and monitor, which are not run: weft does their work itself."""
 _DEADLINE = re.compile(r"(?:(?:([0-9]{1,4}):)?([0-9]{1,4}):)?([0-9]{1,6})")
 _ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)(?:\s*=\s*|\s+)(?:"([^"]*)"|([^"]*?))\s*')
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
@@ -398,7 +398,7 @@ class JobTemplate:
         return "mpirun -n {nodes}" if kind is not None and kind.value.lower() == "mpi" else None
 
     def _evaluator(self, variables: _TemplateVariables, files: _JobFiles) -> str | None:
-        """Return the monitor, which GridWay calls with the process of the job, or the limit of the load."""
+        """Return the evaluator: the MONITOR, called with the job's process number, or a limit of the load."""
         own, limit = self.entries.get("MONITOR"), self.entries.get("CPULOAD_THRESHOLD")
         percent = _CPU_PERCENT if limit is None else self._number(limit)
         if own is not None and own.value not in _OWN_PROGRAMS:
@@ -516,7 +516,7 @@ class GridWay(ReadOnlyFormat):
     ``total_tasks``, so ``-p total_tasks=50`` corresponds to ``gwsubmit -n 50``.
 
     Keywords about rescheduling, suspension and the performance profile become settings of the task, DEADLINE
-    one of the run. What has no equivalent is refused by name; no keyword is dropped. GridWay's defaults
+    one of the run. A keyword without an equivalent is an error; none is ignored. GridWay's defaults
     belong to an installation, not to a template; only those of CHECKPOINT_INTERVAL and
     RESCHEDULING_THRESHOLD (300 s each) are used, and 50 % for GridWay's own monitor.
     """

@@ -239,7 +239,7 @@ class _ExpressionParser:
             right = self._factor()
             ratio = Binary(operator=operator, left=tree, right=right)
             safe = operator == "*" or (isinstance(right, Literal) and right.value != 0)
-            tree = ratio if safe else _guarded(ratio, right)
+            tree = ratio if safe else _guard_division(ratio, right)
         return tree
 
     def _factor(self) -> ExpressionNode:
@@ -290,7 +290,7 @@ def _operands(tree: ExpressionNode, operator: str) -> tuple[ExpressionNode, ...]
     return tree.operands if isinstance(tree, Logical) and tree.operator == operator else (tree,)
 
 
-def _guarded(ratio: ExpressionNode, divisor: ExpressionNode) -> ExpressionNode:
+def _guard_division(ratio: ExpressionNode, divisor: ExpressionNode) -> ExpressionNode:
     not_0 = Compare(operators=("!=",), operands=(divisor, Literal(value=0)), columns=(1,))
     return Conditional(condition=not_0, then=ratio, otherwise=Literal(value=0))
 

@@ -31,8 +31,8 @@ def read_predictions(file: str | Path) -> tuple[Prediction, ...]:
 def resolve_predictions(holder: _Holder, folder: Path, first: Iterable[str | Path] = ()) -> _Holder:
     """Return a workflow or platform with the rows of its files, relative to ``folder``.
 
-    ``first``: files relative to the current directory; for a kind of task of which they have a row, their
-    rows replace the others.
+    ``first``: files relative to the current directory; their rows replace all other rows for the same kinds
+    of tasks.
     """
     if not (first := list(first)) and not unresolved_files(holder.predictions):
         return holder
@@ -83,7 +83,7 @@ def _read_csv(source: SourceFile) -> tuple[Prediction, ...]:
             rule = f"the header has {len(names)} columns"
             problems.append(Problem(what=what, rule=rule, location=location))
             continue
-        # An empty optional cell is not stated; an empty parameter is a hole, which is an error.
+        # An empty cell of an optional column means "not stated"; an empty parameter is an error.
         stated = {
             name: cell.strip()
             for name, cell in zip(names, cells, strict=True)

@@ -33,7 +33,7 @@ DEFAULT_PRESET = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a profile file states."""
+    """The content of a profile file."""
 
     name: str
     description: str | None = None
@@ -43,7 +43,7 @@ class Profile:
 
 
 def _planning_field(key: str) -> Field:
-    """Return a key of the settings that a profile may also state outside of them."""
+    """Return the field of a setting that a profile may also have outside of ``settings``."""
     return next(each for each in SETTING_RECORDS["settings"].fields if each.key == key)
 
 

@@ -171,11 +171,11 @@ class Psplib(ReadOnlyFormat):
     """Projects of the project scheduling library, with their machine.
 
     R. Kolisch, A. Sprecher, PSPLIB: a project scheduling problem library, European Journal of Operational
-    Research 96(1), 1997. A job is a task and its duration its work; a renewable resource is one of the
-    machine, a non-renewable one a budget. Mode k of a job is the node count k: its duration is in the table
-    of measured seconds, its amounts are in tables by node count. The file is a platform, too (``--on FILE``):
-    one machine with the renewable resources and enough nodes for all jobs. Jobs without duration and amounts
-    become virtual tasks. Horizon, due date and tardiness cost are not read.
+    Research 96(1), 1997. A job becomes a task whose work is its duration; a renewable resource becomes a
+    resource of the machine, a non-renewable one a budget. Mode k of a job is the node count k: its duration
+    is in the table of measured seconds, its amounts are in tables by node count. The file is a platform, too
+    (``--on FILE``): one machine with the renewable resources and enough nodes for all jobs. Jobs without
+    duration and amounts become virtual tasks. Horizon, due date and tardiness cost are not read.
     """
 
     name = "psplib"

@@ -1,8 +1,8 @@
-"""Programs of services: a task that names only a service executes the program that a file ties to it.
+"""Programs of services: a task that names only a service executes the program that a file states for it.
 
 The file is the platform (``services`` of the platform or of a machine), or a file of services beside the
-workflow. A task with ports (``attributes.ports``, see ``diet_ports``) has a name in braces for each of them;
-its setup, shell text that finds the data of the ports, precedes the command of the service.
+workflow. For a task with ports (``attributes.ports``, see ``diet_ports``) the command of the service may
+contain a field ``{NAME}`` for each port; shell text that sets the values of the ports precedes the command.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FILE = Record("a file of services", (
 def load_services_beside(source: SourceFile) -> tuple[dict[str, ServiceProgram], str]:
     """Return the services of ``STEM.services.yaml`` or ``services.yaml`` beside a file, and its name.
 
-    Without both there are none.
+    If neither file exists, both results are empty.
     """
     folder = Path(source.name).parent
     for name in (f"{source.stem}.services.yaml", "services.yaml"):
@@ -58,7 +58,7 @@ def read_services(source: SourceFile) -> dict[str, ServiceProgram]:
 
 
 def bind_services(workflow: Workflow, platform: Platform) -> Workflow:
-    """Return the workflow with the programs that a platform ties to the services of its tasks.
+    """Return the workflow with the programs that a platform states for the services of its tasks.
 
     A task that has a program keeps it. A service whose program is known and that no machine names can be
     served by every machine. Raises InvalidInput.
@@ -108,8 +108,8 @@ def add_program(task: Task, program: ServiceProgram, params: Collection[str], fi
     """Return a task with the program of its service.
 
     A task of which some port has no data (``attributes.unbound``) gets no program. ``params``: names of the
-    workflow's parameters; ``file``: where the program is stated. Raises InvalidInput for a port that does not
-    exist or is at a wrong place.
+    workflow's parameters; ``file``: where the program is stated. Raises InvalidInput for a field that is no
+    port of the task, or where the shell allows no field.
     """
     if "unbound" in task.attributes:
         return task

@@ -94,7 +94,7 @@ class _Frame:
         self.height = 1
 
     @property
-    def wants_key(self) -> bool:
+    def expects_key(self) -> bool:
         return self.items is None and self.key is None
 
     def child_path(self) -> DocumentPath:
@@ -160,7 +160,7 @@ class _DocumentBuilder:
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         frame = self._stack[-1] if self._stack else None
-        if frame is not None and frame.wants_key:
+        if frame is not None and frame.expects_key:
             self._key(frame, event)
             return
         if frame is None and event.value == "" and event.implicit[0]:
@@ -205,7 +205,7 @@ class _DocumentBuilder:
 
     def _alias(self, event: yaml.AliasEvent) -> None:
         name, location = event.anchor, self._place(event)
-        if self._stack and self._stack[-1].wants_key:
+        if self._stack and self._stack[-1].expects_key:
             raise self._error(location, f"an alias (*{shorten(name)}) as a key", "keys are plain text")
         if name not in self._anchors:
             inside = any(frame.anchor == name for frame in self._stack)
@@ -224,7 +224,7 @@ class _DocumentBuilder:
         path: DocumentPath = ()
         if self._stack:
             parent = self._stack[-1]
-            if parent.wants_key:
+            if parent.expects_key:
                 advice = "put quotes around a key that starts with '{' or '['"
                 kind = "a list" if is_list else "a mapping"
                 raise self._error(location, f"{kind} as a key", "keys are plain text", advice)

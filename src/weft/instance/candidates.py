@@ -253,7 +253,8 @@ class _MachineFilter:
 
     def _meets(self, task: int, requirements: Expression) -> _Mask:
         context = self.graph.context(task)
-        # An idle machine decides whether a machine can ever meet it; names of the task win over live names.
+        # Live names have their values on idle machines: a busy machine may meet the requirements later.
+        # Names of the task take precedence over live names.
         idle = {name: column for name, column in self.idle.items() if name not in context}
         columns = {**idle, **self.columns}
         if unknown := find_unknown_names(requirements, {*columns, *context}):

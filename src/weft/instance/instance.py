@@ -91,7 +91,7 @@ def group_modes(
         nodes = nodes_taken(float(graph.cores[example]), count, node_is_core[machine])
         allowed = candidates.sets[int(chosen[example])]
         fits = (nodes <= capacity[machine]) & np.isin(machine, allowed)
-        # Candidates fit the smallest amounts; those of this count may be larger.
+        # Candidates have the smallest amounts that a task can need; a node count may need more.
         taken = amounts_taken(graph, graph.demand_by_count, example, count)
         if taken is not None:
             fits &= (taken <= amounts[machine]).all(axis=1)
@@ -237,7 +237,7 @@ class Instance:
 
     @property
     def is_time_shared(self) -> bool:
-        """Return whether programs share the nodes of some machine over time; planners count them in turn."""
+        """Return whether programs time-share the nodes of some machine; planners assume exclusive nodes."""
         return any(machine.is_time_shared for machine in self.machines)
 
     def candidates_of(self, variable: int) -> Indices:

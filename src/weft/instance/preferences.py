@@ -43,11 +43,11 @@ class MachinePreference:
         self._context = dict(context)
         self.names = frozenset(expression.names)
         self.live = find_live_names(expression, {*stated, *context})
-        """The live names that it uses; empty: its values never change."""
+        """The live names that the expression uses; if empty, its values never change."""
 
     @property
     def waits(self) -> bool:
-        """Return whether it weighs the wait for a machine, so that busy machines are compared too."""
+        """Return whether it uses ``queue_s``, the wait for a machine; then busy machines are compared too."""
         return "queue_s" in self.live
 
     def values(self, machines: Sequence[int], live: Columns) -> list[Any]:
@@ -63,7 +63,7 @@ class MachinePreference:
         except InvalidInput:
             if len(machines) == 1:
                 return [None]
-            # One machine, such as one with a load of 0 in `1 / load`, does not spoil the others.
+            # An error on one machine, such as a load of 0 in `1 / load`, must not affect the others.
             rows = range(len(machines))
             return [self.values([machines[row]], _take_row(live, row))[0] for row in rows]
         values: list[Any] = found.tolist()

@@ -187,14 +187,14 @@ def machine_columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
 
 
 AMPLE_BYTES = 1e18
-"""Bytes that stand for an unknown amount where a machine is not refused for it."""
+"""Bytes assumed for unstated memory or disk where no requirement shall exclude a machine for it."""
 
 
 def idle_columns(machines: Sequence[Machine], *, unknown_bytes: float = math.nan) -> dict[str, NDArray[Any]]:
     """Return one array per name of ``LIVE_NAMES`` that no machine states, with the values of idle machines.
 
-    ``unknown_bytes`` is the value of memory and disk that a machine does not state: they are known only when
-    they have been measured.
+    ``unknown_bytes`` is the value for memory and disk that a machine does not state; such amounts are
+    unknown until they are measured.
     """
     cores = np.array([machine.core_count for machine in machines], dtype=np.float64)
     free = cores * [machine.availability for machine in machines]

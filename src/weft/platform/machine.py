@@ -18,7 +18,7 @@ QUEUES = ("fifo", "first-fit", "easy", "conservative")
 """Queue disciplines: first in first out, first fit, EASY and conservative backfilling."""
 
 OCCUPANCIES = ("exclusive", "unlimited", "shared")
-"""Whether a node runs one task at a time; any number without disturbing each other; or any number in turn."""
+"""A node runs one task at a time; any number at full speed; or any number that share its speed."""
 
 BUILT_IN_NAMES = (
     "name",
@@ -40,12 +40,14 @@ BUILT_IN_NAMES = (
 """Names that expressions can use for every machine; attributes and resources must have other names."""
 
 MEASURED_NAMES = ("load", "free_cpu", "free_memory", "free_disk")
-"""Names of values that are measured on a machine during a run: cores that other programs keep busy and leave
-free, bytes of memory and disk that are free.
+"""Names of values that are measured on a machine during a run: cores that other programs use, free cores,
+free bytes of memory and disk.
 """
 
 LIVE_NAMES = ("free_nodes", *MEASURED_NAMES)
-"""Names whose values change during a run. An attribute, resource or parameter of the same name wins."""
+"""Names whose values change during a run. An attribute, resource or parameter of the same name takes
+precedence.
+"""
 
 MOST = 1_000_000_000
 """Maximum number of nodes, cores or GPUs."""
@@ -116,7 +118,7 @@ class Machine:
 
     @property
     def label(self) -> str:
-        """Return the name for people: of a share whose name does not say so, with its physical machine."""
+        """Return the name for messages; for a share with a name of its own, its physical machine is added."""
         own = self.host is None or self.name.startswith(f"{self.host}/")
         return self.name if own else f"{self.name} (part of {self.host})"
 

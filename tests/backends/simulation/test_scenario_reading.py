@@ -243,7 +243,7 @@ ENTRIES = {
     "suspensions: [{task: a}]": "'at'",
     "requirements: [{task: a, after: 1.5, rank: speed}]": "at most 1",
     "requirements: [{task: a, after: 0.5}]": "a change without requirements or rank",
-    "requirements: [{task: a, after: 0.5, expression: 'memory >='}]": "cannot be read",
+    "requirements: [{task: a, after: 0.5, expression: 'memory >='}]": "invalid syntax",
     "exit_codes: {a: [256]}": "at most 255",
     "exit_codes: {a: [-1]}": "at least 0",
     "exit_codes: {a: [oon]}": "did you mean 'oom'?",
@@ -280,7 +280,7 @@ def test_schema_accepts_what_the_reader_accepts():
 
 
 SLACK = {"'at' and", "must be a time", "'soon'", "nan", "is not allowed", "range", "smaller", "descending", "without 'every'",
-         "'lasting'", "no machine is named", "ends before", "cannot be read", "together", "more than", "an entry without machines"}  # fmt: skip
+         "'lasting'", "no machine is named", "ends before", "invalid syntax", "together", "more than", "an entry without machines"}  # fmt: skip
 """Parts of messages about rules that the JSON Schema does not check, only the reader."""
 
 

@@ -47,7 +47,7 @@ class ActiveAttempt:
 
     number: int
     nonce: str
-    """Random identity; a report with another nonce is of another attempt (see ``ProjectContext``)."""
+    """Random identity; a report with another nonce belongs to another attempt (see ``ProjectContext``)."""
     run: int
     task: int
     machine: int
@@ -61,7 +61,7 @@ class ActiveAttempt:
     counters: tuple[int, ...] = ()
     """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
     tries: int = 1
-    """Which start of its task this is, in this iteration."""
+    """Number of this start of its task in this iteration, from 1."""
     recovered: bool = False
     """Whether an earlier engine had assigned it."""
     has_workdir: bool = False
@@ -75,7 +75,9 @@ class ActiveAttempt:
     cancelled: bool = False
     """Whether the engine cancelled it."""
     moves: bool = False
-    """Whether it was cancelled for another attempt of its task, after whose prolog it is cleaned up."""
+    """Whether it was cancelled because its task moves: another attempt replaces it, and its files are removed
+    after the prolog of that attempt.
+    """
     has_prolog: bool = False
     """Whether the task's own prolog has prepared its directory."""
     restarted: bool = False
@@ -83,7 +85,7 @@ class ActiveAttempt:
     scripts: dict[str, str] | None = None
     """Digests of the staged files that the command names; None: not staged yet."""
     owes_epilog: bool = False
-    """Whether the task's own epilog runs when its files are removed, since its task moves or was lost."""
+    """Whether the task's own epilog is deferred to the removal of its files, as when its task moves."""
     module_problem: str = ""
     """The last problem of the evaluator that was reported; "": none."""
     halted: bool = False
@@ -97,8 +99,8 @@ class ActiveAttempt:
     inherited: bool = False
     """Whether an earlier engine had decided to start it."""
     rebooted: bool = False
-    """Whether the computer may have been restarted since its program ran: what the program wrote and nobody
-    synced may be lost.
+    """Whether the computer may have been restarted since its program ran: data that the program wrote without
+    a sync may be lost.
     """
     began_at: float = 0.0
     """Wall-clock time of the start."""
@@ -121,13 +123,13 @@ class ActiveAttempt:
     unsaved: bool = False
     """Whether its restart files have changed since they were copied last."""
     copies_at_s: float = 0.0
-    """Time on the monotonic clock at which its restart files are requested next; infinite: they are not."""
+    """Time on the monotonic clock at which its restart files are requested next; infinity: never."""
     requested_at_s: float | None = None
     """Time on the monotonic clock of the request for restart files; None: they were copied since."""
     copying: bool = False
     """Whether its restart files are being copied in a thread."""
     saved_share: float | None = None
-    """Share of the work in restart files that were copied; None: reported, or there are none."""
+    """Share of the work in restart files that were copied; None: already reported, or nothing was copied."""
     copy_problem: str = ""
     """Why its restart files could not be copied the last time; "": no problem."""
     copy_problem_reported: str = ""
@@ -230,7 +232,7 @@ class AttemptRecords:
         return False
 
     def create(self, path: str) -> None:
-        """Create a directory for the records of an attempt, without those of its program.
+        """Create a directory for the records of an attempt, or remove old records from an existing one.
 
         Raises StagingProblem.
         """

@@ -54,7 +54,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 """Pause before an epilog that failed runs again; it doubles each time."""
 _MEASURE_EVERY_S = 10.0
 _IDLE_SPEED = 0.9
-"""A speed from which the load of a machine is ignored."""
+"""Share of a core that counts as a whole one: a small load of a machine is ignored."""
 _SIGNALS = {"checkpoint": "USR1", "suspend": "STOP", "resume": "CONT"}
 
 
@@ -195,7 +195,7 @@ class ProgramBackend:
         self._modules: dict[int, _RunningModule] = {}
         """By number: the modules that run."""
         self._owed_epilogs = 0
-        """Number of epilogs that run for attempts that have left their machines."""
+        """Number of deferred epilogs that run."""
         self._later: list[tuple[float, Callable[[], None]]] = []
         """Callbacks, each with the monotonic time at which it is due."""
         self._threads = _StagingThreads()
@@ -397,7 +397,7 @@ class ProgramBackend:
         attempt.launched = True
         self._monitor.add(attempt)
 
-    # The own modules of tasks.
+    # Modules of tasks: prolog, epilog and evaluator.
 
     def _has_module(self, attempt: ActiveAttempt, module: str) -> bool:
         job = self._context.compiled_workflow(attempt.run).description(attempt.task).job
@@ -480,7 +480,7 @@ class ProgramBackend:
         attempt.module_problem = problem
 
     def _run_owed_epilog(self, attempt: ActiveAttempt, then: Callable[[str], None]) -> None:
-        """Run the epilog of an attempt that has left its machine; ``then`` gets its problem, or ""."""
+        """Run the deferred epilog of an attempt; ``then`` gets its problem, or ""."""
         attempt.owes_epilog = False
         self._owed_epilogs += 1
 
@@ -703,7 +703,7 @@ class ProgramBackend:
         )
 
     def _end_lost_programs(self, machine: int) -> None:
-        """Terminate the programs of a lost machine as far as they can be reached; they are not waited for."""
+        """Terminate the programs of a lost machine if they can be reached, without waiting for their ends."""
         for attempt in self._attempts.values():
             if attempt.machine == machine and attempt.start is not None and not attempt.over:
                 attempt.over = True
@@ -717,8 +717,8 @@ class ProgramBackend:
     def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
         """Run the task's own epilog, collect the outputs of the ended program, then report its end.
 
-        If the task moves to another machine, the epilog runs when the files are removed here; if the runner
-        is lost, too.
+        If the task moves to another machine, or if the runner is lost, the epilog runs when the files are
+        removed from this machine.
         """
         if attempt.over:
             return
@@ -780,7 +780,7 @@ class ProgramBackend:
         self, attempt: ActiveAttempt, ended: ev.Ended, lines: dict[str, tuple[str, ...]] | None = None
     ) -> None:
         if not attempt.over and (ended.cause or ended.exit_code) and ended.cause != Cause.CANCELLED:
-            # If the machine is the reason, it is reported first, and the attempt is lost with it.
+            # A lost machine may be the reason: it is reported first, which also ends the attempt.
             self._transport.inspect(attempt.machine)
             self._process(self._transport.check())
         if attempt.over:
@@ -860,7 +860,7 @@ class ProgramBackend:
 
 
 def _speed_beside(load: float, cores: int) -> float:
-    """Return the share of a core that a task gets beside a load on some cores, as of the last measurement."""
+    """Return the share of a core that a task gets on a machine with this measured load and these cores."""
     share = cores / (load + 1.0)
     return 1.0 if share >= _IDLE_SPEED else share
 

@@ -1,7 +1,7 @@
 """Checkpoints: copies of a running task's restart files, so that the task can resume on another machine.
 
-The copies are kept on the side of the engine, so they outlive the machine. If the task states a ``url``, they
-are also copied there, and outlive the disk of the engine.
+The copies are kept on the engine's disk, so they survive the loss of the machine. If the task states a
+``url``, they are also copied there, and survive the loss of the engine's disk.
 
 A program may write while its files are copied. A copy is accepted only if no file changed between the first
 and the last read; otherwise the previous copy stays and the copy is repeated later. Each copy is made in a
@@ -47,7 +47,7 @@ from weft.workflow.templates import fill_template
 _POINTER, _COMING = "current", "coming"
 _LONGEST_POINTER_BYTES = 1 << 26
 _NEW_FOLDERS = 3
-"""Number of folders above that may be new: of the execution, of all checkpoints, and ``.weft``."""
+"""Number of parent folders that may be new: of the execution, of all checkpoints, and ``.weft``."""
 _CHANGING = (errno.ENOENT, errno.EAGAIN)
 _Versions = dict[str, FileVersion]
 CheckpointMaker = tuple[int, str]
@@ -168,7 +168,7 @@ class CheckpointKeeper:
                 remove_published(f"{place}/{before}", folder=folder)
 
     def _fetch(self, place: str, attempt: ActiveAttempt, kept: Path) -> None:
-        """Copy the restart files of a task from its store to the side of the engine, if there are any."""
+        """Copy the restart files of a task from its store to the engine's disk, if there are any."""
         folder = self._workflow_folder(attempt)
         with staging_errors("cannot be created", str(kept)):
             make_folder(kept)
@@ -206,7 +206,7 @@ def restore_checkpoint(kept: Path, workdir: Path) -> bool:
 
 
 def _is_kept(workdir: Path, versions: _Versions, into: Path) -> bool:
-    """Return whether the last copy has the content of the restart files, which may be restored from it."""
+    """Return whether the last copy has the content of the restart files, for example after a restart."""
     kept = list_checkpoint(into)
     return versions.keys() == {file.name for file in kept} and all(is_intact(workdir, file) for file in kept)
 

@@ -147,11 +147,11 @@ def split_words(line: str) -> tuple[str, ...]:
     except ValueError:  # Quotes in a here-document may be unbalanced.
         tokens = line.split()
     found: dict[str, None] = {}
-    rendered = False
+    redirected = False
     for token in tokens:
-        if not rendered:
+        if not redirected:
             found[token] = None
-        rendered = token.startswith(">") or token.endswith(">")
+        redirected = token.startswith(">") or token.endswith(">")
     return tuple(word for word in found if _may_name_file(word))
 
 
@@ -172,7 +172,7 @@ def find_command_files(
     """
     found: dict[str, str | None] = {}
     for word, below in words.items():
-        if "\0" in word or not os.path.isfile(f"{folder}/{word}"):  # noqa: PTH113 -- a Path costs more than the question
+        if "\0" in word or not os.path.isfile(f"{folder}/{word}"):  # noqa: PTH113 -- a Path costs more than the check
             continue
         name = posixpath.normpath(word)
         parts = name.split("/")
@@ -643,7 +643,7 @@ def task_identity(
 
 
 def _is_long(rendered: RenderedCommand) -> bool:
-    """Return whether a shell script and its values may exceed the limits of one start."""
+    """Return whether a shell script and its values may exceed the kernel's limit for arguments."""
     texts = (rendered.body or "", *rendered.variables.values(), *rendered.parameters)
     # No character takes more than four bytes.
     if sum(map(len, texts)) <= _MAX_ARGUMENT_BYTES // 4:
@@ -760,7 +760,7 @@ class _CommandRenderer:
         found: dict[str, str | None] = {}
         for word in self.template.words:
             text, below = self.values.text(word), self._stated_folder(word)
-            # The user may also write the word as it is.
+            # If the user also writes the same word literally, no folder is stated.
             found[text] = None if below is None else found.get(text, below)
         return found
 
@@ -888,7 +888,7 @@ class _CommandRenderer:
             name = text and (text if self.template.fixed else self.values.text(text))
             found[key] = name or None
             if text:
-                self._refuse_astray(text, name or "")
+                self._check_stream_path(text, name or "")
             if name and (".." in name.split("/") or "\0" in name or name.endswith("/")):
                 rule = "a stream is a file in the task's own directory, or has an absolute path"
                 raise JobProblem(f"{key} is {shorten(repr(name))}", rule=rule)
@@ -897,7 +897,7 @@ class _CommandRenderer:
                 raise JobProblem(f"{key} is {shorten(repr(name))}, an input", rule=rule)
         return found["stdin"], found["stdout"], found["stderr"]
 
-    def _refuse_astray(self, text: str, name: str) -> None:
+    def _check_stream_path(self, text: str, name: str) -> None:
         try:
             refuse_redirection(self.compiled.description(self.start.task), text, self._external_values())
             below = self._stated_folder(text)
@@ -947,7 +947,7 @@ class _CommandRenderer:
         return {**self._gridway_variables(restarts), **env}
 
     def _gridway_variables(self, restarts: Sequence[str]) -> dict[str, str]:
-        """Return the variables that programs written for GridWay read; a variable of the task wins."""
+        """Return the variables for programs written for GridWay; variables of the task take precedence."""
         compiled, task, machine = self.compiled, self.start.task, self.machine
         place, count = _template_cache(compiled).place(compiled, task)
         name = compiled.description(task).name

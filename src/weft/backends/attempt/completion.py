@@ -59,7 +59,7 @@ _SANDBOX_DEPTH = 6
 """Number of directories above a working directory that weft may have created."""
 _INTERVAL_S = 1.0
 _ANSWER_S = 0.5
-"""Time that a program has to write the restart files that it was asked for, before older ones are copied."""
+"""Seconds from a request for restart files to their copy, in which the program writes them."""
 _EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """Signals that programs do not send to themselves: the program was removed from the machine."""
 _SHELL_NAME = r"(?:/bin/sh|sh|\S*/command\.sh): (?:(?:line )?\d+: )?"
@@ -70,18 +70,18 @@ _FORK_FAILURES = {
 """By exit code: the last message of a shell (dash and busybox; bash) that could not start a process."""
 _MOST_MESSAGE_BYTES = 4096
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-"""Pause before a task is tried again because the host lacked something; it doubles with each try."""
+"""Pause before a task is tried again for lack of a resource of the host; it doubles with each try."""
 _LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
-"""Errors of a host that lacks open files or memory; it may have them a moment later."""
+"""Errors of a host without free descriptors or memory; a retry may succeed."""
 _COLLECT_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Pauses before outputs are read again that the host could not open."""
+"""Pauses before further tries to read outputs that the host could not open."""
 _DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EROFS)
 
 
 class TaskMonitor:
     """Observes the files of running programs and reports changes as events.
 
-    ``request`` asks the program of an attempt for its restart files, ``copy`` copies them in a thread.
+    ``request`` signals an attempt's program to write its restart files, ``copy`` copies them in a thread.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class TaskMonitor:
         return [*self._events(attempt, seen), answer]
 
     def describe(self, attempt: ActiveAttempt) -> dict[str, Any]:
-        """Return what an evaluator program gets about an attempt (docs/reference/programs.md)."""
+        """Return the data about an attempt for an evaluator program (docs/reference/programs.md)."""
         context, start = self._context, attempt.start
         assert start is not None
         compiled = context.compiled_workflow(attempt.run)
@@ -225,7 +225,7 @@ class TaskMonitor:
                     problem="; ".join(seen.problems),
                 )
             )
-        if seen.degraded is not None:  # a new requirement or rank decides where it goes
+        if seen.degraded is not None:  # after the new requirement or rank, which selects the next machine
             degraded = seen.degraded
             found.append(ev.Progressed(attempt=attempt.number, work_done=attempt.done, degraded=degraded))
         return found
@@ -372,7 +372,7 @@ class AttemptFinisher:
     def _collect_patiently(
         self, attempt: ActiveAttempt, report: ProgramReport, compiled: CompiledWorkflow, ended: ev.Ended
     ) -> FinishedAttempt:
-        """Collect outputs and result; try again for a moment if the host lacks files or memory for it."""
+        """Collect outputs and result; retry for about 1.5 s if the host has no free descriptors or memory."""
         for pause_s in (*_COLLECT_PAUSES_S, 0.0):
             finished = FinishedAttempt(ended)
             try:
@@ -394,7 +394,7 @@ class AttemptFinisher:
     ) -> None:
         """Collect outputs and result of a program that exited with an accepted code.
 
-        Raises StagingProblem or JobProblem if the host lacks files or memory for it.
+        Raises StagingProblem or JobProblem if the host has no free descriptors or memory.
         """
         ended = finished.ended
         if ended.exit_code != 0 and ended.exit_code not in compiled.outcomes(attempt.task):
@@ -547,7 +547,7 @@ class AttemptFinisher:
 
 
 def _lack_of_host(attempt: ActiveAttempt, story: str) -> FinishedAttempt:
-    """Return the end of an attempt for which the host lacks something; a retry waits longer each time."""
+    """Return the end of an attempt that failed for lack of a resource of the host, with a growing pause."""
     ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=story)
     tries = attempt.start.tries if attempt.start is not None else 1
     pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(tries - 1, 10))
@@ -566,7 +566,7 @@ def find_fork_failure(code: int, text: str) -> str:
 
 
 def take_saved(attempt: ActiveAttempt) -> ev.Checkpointed | None:
-    """Return the event about the copies of an attempt's restart files since the last call; None: no news."""
+    """Return the event about the copies of an attempt's restart files since the last call, or None."""
     with attempt.copy_lock:
         share, attempt.saved_share = attempt.saved_share, None
         problem = attempt.copy_problem if attempt.copy_problem != attempt.copy_problem_reported else ""
@@ -598,7 +598,7 @@ def halted_event(attempt: ActiveAttempt) -> ev.Ended:
 
 
 def _add_epilog_problem(ended: ev.Ended, problem: str, outcomes: Collection[int]) -> ev.Ended:
-    """Return the end of a program whose own epilog failed: a failure, unless it has failed anyway."""
+    """Return the end of a program, with the cause EPILOG if its epilog failed and it had succeeded itself."""
     if not problem:
         return ended
     if not ended.cause and (ended.exit_code == 0 or ended.exit_code in outcomes):
@@ -607,7 +607,7 @@ def _add_epilog_problem(ended: ev.Ended, problem: str, outcomes: Collection[int]
         f"exit code {ended.exit_code}" if ended.exit_code is not None else str(ended.cause)
     )
     if not ended.cause and ended.exit_code in (_RERUN_CODE, _CHECKPOINTED_CODE):
-        return ended  # a text would state that weft interrupted the program
+        return ended  # a story would mean that weft has interrupted the program
     return replace(ended, story=f"{told}; {problem}")
 
 

@@ -37,7 +37,7 @@ def _processor_ticks() -> tuple[int, int]:
 
 def _used_ticks(pid: int) -> int:
     """Return the processor time of a process and of its descendants, as far as they exist."""
-    parents: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
@@ -47,13 +47,13 @@ def _used_ticks(pid: int) -> int:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended
-        parents.setdefault(int(fields[1]), []).append(int(entry.name))
+        children.setdefault(int(fields[1]), []).append(int(entry.name))
         ticks[int(entry.name)] = sum(map(int, fields[11:15]))
     waiting, total = [pid], 0
     while waiting:
         each = waiting.pop()
         total += ticks.get(each, 0)
-        waiting += parents.get(each, ())
+        waiting += children.get(each, ())
     return total
 
 

@@ -230,7 +230,7 @@ def _url_problem(what: str, url: str, shown: str, error: Exception) -> StagingPr
 
 
 def _explain(error: Exception, url: str, shown: str) -> str:
-    """Return the text of a library's error; of one about a URL with secrets only what cannot contain it."""
+    """Return the text of a library's error; for a URL with secrets, only parts that cannot contain them."""
     name = type(error).__name__
     if not shown or shown == url:
         return f"{error} ({name})" if str(error) else name
@@ -491,7 +491,7 @@ _LONGEST_KEY_BYTES = 65_536
 
 
 class InputCache:
-    """Cache of a machine's shared inputs. Of several threads with one request, one fetches the source."""
+    """Cache of a machine's shared inputs. If several threads request one source, only one fetches it."""
 
     def __init__(self, directory: Path, *, fresh: bool = False) -> None:
         """Open a cache; ``fresh``: what earlier processes have stored in it is not used."""
@@ -679,7 +679,7 @@ def find_kind_problem(url: str) -> str:
 def _refuse_state(target: str, parts: tuple[str, ...]) -> None:
     """Raise StagingProblem if an output would be written into the state of a project.
 
-    Values of task functions are published there; they are believed only with the digest of their attempt.
+    Values of task functions are published there; they are read only with the digest of their attempt.
     """
     if _STATE in parts and parts[-3:-1] != _VALUES:
         why = "weft keeps its own state there"

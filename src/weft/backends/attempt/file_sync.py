@@ -63,7 +63,7 @@ def sync_files(root: Path, names: Iterable[str], *, above: Sequence[Path] = (), 
 
 
 def _open_entries(root: Path, parts: Parts, done: set[Parts], content: bool) -> Iterator[tuple[Parts, int]]:
-    """Open an entry, what leads to it and what is in it, without those that are ``done``; add them to it."""
+    """Open an entry, its parents and its content, except those in ``done``, to which they are added."""
     with open_entry(root, parts) as found:
         top, is_directory = found.parts, found.is_directory
         leading = [top[:depth] for depth in range(len(top))]

@@ -28,7 +28,7 @@ from weft.workflow.templates import fill_template, format_value, is_pattern, lis
 
 _PLAIN_WORD = "x"
 _NAME_FIELD = "task"
-"""The field for the name of a task, in which the values of its sweep variables are."""
+"""The field for the name of a task, which contains the values of its sweep variables."""
 
 
 def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> None:
@@ -150,7 +150,7 @@ def output_names(compiled: CompiledWorkflow, task: int, machine: Machine, iterat
 
 
 def has_outputs(product: Product, names: Sequence[str]) -> bool:
-    """Return whether a product has every declared output; one with another exit code may lack some."""
+    """Return whether a product has every declared output; with an exit code above 0 some may be missing."""
     if product.exit_code:
         return True
     made = [file.name.rstrip("/") for file in product.files]

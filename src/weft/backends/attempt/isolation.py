@@ -122,7 +122,7 @@ def _base_mounts() -> Iterator[Mount]:
 
 
 def _kernel_settings() -> Iterator[str]:
-    """Yield the entries of ``/proc`` that root can write, but for those of processes."""
+    """Yield the entries of ``/proc`` that root can write, except those of processes."""
     for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
         if entry.name.isdecimal() or entry.is_symlink():
             continue
@@ -172,7 +172,7 @@ def _start_bubblewrap(mounts: Iterable[Mount], network: bool, workdir: str) -> l
     words += "--remount-ro", "/", "--chdir", workdir, "--"
     if not _is_root():
         return words
-    # bubblewrap has no read-only devices, but keeps this option of what it finds.
+    # bubblewrap cannot make devices read-only, but it keeps them so if they are.
     outer = [_find_program("unshare") or "unshare", "--user", "--map-root-user", "--mount"]
     outer += "--propagation", "private"
     return [*outer, "/bin/sh", "-c", f'PATH=$PATH:{_PROGRAMS}; {_SEAL_DEVICES}exec "$@"', "weft", *words]
@@ -190,7 +190,7 @@ for device in {" ".join(f"/dev/{name}" for name in _DEVICES)}; do
   seal $device ro || seal $device ro,nosuid || seal $device ro,nosuid,noexec || exit
 done
 """
-"""Commands after which the mode of a device cannot be changed in this mount namespace; it can be used."""
+"""Commands after which a device can be used, but its mode not be changed, in this mount namespace."""
 _SCRIPT = """\
 set -eu
 weft_path=${{PATH-}}

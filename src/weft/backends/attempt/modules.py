@@ -1,10 +1,10 @@
-"""The own modules of a task: programs beside that of an attempt, and what their ends mean.
+"""Modules of a task (prolog, epilog, evaluator, selector): further programs, and what their ends mean.
 
 Prolog, epilog and evaluator are started by the transport like the program of the attempt, in its directory
 and with its variables. Each is a program with a number of its own, and each run of it has a nonce of its own,
-which no journal knows: modules that an engine leaves behind are ended by the next one. A module that fails is
-named in the text about it, with the last line that it wrote to its standard error. The selector runs beside
-the engine, because no machine is chosen yet.
+which is in no journal: modules that an engine leaves running are ended by the next engine. The message about
+a failed module has its name and the last line of its standard error. The selector runs beside the engine,
+because no machine is chosen yet.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def module_number(attempt: int, module: str) -> int:
 
 
 def describe_failure(module: str, report: ProgramReport, records: str) -> str:
-    """Return why a module failed, with its last words; "": it ended with exit code 0."""
+    """Return why a module failed, with the last line of its errors; "": it ended with exit code 0."""
     code, by, cause = report.get("code"), report.get("signal"), report.get("cause") or ""
     if code == 0 and not cause:
         return ""
@@ -216,7 +216,8 @@ def _program_problems(task: Task, folder: Path) -> Iterator[Problem]:
         what = f"{key} {shorten(line, 60)!r} of task {task.name!r}"
         path = ("tasks", task.name, key)
         if key == "selector" and list_fields(line):
-            yield Problem(what=what, rule="it has no fields; it gets the candidates as its input", path=path)
+            rule = "it must have no fields; it gets the candidates on its standard input"
+            yield Problem(what=what, rule=rule, path=path)
         elif why := _find_program_problem(line, folder, declared if key == "evaluator" else ()):
             yield Problem(what=f"{what}: {why}", rule="it must name a program that exists here", path=path)
 
@@ -233,7 +234,7 @@ def _url_problems(task: Task, workflow: Workflow) -> Iterator[Problem]:
         if is_url(url) and (why := find_kind_problem(url)):
             what = f"{shorten(redact(url), 60)!r} in {key} of task {task.name!r}: {why}"
             rule = "it must be a path, or a URL of a kind that can be used from here"
-            advice = "use file:, http:, https:, or another kind that fsspec knows"
+            advice = "use file:, http:, https:, or another kind that fsspec supports"
             yield Problem(what=what, rule=rule, advice=advice, path=("tasks", task.name, key))
 
 

@@ -73,7 +73,7 @@ def staging_errors(what: str, file: str) -> _StagingErrors:
 
 
 class _StagingErrors:
-    """Context manager of ``staging_errors``; a class, because a generator is slower than most blocks."""
+    """Context manager of ``staging_errors``; a class, because ``contextmanager`` would be slower."""
 
     __slots__ = ("_file", "_what")
 
@@ -160,7 +160,7 @@ def open_root(root: Path, *, listing: bool = False) -> int:
 
 
 class FileDescriptor:
-    """Context manager that closes a descriptor. A class, because a generator is slower than most blocks."""
+    """Context manager that closes a descriptor; a class, because ``contextmanager`` would be slower."""
 
     __slots__ = ("_fd",)
 

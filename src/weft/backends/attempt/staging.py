@@ -220,7 +220,7 @@ class _TreeCopy:
                 self._date(temporary, entries)
             if self.synced:
                 sync_files(self.root, ["/".join(temporary)])
-            if not self._is_moved(temporary):
+            if not self._try_move(temporary):
                 self._merge(temporary, entries)
                 if self.synced:
                     sync_files(self.root, ["/".join(self.parts)])
@@ -265,7 +265,7 @@ class _TreeCopy:
             with open_directory(self.root, (*temporary, *parts)) as directory:
                 os.utime(directory, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
-    def _is_moved(self, temporary: Parts) -> bool:
+    def _try_move(self, temporary: Parts) -> bool:
         """Rename the finished tree to its target; return False if a non-empty directory exists there."""
         with (
             open_parent(self.root, self.parts) as parent,

@@ -324,7 +324,7 @@ _RESULT_RULE = (
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MOST_LINE_BYTES = 64_000_000
 _SWEEP_FILES: WeakKeyDictionary[CompiledWorkflow, dict[str, str]] = WeakKeyDictionary()
-"""By workflow in its current state of growth: the files whose lines define sweeps."""
+"""By workflow with its current tasks: the files whose lines define sweeps."""
 
 
 def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:

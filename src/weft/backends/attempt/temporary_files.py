@@ -83,7 +83,7 @@ def _owner(process: int) -> str:
 
 @cache
 def _host() -> str:
-    """Return a digest of this computer and its numbering of processes (a container has its own)."""
+    """Return a digest of this computer and its PID namespace, which is another one in a container."""
     parts = [os.uname().nodename]
     with suppress(OSError):
         parts.append(Path("/etc/machine-id").read_text())

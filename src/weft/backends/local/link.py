@@ -9,8 +9,8 @@ runner's last heartbeat.
 After a lost tail of the journal (a power failure, a restored copy of ``.weft``), programs run and records
 exist that belong to no attempt of the journal, and the number of such an attempt is used again for another
 task. An attempt is therefore identified by number and nonce. Before the first program is started, all
-programs of this project with an unknown nonce are killed, wherever their runner is. A runner is told at every
-connection which of its programs and records are unknown, and discards them before the connection is used.
+programs of this project with an unknown nonce are killed, wherever their runner is. At every
+connection the engine sends the runner a list of its unknown programs and records, which it discards first.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ RUNNER_MARK = "WEFT_RUNNER"
 class RunnerScope:
     """The processes of an execution of the project in a directory of this host.
 
-    The directory and not the project's identity, because a copy of a project has the same identity.
+    The directory is used and not the project's identity, because a copy of a project has the same identity.
     """
 
     home: str
@@ -172,10 +172,10 @@ class RunnerScope:
         return f"{self.home}-{self.execution}"
 
     def find_unknown(self, token: str, is_known: Callable[[int, int, str], bool]) -> Iterator[Process]:
-        """Yield the processes of this directory that the journal does not know.
+        """Yield the processes of this directory that are not in the journal.
 
         These are runners of this execution with another token, and programs of any execution whose attempt
-        (execution, number, nonce) is not known.
+        (execution, number, nonce) is not in its journal.
         """
         seal = _token_seal(token)
         for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:  # noqa: PTH208
@@ -220,7 +220,7 @@ def _token_seal(token: str) -> str:
 def kill_unknown(
     scope: RunnerScope, token: str, is_known: Callable[[int, int, str], bool], *, timeout_s: float = 10.0
 ) -> None:
-    """Kill the processes that the journal does not know and wait for them; raises RunnerFailed."""
+    """Kill the processes that are not in the journal and wait for them; raises RunnerFailed."""
     end_s = time.monotonic() + timeout_s
     wait_s = 0.002
     while left := list(scope.find_unknown(token, is_known)):
@@ -619,7 +619,7 @@ def _add_ends(here: _Message, messages: Sequence[_Message]) -> _Message:
 
 
 def _check_boot(end: _Message, boot: str) -> _Message:
-    """Return an end; one from before a reboot becomes a lost one.
+    """Return the record of an end; one from before a reboot gets the cause ``lost``.
 
     The engine syncs the outputs of a program to the disk before it records the end. For an end that only the
     runner has recorded, nothing shows that the outputs have survived.
@@ -656,7 +656,7 @@ def _cannot_measure(report: ProgramReport) -> bool:
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 """First and longest pause between checks of a lost machine."""
 _CHECKED_BYTES = 65536
-"""Number of bytes that are written to check that a disk has room."""
+"""Number of bytes that are written to check for free space on a disk."""
 
 
 @dataclass(slots=True)
@@ -674,7 +674,7 @@ class MachineHealth:
     """Checks whether machines of this host still work: whether their sandboxes exist and can be written.
 
     A machine is lost while its sandbox is unusable, also at the start of a run. If only its runner cannot be
-    started and it has never worked, it is not lost: attempts on it fail, as its description may be wrong.
+    started and the machine has never worked, it is not lost but attempts fail: its description may be wrong.
     A sandbox that disappeared with its disk is not created on another one.
     """
 
@@ -792,7 +792,7 @@ class RunnerPool:
         self._known: dict[int, str] = {}
         """By attempt: the nonce, from its start until its end is in the journal."""
         self._is_clear = False
-        """Whether the programs that the journal does not know were ended."""
+        """Whether the programs that are not in the journal were ended."""
         self._cancelled: dict[int, float] = {}
         """By attempt: grace period. A cancellation is sent again if the connection broke meanwhile."""
         self._backlog: list[ProgramReport] = []
@@ -815,7 +815,7 @@ class RunnerPool:
             except (RunnerFailed, RunnerUnresponsive) as error:
                 self._lose_runner(machine, str(error))
                 return str(error)
-        # Known only now: records that the runner had before are from a start that the journal has lost.
+        # Added after the connection: older records of this attempt are from a start that the journal lost.
         self._known[order["attempt"]] = order["nonce"]
         self._send(machine, order)
         self._programs.setdefault(machine, set()).add(order["attempt"])
@@ -846,7 +846,7 @@ class RunnerPool:
             self._request_measurements([machine])
 
     def _request_measurements(self, machines: Iterable[int]) -> None:
-        """Tell the runners of machines what to measure, and which processes are weft's own."""
+        """Send measurement requests, which list weft's own processes, to the runners of machines."""
         runners = sorted(link.pid for link in self._links.values() if link.connected and link.pid is not None)
         for machine in machines:
             described = self._context.machines[machine]
@@ -941,7 +941,7 @@ class RunnerPool:
         ]
 
     def check(self) -> list[ProgramReport]:
-        """Replace unresponsive runners; return the ends of the programs lost with them, and of machines.
+        """Replace unresponsive runners; return reports on the programs lost with them and on machines.
 
         A machine is lost if its sandbox has disappeared; it is back when it can be used again.
         """
@@ -999,7 +999,7 @@ class RunnerPool:
         self._machine_of[link.fileno()] = machine
         self._poller.register(link.fileno(), select.POLLIN)
         self._health.remember(machine)
-        # A new runner is one of weft's own processes for all others.
+        # All runners must count a new runner among weft's own processes.
         self._request_measurements([each for each in self._measured if self._is_connected(each)])
         boot = boot_id()
         return SurvivingPrograms(
@@ -1009,7 +1009,7 @@ class RunnerPool:
         )
 
     def _end_unknown(self) -> None:
-        """End the programs that the journal does not know, before the first program is started."""
+        """End the programs that are not in the journal, before the first program is started."""
         if not self._is_clear:
             kill_unknown(self._scope, self._context.token, self._context.is_known)
             self._is_clear = True

@@ -463,8 +463,9 @@ class StopDetector:
     def is_stopped(self, members: list[Process]) -> bool:
         """Return whether processes of a task are stopped, and all others wait for them.
 
-        Such as the shell of a command line, which itself is never stopped. What a parent waits for is not
-        visible everywhere, so it must sleep, and use no processor time between two samples.
+        The shell of a command line, for example, waits for its commands and is itself never stopped. Since it
+        is not visible everywhere what a parent waits for, a parent counts as waiting if it sleeps and uses no
+        processor time between two samples.
         """
         by_pid = {process.pid: process for process in members}
         waiting = set[int]()
@@ -487,7 +488,7 @@ _CHILDREN_PAGE_BYTES = 2048
 """Size from which the kernel may return a list of children in several reads."""
 _ENDING_S = 5.0
 _ROUNDS = 500
-"""How often children are listed again at once, if some of them may have started others."""
+"""Maximum number of times that children are listed again, as they may have started others."""
 _LOOK_S = 0.005
 
 _Identity = tuple[int, int]
@@ -539,10 +540,10 @@ class ProcessTracker:
         )
 
     def _kill_adopted(self, leaders: Mapping[int, object], ends: Callable[[int | None], bool]) -> None:
-        """Kill children that the runner did not start, until all are gone whose attempt ``ends``.
+        """Kill the adopted children for whose attempt ``ends`` returns True, until none is left.
 
         A process may start another one before it is killed, so the time between listing and killing must be
-        short: the number of a child that was not waited for needs no check, because it is not used again.
+        short. Process numbers need no check: that of a child is not used again before it is waited for.
         """
         for _ in range(_ROUNDS):
             found = False

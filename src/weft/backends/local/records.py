@@ -72,7 +72,7 @@ class SealedRecords:
         return self.unsealed(name, self.content(name, _LONGEST_BYTES).rstrip(b"\n"))
 
     def read_again(self, name: str) -> Record | None:
-        """Return a record that is overwritten in place; the read is repeated if it meets a write."""
+        """Return a record that is overwritten in place; a read that a write made invalid is repeated."""
         for _ in range(_READINGS):
             if (record := self.read(name)) is not None:
                 return record

@@ -17,7 +17,7 @@ line, and are idempotent. From the engine:
 The runner sends ``here`` (protocol, pid, problem, running, ended, and the starts of both), ``started``,
 ``ended``, ``discarded``, ``signalled`` (number of processes), ``measured`` (load, memory_bytes, disk_bytes)
 and ``problem``. Records and messages of an attempt contain its nonce: after a lost tail of the journal, an
-attempt number is used again for another task, and the old records must not answer for it. The runner must
+attempt number is used again for another task, for which the old records must not be used. The runner must
 start within a few hundredths of a second, so it loads neither weft nor heavy modules.
 """
 

@@ -211,7 +211,7 @@ class RestartRequest:
         """Time on the monotonic clock until which the program may write the files."""
 
     def is_over(self, now_s: float) -> bool:
-        """Return whether the files were written, and have not changed since the previous call."""
+        """Return whether the files were written and unchanged since the last call, or the time is over."""
         found = self._read()
         settled = found == self._last and found != self._before
         self._last = found
@@ -254,7 +254,7 @@ class RunnerTask:
         """Time of SIGKILL on the monotonic clock; None: the task was not terminated."""
         self.killed = False
         self.discarded = False
-        """Whether the engine does not know the attempt: its end is not recorded."""
+        """Whether the attempt is not in the engine's journal: its end is not recorded."""
         self.look_s = _SOONEST_S
         """Interval until the next check of a group without leader; it doubles each time."""
         self.stopping = False
@@ -414,7 +414,7 @@ class RunnerTasks:
             self._record_end(_end_record(attempt, nonce, None, cause="cancelled", text=text))
 
     def discard(self, attempts: list[tuple[int, str]]) -> None:
-        """End attempts that the engine does not know, and remove their records; report each when done."""
+        """End attempts that are not in the journal, and remove their records; report each when done."""
         dropped = [pair for pair in attempts if self._discard(*pair)]
         self._shorten()
         for attempt, nonce in dropped:
@@ -426,7 +426,7 @@ class RunnerTasks:
             self._discard(attempt, other)
 
     def _discard(self, attempt: int, nonce: str) -> bool:
-        """Drop the records of an attempt and end its program; return whether there is none."""
+        """Drop the records of an attempt and end its program; return whether the program no longer runs."""
         if self._nonces.get(attempt) == nonce:
             del self._nonces[attempt]
             self.ended.pop(attempt, None)
@@ -444,7 +444,7 @@ class RunnerTasks:
         return task is not None and task.discarded
 
     def send_signal(self, attempt: int, nonce: str, name: str) -> None:
-        """Send a signal to a task; one that programs must handle is sent only to processes with a handler."""
+        """Send a signal to a task; those not in ``_WHOLE_GROUP`` only to processes with a handler for it."""
         number = getattr(signal, f"SIG{name}", None)
         if not isinstance(number, signal.Signals):
             raise ValueError(f"unknown signal {name!r}")
@@ -648,7 +648,7 @@ class RunnerTasks:
             self._terminate(task, grace_s)
 
     def _request_restart_files(self, task: RunnerTask, grace_s: float) -> bool:
-        """Ask a program that handles SIGUSR1 but not SIGTERM for restart files; return whether it was."""
+        """Request restart files if a process handles SIGUSR1 but not SIGTERM; return whether it was done."""
         if not task.restart or task.kill_at_s is not None or task.status is not None:
             return False
         if task.request is not None:
@@ -996,7 +996,7 @@ class Runner:
 
     def _report_state(self, sensor: HostSensor) -> None:
         if not self._socket.has_engine:
-            self._sensor = None  # the next engine asks again
+            self._sensor = None  # the next engine sends a new request
         elif (found := sensor.measure()) is not None:
             self._socket.send(encode_record({"is": "measured", **found}))
 

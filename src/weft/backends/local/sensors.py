@@ -9,7 +9,7 @@ time of a program that has ended is added to its parent, so that the sum of a ru
 decreases. The time a program waited is known for its first thread only. Programs that end between two samples
 count by their processor time only.
 
-If a machine has fewer nodes than cores that it may use, the other cores take up load first.
+If a machine may use more cores than it has nodes, the load is assigned to the other cores first.
 
 This module is loaded by the runner on first use: it must not import other parts of weft or heavy modules.
 """
@@ -133,7 +133,7 @@ class HostSensor:
                 totals[runner] = totals.get(runner, 0) + sign * (program.ticks + program.child_ticks)
         found = 0.0
         for runner, ticks in totals.items():
-            # A runner that was not known before has run for longer than this window, or started in it.
+            # A runner missing in the earlier sample counts only if it started within this window.
             known = runner in earlier or _began_s(now.programs[runner]) >= before.at_s
             found += max(0, ticks) * _overlap(runner, self._cores) if known else 0.0
         for tid, thread in now.threads.items():
@@ -143,7 +143,7 @@ class HostSensor:
         return found
 
     def _share_load(self, load: float) -> float:
-        """Return the load of the machine's nodes: cores that it does not need take up load first."""
+        """Return the load of the machine's nodes; cores that it does not need are assigned load first."""
         return max(0.0, load - max(0, len(self._cores) - self._nodes))
 
     def _has_changed(self, old: dict[str, float | None], new: dict[str, float | None]) -> bool:

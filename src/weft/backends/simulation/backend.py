@@ -24,7 +24,7 @@ from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 
 _MAX_DISTURBANCES = 100_000
-"""Number of disturbances without an event of a task after which a simulation would not end."""
+"""Number of disturbances without an event of a task after which a simulation is ended with an error."""
 _MAX_SILENT_DISTURBANCES = 10_000
 """Successive disturbances without an event after which an otherwise empty queue counts as exhausted."""
 
@@ -233,7 +233,8 @@ class SimulationBackend:
         if self._disturbed > _MAX_DISTURBANCES:
             what = f"{_MAX_DISTURBANCES:,} disturbances until {item.at_s:g} s, while no task made progress"
             advice = "shorten `lasting`, lengthen `every`, or state `until`"
-            raise InvalidInput(what, rule="slowdowns and failures must leave the tasks time", advice=advice)
+            rule = "slowdowns and failures must leave tasks time to make progress"
+            raise InvalidInput(what, rule=rule, advice=advice)
         self._next = next(self._disturbances, None)
         host, now = self._hosts[item.machine], self._queue.now_s
         match item.what:

@@ -342,7 +342,7 @@ class ProgramSimulator:
             return
         description = self._description(program)
         done = self.done(program)
-        tells = description.recovery.progress is not None or description.recovery.checkpoint is not None
+        reports = description.recovery.progress is not None or description.recovery.checkpoint is not None
         iterations = self._iterations(program)
         number = math.floor(done * iterations + _ROUNDING) if iterations else None
         last_s = (
@@ -351,7 +351,7 @@ class ProgramSimulator:
         self._queue.schedule(
             ev.Progressed(
                 attempt=attempt,
-                work_done=done if tells else None,
+                work_done=done if reports else None,
                 last_iteration_s=last_s,
                 iterations=number,
                 all_iterations=iterations,

@@ -285,7 +285,7 @@ def _read_load(reader: Reader, node: DocumentNode) -> CompetingLoad:
     entries = LOAD.read_entries(reader, node)
     load = CompetingLoad(**{"processes": 1, **_read_machine_entry(reader, node, LOAD, entries)})
     if load.until_s < load.at_s:
-        what = f"until {entries['until'].display()} ends before it begins"
+        what = f"the load ends before it begins (until {entries['until'].display()})"
         rule = f"must be at least {load.at_s:g} s, the time `at`"
         reader.add_problem(entries["until"], what, rule=rule)
     return load
@@ -386,19 +386,20 @@ DURATIONS = Record("the durations", (
 ), null_is_absent=True)
 
 SUSPENSION = Record("a suspension", (
-    Field("task", TEXT, "task whose running attempts the remote side suspends", required=True),
+    Field("task", TEXT, "task whose running attempts the batch system suspends", required=True),
     Field("at", _TIME, "time of the suspension", attribute="at_s", required=True),
     Field("lasting", _TIME, "duration", attribute="lasting_s", default=math.inf, default_text="permanently"),
 ), null_is_absent=True)
 
 CANCELLATION = Record("a cancellation", (
-    Field("task", TEXT, "task whose running attempts the remote side cancels", required=True),
+    Field("task", TEXT, "task whose running attempts the batch system cancels", required=True),
     Field("at", _TIME, "time of the cancellation", attribute="at_s", required=True),
 ), null_is_absent=True)
 
 REQUIREMENT = Record("a change of requirements", (
     Field("task", TEXT, "task that requests other machines", required=True),
-    Field("after", _number_type(most=1.0), "share of the work after which it does, 0 to 1", required=True),
+    Field("after", _number_type(most=1.0), "share of the work, 0 to 1, after which it requests them",
+          required=True),
     Field("expression", EXPRESSION, "requirements from then on", attribute="requirements"),
     Field("rank", EXPRESSION, "rank from then on"),
 ), null_is_absent=True, constraints={"anyOf": [{"required": ["expression"]}, {"required": ["rank"]}]})
@@ -711,15 +712,16 @@ SCENARIO = Record("a scenario", (
     Field("silences", _entries_type(SILENCE, _read_silence), "machines that compute but do not answer",
           default=()),
     Field("suspensions", _task_entries_type(SUSPENSION, Suspension),
-          "tasks that the remote side suspends", default=()),
+          "tasks that the batch system suspends", default=()),
     Field("cancellations", _task_entries_type(CANCELLATION, Cancellation),
-          "tasks that the remote side cancels", default=()),
+          "tasks that the batch system cancels", default=()),
     Field("requirements", _entries_type(REQUIREMENT, _read_requirement),
           "tasks that request other machines after a part of their work", default=()),
     Field("exit_codes", _EXIT_CODES,
           f"by task: exit codes of its attempts in turn, or {', '.join(f'`{w}`' for w in FAILURE_WORDS)}; "
-          "the last one is kept", default={}, default_text="0"),
-    Field("results", _RESULTS, "by task: results of its attempts in turn; the last one is kept", default={}),
+          "later attempts end like the last one", default={}, default_text="0"),
+    Field("results", _RESULTS, "by task: results of its attempts in turn; later attempts repeat the last",
+          default={}),
     Field("iterations", _counts_type(1), "by loop: number of iterations", default={},
           default_text="by the exit codes"),
     Field("lines", _counts_type(0), "by file: number of lines that a growing sweep reads", default={},

@@ -28,12 +28,12 @@ class HostSpeed:
     recomputed. Without disturbances the local clock equals the simulated time bit for bit.
     """
 
-    __slots__ = ("_clock_s", "_crowding", "_processes", "_share", "_since_s", "_slowdowns")
+    __slots__ = ("_clock_s", "_contention", "_processes", "_share", "_since_s", "_slowdowns")
 
     def __init__(self) -> None:
         self._slowdowns: list[float] = []
         self._processes = 0
-        self._crowding = 1.0
+        self._contention = 1.0
         self._share = 1.0
         self._since_s = 0.0
         self._clock_s = 0.0
@@ -42,7 +42,7 @@ class HostSpeed:
     def share(self) -> float:
         """Return the available share of the speed: the product of all 1/slowdown and 1/(processes + 1).
 
-        On a time-shared host it is divided among our own programs.
+        On a time-shared host it is divided among the simulated programs.
         """
         return self._share
 
@@ -53,8 +53,8 @@ class HostSpeed:
 
     @property
     def outside_share(self) -> float:
-        """Return the share that is left beside everything but our own programs."""
-        return self._share * self._crowding
+        """Return the available share of the speed, not divided among the simulated programs."""
+        return self._share * self._contention
 
     def clock_s(self, now: float) -> float:
         """Return the reading of the local clock; ``now`` must not be before the last change."""
@@ -97,17 +97,17 @@ class HostSpeed:
         self._processes -= processes
         self._change(now)
 
-    def crowd(self, crowding: float, now: float) -> bool:
-        """Set by which factor our own programs slow each other down; return whether it has changed."""
-        if crowding == self._crowding:
+    def set_contention(self, factor: float, now: float) -> bool:
+        """Set the factor by which simulated programs slow each other down; return whether it has changed."""
+        if factor == self._contention:
             return False
-        self._crowding = crowding
+        self._contention = factor
         self._change(now)
         return True
 
     def _change(self, now: float) -> None:
         self._clock_s, self._since_s = self.clock_s(now), now
-        share = 1.0 / (self._processes + 1) / self._crowding
+        share = 1.0 / (self._processes + 1) / self._contention
         # Recomputed from scratch, so that rounding errors do not accumulate.
         for slowdown in self._slowdowns:
             share /= slowdown
@@ -182,7 +182,7 @@ class Host:
         if not self.shared_nodes:
             return False
         taken = sum(program.nodes for program in self.programs.values() if program.suspended_s is None)
-        return self.speed.crowd(max(1.0, taken / self.shared_nodes), now)
+        return self.speed.set_contention(max(1.0, taken / self.shared_nodes), now)
 
     def answers(self, what: str) -> bool:
         """Return whether the host is up and its job manager or gatekeeper answers."""
