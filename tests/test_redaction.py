@@ -162,9 +162,7 @@ def test_a_secret_of_a_known_form_is_redacted_before_a_text_is_shortened(url: st
 
 
 @given(st.integers(0, 500), st.integers(0, 2000), st.integers(1, 600))
-def test_no_part_of_a_secret_remains_at_the_ends_of_a_part_of_a_text(
-    before: int, after: int, length: int
-) -> None:
+def test_no_part_of_a_secret_remains_where_a_text_is_cut(before: int, after: int, length: int) -> None:
     redaction._declared = redaction._DeclaredValues()
     redaction._declared.longest = len(LONG)
     text = "." * before + LONG * 3 + "," * after
@@ -195,7 +193,7 @@ def test_a_value_is_recognised_however_its_characters_are_quoted(value: str, dat
     assert redact(f"<{unquote(quoted)}>") == f"<{HIDDEN}>"
 
 
-def test_the_part_that_is_read_covers_the_longest_secret() -> None:
+def test_bytes_read_for_the_end_of_a_text_cover_the_longest_secret() -> None:
     assert tail_bytes(10) == 65_546
     hide_values(["ü" * 100_000])
     assert tail_bytes(10) == 10 + 600_000

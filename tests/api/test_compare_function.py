@@ -162,7 +162,7 @@ class TestPolicies:
         simulated = weft.simulate(named("w1", SWEEPS), on="identical:2", policy="m-s")
         assert row(found, "policy:m-s").makespan_s == pytest.approx(simulated.end_s)
 
-    def test_loops_are_simulated_once_as_they_are_planned(self):
+    def test_loops_are_planned_and_simulated_with_one_iteration(self):
         flow = weft.Builder("loop")
         flow.task("a", work=3)
         flow.task("b", work=4, after="a")
@@ -182,7 +182,7 @@ class TestPolicies:
             "unknown planner 'hefty'", "unknown policy 'm-ss'", "unknown policy 'pm-z'",
         ]  # fmt: skip
 
-    def test_ase_is_the_mean_percentage_of_the_baseline_and_wins_are_bdt(self):
+    def test_ase_percent_is_the_mean_percentage_of_the_baseline_and_wins_count_best_plans(self):
         found = compared(SWEEPS, FORK, planners="shuffle,xdcp", policies="m-s")
         assert found.baseline == "shuffle"
         standings = {standing.planner: standing for standing in found.standings}
@@ -199,7 +199,7 @@ class TestPolicies:
                 row(found, name, place).makespan_s <= best[place] * (1 + 1e-9) for place in (0, 1)
             )
 
-    def test_there_is_no_ase_without_a_baseline_that_can_plan(self):
+    def test_ase_percent_is_none_without_a_baseline_that_can_plan(self):
         many = {"a": {"work": 1, "nodes": [1, 2]}}
         found = compared(many, on="cluster:2", planners="heft,shuffle")
         assert found.baseline is None
@@ -208,7 +208,7 @@ class TestPolicies:
 
 
 class TestObjectives:
-    def test_planners_are_compared_by_another_objective(self):
+    def test_planners_and_policies_are_compared_by_the_given_objective(self):
         grid = platform({"price_per_node_hour": 3600.0}, {"speed": 4.0, "price_per_node_hour": 36000.0})
         found = compared(SWEEPS, on=grid, planners="genetic,weave,heft", policies="m-s",
                          objective="makespan + cost", plan_steps=400)  # fmt: skip

@@ -83,7 +83,9 @@ def test_records_in_another_order_are_refused(lines: list[str], tmp_path: Path) 
         assert "journal damaged at entry" in problem_of(swapped, tmp_path)
 
 
-def test_altered_fields_never_end_in_another_error(lines: list[str], tmp_path: Path) -> None:
+def test_journal_with_altered_fields_is_read_or_refused_with_a_message(
+    lines: list[str], tmp_path: Path
+) -> None:
     values, refused = cycle(WRONG), 0
     for index, line in enumerate(lines):
         record = json.loads(line)

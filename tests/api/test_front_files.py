@@ -99,7 +99,7 @@ def test_a_front_is_searched_if_none_is_stored(tmp_path) -> None:
     assert same(first.schedule, choose(workflow(TASKS), 2, on=GRID, folder=folder, seed=9).schedule)
 
 
-def test_missing_points_and_limits_are_rejected(shown, tmp_path) -> None:
+def test_missing_point_and_point_beyond_a_limit_are_rejected(shown, tmp_path) -> None:
     with pytest.raises(InvalidInput, match=rf"point 99 of the front; it has {len(shown)} points"):
         choose(workflow(TASKS), 99, on=GRID, folder=tmp_path)
     slowest = len(shown)

@@ -247,7 +247,7 @@ def test_published_procedure_gives_a_verified_front() -> None:
     assert front.choose(len(front.points)).makespan_s == front.points[-1].makespan_s
 
 
-def test_front_of_time_against_a_formula() -> None:
+def test_amounts_of_a_front_against_a_formula_are_the_values_of_the_formula() -> None:
     front = tiny(against="node_seconds + 100*nodes_used", points=4, plan_steps=800)
     assert (front.unit, front.view.noun) == ("formula", "node_seconds + 100 * nodes_used")
     assert len(front) > 1

@@ -160,7 +160,7 @@ class TestChoices:
         with pytest.raises(weft.InvalidInput, match="does not support the objective 'cost'"):
             plan_of(FORK, objective="cost")
 
-    def test_pins_are_kept(self):
+    def test_pinned_tasks_stay_on_their_machines(self):
         planned = plan_of(FORK, pinned={"prepare": "m2", "best": "m2"})
         machines = {line.task: line.machine for line in planned.schedule}
         assert (machines["prepare"], machines["best"]) == ("m2", "m2")
@@ -230,7 +230,7 @@ class TestLimits:
         ):
             plan_of(FORK, on=PRICED, max_cost=50.0)
 
-    def test_limits_of_loops_and_free_machines_are_explained(self):
+    def test_notes_say_that_limits_refer_to_one_iteration_and_cost_limits_need_prices(self):
         planned = plan_of(BODY, {"scf": {**OUTER, "expect": 2}}, deadline_s=20.0, max_cost=1.0)
         assert "deadline and maximal cost refer to one iteration" in planned.notes
         assert "no machine has a price: the maximal cost has no effect" in planned.notes

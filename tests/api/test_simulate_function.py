@@ -169,7 +169,7 @@ def test_a_task_without_a_machine_is_infeasible():
         ({"repeat": 2, "journal": "j"}, "a journal of 2 simulations"),
     ],
 )
-def test_contradictory_options_are_rejected(how, words):
+def test_invalid_options_of_simulate_are_rejected(how, words):
     with pytest.raises(InvalidInput, match=words):
         weft.simulate(sweep(), on="identical:2", **how)
 

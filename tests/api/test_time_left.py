@@ -134,7 +134,7 @@ def test_range_of_the_time_left_equals_the_promise_before_a_task_has_ended():
     assert later.p90_s / later.p50_s == pytest.approx(first.p90_s / first.p50_s)
 
 
-def test_initial_idle_time_counts_as_time_left():
+def test_time_until_the_planned_start_counts_as_time_left():
     hand = CountedEngine(chain())
     run = hand.engine.state.runs[0]
     run.attempt_of.clear()

@@ -47,7 +47,7 @@ def test_results_depend_on_the_seed_and_not_on_workers():
     assert tuned(repeat=2).experiments[0].values == first.experiments[0].values[:2]
 
 
-def test_means_by_value_cover_all_experiments_with_it():
+def test_mean_of_an_option_value_covers_all_experiments_with_that_value():
     found = tuned()
     by_value = {(name, value): (number, mean) for name, value, number, mean in found.by_value()}
     small = [sum(one.values) / 4 for one in found.experiments if one.options["population"] == 6]
@@ -58,7 +58,7 @@ def test_means_by_value_cover_all_experiments_with_it():
 @pytest.mark.parametrize(
     ("reference", "expected"), [("bound", 30 / 6), (4.5, 4.5), ("4.5", 4.5), ("heft", None)]
 )
-def test_precision_refers_to_the_reference(reference, expected):
+def test_reference_is_a_bound_a_number_or_the_plan_of_a_planner(reference, expected):
     found = tuned(grid=None, repeat=2, reference=reference)
     if expected is None:
         expected = weft.plan(workflow(TASKS), on=MACHINES, planner="heft").makespan_s
@@ -66,7 +66,7 @@ def test_precision_refers_to_the_reference(reference, expected):
     assert len(found.experiments) == 1
 
 
-def test_runs_end_at_a_reference_within_the_tolerance():
+def test_runs_stop_at_the_reference_and_succeed_within_the_tolerance():
     whole = tuned(grid=None, repeat=3)
     found = tuned(grid=None, repeat=3, reference=whole.reference_value * 1.05, stop_at_reference=True)
     (one,), (all_of_it,) = found.experiments, whole.experiments
@@ -89,7 +89,7 @@ def test_other_objectives_can_be_tuned():
     assert all(value >= first for value, first in zip(one.values, one.first_values, strict=True))
 
 
-def test_values_that_are_not_positive_have_no_percentages():
+def test_precision_and_improvement_are_none_for_negative_values():
     found = tuned(grid=None, repeat=2, objective="-machines_used - makespan/1000")
     (one,) = found.experiments
     assert (found.precision(one), found.improvement(one)) == (None, None)
@@ -114,7 +114,7 @@ def test_all_planners_with_an_encoding_can_be_tuned(planner):
     assert min(one.values) > 0
 
 
-def test_moldable_tasks_can_be_tuned_with_their_success_rate():
+def test_success_rate_is_measured_for_moldable_tasks():
     law = {"seconds": {1: 8, 2: 5, 3: 3, 4: 4}}
     flow = workflow({f"s{index}": {"nodes": [1, 2, 3, 4], "speedup": law} for index in range(4)})
     planner = "moldable-genetic:preset=s2-recommended,queue=fifo,generations=60"

@@ -162,7 +162,7 @@ def test_pickle_of_an_isolated_task_is_not_read_by_another_task(marker: Path) ->
         "not JSON",
     ],
 )
-def test_forged_exception_raises_nothing_but_a_failure(marker: Path, record: str) -> None:
+def test_forged_exception_raises_only_task_failed(marker: Path, record: str) -> None:
     @task(retries=0)
     def fail(record):
         import sys
@@ -175,7 +175,7 @@ def test_forged_exception_raises_nothing_but_a_failure(marker: Path, record: str
     assert not marker.exists()
 
 
-def test_isolated_function_of_a_module_needs_its_folder() -> None:
+def test_isolated_function_needs_read_access_to_the_folder_of_its_module() -> None:
     need_isolation("bubblewrap")
     with pytest.raises(TaskFailed) as caught:
         task(isolate="bubblewrap", retries=0)(double.function)(2).result()
@@ -184,7 +184,7 @@ def test_isolated_function_of_a_module_needs_its_folder() -> None:
     assert task(isolate=visible)(double.function)(2).result() == 4
 
 
-def test_changed_file_of_a_call_is_not_read(here: Path, marker: Path) -> None:
+def test_call_file_that_does_not_match_its_digest_is_not_read(here: Path, marker: Path) -> None:
     described = b'{"import": "builtins:len", "text": ""}\n'
     content = described + encode_value([[OrderedDict()], {}])
     name = f"len-{hash_call(content)[:12]}.call"

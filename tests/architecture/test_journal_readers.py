@@ -101,7 +101,7 @@ def test_every_listed_module_examines_message_types():
         "match event:\n    case cm.Ended(attempt=1):\n        pass",
     ],
 )
-def test_a_dispatch_is_found(line):
+def test_examination_of_a_message_type_is_detected(line):
     imports = "from weft.engine import messages as cm\nfrom weft.engine.messages import Started\n"
     assert find_dispatches(imports + line)
 
@@ -114,6 +114,6 @@ def test_a_dispatch_is_found(line):
         "found: list[Started] = []",
     ],
 )
-def test_constructors_and_annotations_are_no_dispatch(line):
+def test_constructors_and_annotations_do_not_count_as_examination(line):
     imports = "from weft.engine import messages as cm\nfrom weft.engine.messages import Started\n"
     assert find_dispatches(imports + line) == []

@@ -85,10 +85,10 @@ def test_files_are_created_in_one_module() -> None:
         ("os.open('name', os.O_WRONLY | os.O_CREAT)", "O_CREAT"),
     ],
 )
-def test_every_way_to_create_a_file_is_noticed(text: str, name: str) -> None:
+def test_every_way_to_create_a_file_is_detected(text: str, name: str) -> None:
     assert [each for _, each in find_writers(ast.parse(text))] == [name]
 
 
 @pytest.mark.parametrize("text", ["open('w')", "path.open()", "path.open('rb')", "os.fdopen(3, 'wb')"])
-def test_reading_is_not_noticed(text: str) -> None:
+def test_reading_a_file_is_not_reported_as_creating_one(text: str) -> None:
     assert not list(find_writers(ast.parse(text)))

@@ -1,4 +1,4 @@
-"""Every n-th system call fails: a run stops with a message or goes on, and nothing false is claimed."""
+"""Every n-th system call fails: a run stops with a message or continues, and nothing false is claimed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chaos.shim import ENGINE, RUNNER, TASK
 
 
 @pytest.mark.parametrize("roles", [ENGINE, RUNNER, TASK, ENGINE | RUNNER | TASK])
-def test_run_completes_after_failing_calls(
+def test_run_completes_after_failing_system_calls(
     scenes: Callable[..., Scene], preloaded: Stable, expected_small: Outcome, roles: int
 ) -> None:
     failed = 0

@@ -118,7 +118,7 @@ def test_true_history_is_accepted(tmp_path: Path) -> None:
     assert Forge(tmp_path).found() == []
 
 
-def test_every_rule_has_a_forgery() -> None:
+def test_every_rule_of_the_checker_has_a_forged_history() -> None:
     assert set(_FORGERIES) == {rule.__name__ for rule in RULES}
 
 
@@ -134,7 +134,7 @@ def _exit_with_another_code(forge: Forge) -> None:
 
 
 def _answer_for_another_task(forge: Forge) -> None:
-    """The record of an old attempt with the same number answers for another task."""
+    """The record of an old attempt with the same number is used for another task."""
     for record in forge.last:
         record["task"] = "other"
 
@@ -201,7 +201,9 @@ def test_forgery_is_refused_with_its_reason(
         ("error", {"kind": "failing calls"}),
     ],
 )
-def test_cause_is_accepted_only_with_its_fault(tmp_path: Path, cause: str, fault: dict[str, Any]) -> None:
+def test_failure_cause_is_accepted_only_with_the_matching_fault(
+    tmp_path: Path, cause: str, fault: dict[str, Any]
+) -> None:
     forge = Forge(tmp_path)
     forge.fail(cause)
     assert [text for text in forge.found() if text.startswith("causes_are_true")]
@@ -209,14 +211,14 @@ def test_cause_is_accepted_only_with_its_fault(tmp_path: Path, cause: str, fault
     assert forge.found() == []
 
 
-def test_kill_of_another_program_explains_no_preemption(tmp_path: Path) -> None:
+def test_kill_of_another_program_is_not_accepted_as_the_cause_of_a_preemption(tmp_path: Path) -> None:
     forge = Forge(tmp_path)
     forge.fail("preempted")
     forge.last.append({"what": "fault", "kind": "task killed", "group": 200})
     assert any("did not kill its program" in text for text in forge.found())
 
 
-def test_programs_before_a_loss_may_be_unknown(tmp_path: Path) -> None:
+def test_programs_before_a_power_cut_may_be_missing_in_the_journal(tmp_path: Path) -> None:
     forge = Forge(tmp_path)
     lost = _program("other", 7, inputs={}, outputs={})
     forge.records = [*forge.given, *lost, {"what": "loss", "kind": "power cut"}, *forge.first, *forge.last]

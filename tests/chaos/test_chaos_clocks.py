@@ -29,7 +29,7 @@ def control(tmp_path: Path) -> Control:
     return Control(tmp_path / "control")
 
 
-def test_wall_clock_is_set_forth_and_back(
+def test_setting_the_wall_clock_does_not_change_the_result(
     scenes: Scenes, preloaded: Stable, expected: Outcome, control: Control
 ) -> None:
     scene = scenes(*EVERYTHING, by=preloaded)
@@ -42,7 +42,7 @@ def test_wall_clock_is_set_forth_and_back(
     assert scene.audit(expected, once=True) == []
 
 
-def test_programs_of_an_earlier_boot_are_lost(
+def test_run_completes_after_reboots_that_end_its_programs(
     scenes: Scenes, preloaded: Stable, expected_small: Outcome, control: Control
 ) -> None:
     scene = scenes("small", by=preloaded)
@@ -60,7 +60,7 @@ def test_programs_of_an_earlier_boot_are_lost(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can create a PID namespace")
-def test_process_numbers_are_used_again(scenes: Scenes, expected_small: Outcome) -> None:
+def test_reused_process_numbers_do_not_change_the_result(scenes: Scenes, expected_small: Outcome) -> None:
     """Each engine runs in a new PID namespace, as in a restarted container: same boot, same numbers."""
     if subprocess.run([*_NAMESPACE, "true"], capture_output=True).returncode:
         pytest.skip("no PID namespace can be created here")

@@ -18,7 +18,9 @@ Scenes = Callable[..., Scene]
 
 
 @pytest.mark.parametrize("place", ["commit", "committed"])
-def test_engine_killed_at_every_journal_write(scenes: Scenes, expected_small: Outcome, place: str) -> None:
+def test_run_is_resumed_after_a_kill_at_every_journal_write(
+    scenes: Scenes, expected_small: Outcome, place: str
+) -> None:
     """A kill before the write loses the decision, a kill after it leaves it unexecuted; ``resume`` handles
     both.
     """

@@ -42,7 +42,7 @@ NO_NONCES: tuple[Patch, ...] = (
         "                workdir.name in os.listdir(parent) or os.mkdir(workdir.name, dir_fd=parent)",
     ),
 )
-"""Attempts are identified by their numbers, all records of a runner are believed, and directories may exist."""
+"""Attempts are identified by their numbers, all records of a runner are used, and directories may exist."""
 ONE_SANDBOX: tuple[Patch, ...] = (
     *NO_NONCES,
     (
@@ -101,7 +101,9 @@ def _wait_for_end(scene: Scene, task: str) -> None:
     time.sleep(0.2)  # the runner records the end
 
 
-def test_record_of_a_lost_attempt_is_noticed(scenes: Scenes, patched: Callable[..., Stable]) -> None:
+def test_checker_detects_that_a_record_of_a_lost_attempt_is_used(
+    scenes: Scenes, patched: Callable[..., Stable]
+) -> None:
     assert lose_tail_after_another_order(scenes("pairs")) == []
     found = lose_tail_after_another_order(scenes("pairs", by=patched(*NO_NONCES)))
     assert any(text.startswith("completions_have_evidence") for text in found), found
@@ -118,7 +120,7 @@ def use_sandbox_again(scene: Scene) -> list[str]:
     return check(scene.project, scene.notes)
 
 
-def test_file_of_an_earlier_project_is_noticed(
+def test_checker_detects_that_a_file_of_an_earlier_project_is_used(
     scenes: Scenes, patched: Callable[..., Stable], tmp_path: Path
 ) -> None:
     platform = f"weft: 1\nmachines:\n  left: {{nodes: 2, backend: {{kind: local, sandbox: {tmp_path / 'sandbox'}}}}}\n"

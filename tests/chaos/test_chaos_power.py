@@ -26,7 +26,7 @@ POINTS = 1000
 _RESUMED = 6
 
 
-def test_every_point_of_a_small_run(recorded_small: RecordedRun) -> None:
+def test_power_cut_at_every_point_of_a_small_run_leaves_no_false_claim(recorded_small: RecordedRun) -> None:
     disk, found = recorded_small.disk, Counter[str]()
     assert disk.last > 100
     for cut in range(1, disk.last + 1):
@@ -37,7 +37,9 @@ def test_every_point_of_a_small_run(recorded_small: RecordedRun) -> None:
     assert found == {}
 
 
-def test_random_points_of_a_larger_run(preloaded: Stable, tmp_path: Path) -> None:
+def test_power_cut_at_random_points_of_a_larger_run_leaves_no_false_claim(
+    preloaded: Stable, tmp_path: Path
+) -> None:
     recorded = RecordedRun(Scene(tmp_path / "scene", preloaded, EVERYTHING))
     rnd, found = random.Random(3), Counter[str]()
     for number in range(POINTS):
@@ -57,7 +59,7 @@ def test_run_is_resumed_after_a_power_cut(
         assert scene.audit(expected_small) == [], f"cut {cut}, seed {number}, {model}"
 
 
-def test_trace_reproduces_the_disk(recorded_small: RecordedRun) -> None:
+def test_recorded_writes_reproduce_the_files_on_disk(recorded_small: RecordedRun) -> None:
     """What the recorder does not see would be missing here: the outputs of programs and what SQLite writes."""
     whole, project = recorded_small.disk.whole(recorded_small.disk.last), recorded_small.scene.project
     on_disk = {str(path) for path in project.rglob("*") if path.is_file() and path.name not in ("out", "err")}
@@ -118,14 +120,18 @@ def test_pages_reach_the_disk_in_any_order(preloaded: Stable, tmp_path: Path) ->
     assert found == {b"", b"x" * 4096, b"x" * 8192, bytes(4096) + b"x" * 4096}
 
 
-def test_name_needs_a_sync_of_its_directory_in_the_strict_model(preloaded: Stable, tmp_path: Path) -> None:
+def test_file_name_may_be_lost_without_a_directory_sync_in_the_strict_model(
+    preloaded: Stable, tmp_path: Path
+) -> None:
     disk = _record(tmp_path, "write('a', b'x'); os.rename('a', 'b'); write('c', b'y')")
     found = {model: set(_contents(disk, tmp_path / "work" / "b", model)) for model in MODELS}
     # The sync of another file brings the rename with it in the ordered model.
     assert found == {"ordered": {b"x"}, "strict": {b"x", None}}
 
 
-def test_renamed_file_is_under_one_of_its_names(preloaded: Stable, tmp_path: Path) -> None:
+def test_renamed_file_has_its_old_or_its_new_name_after_a_power_cut(
+    preloaded: Stable, tmp_path: Path
+) -> None:
     disk = _record(tmp_path, "write('a', b'x'); sync_folder(); os.rename('a', 'b')")
     for seed in range(40):
         image = disk.image(disk.last, seed, model="strict")

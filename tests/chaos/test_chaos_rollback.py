@@ -1,4 +1,4 @@
-"""After the state of a project was replaced by an older copy, no record of the lost time is believed."""
+"""After the state of a project was replaced by an older copy, no later record of a runner is used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from chaos.scene import EVERYTHING, OUTSIDE, Outcome, Scene
 Scenes = Callable[..., Scene]
 
 
-def test_copy_of_every_commit_is_restored(preloaded: Stable, expected_small: Outcome, tmp_path: Path) -> None:
+def test_run_completes_after_the_state_of_any_commit_is_restored(
+    preloaded: Stable, expected_small: Outcome, tmp_path: Path
+) -> None:
     """The sandboxes are outside the project, so they are newer than the restored state."""
     scene = Scene(tmp_path / "recorded", preloaded, ["small"], platform=OUTSIDE)
     recorded = RecordedRun(scene)
@@ -27,10 +29,10 @@ def test_copy_of_every_commit_is_restored(preloaded: Stable, expected_small: Out
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_tail_of_the_journal_is_lost_while_programs_run(
+def test_run_completes_after_the_tail_of_the_journal_is_lost(
     scenes: Scenes, expected: Outcome, whole: bool
 ) -> None:
-    """Regression: the record of a lost attempt answered for another task with the same number."""
+    """Regression: the record of a lost attempt was used for another task with the same number."""
     scene = scenes(*EVERYTHING)
     scene.environment["CHAOS_JITTER"] = "1"
     rnd = random.Random(4)

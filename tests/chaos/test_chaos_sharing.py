@@ -22,7 +22,9 @@ machines:
 """
 
 
-def test_two_projects_use_one_sandbox(scenes: Scenes, stable: Stable, tmp_path: Path) -> None:
+def test_two_projects_with_one_sandbox_give_the_undisturbed_results(
+    scenes: Scenes, stable: Stable, tmp_path: Path
+) -> None:
     platform = _ONE_SANDBOX.format(tmp_path / "sandbox")
     for seed in ("one", "two"):
         expected = undisturbed(tmp_path / seed, stable, ["small"], seed=seed)
@@ -31,7 +33,7 @@ def test_two_projects_use_one_sandbox(scenes: Scenes, stable: Stable, tmp_path: 
         assert scene.audit(expected, once=True) == []
 
 
-def test_two_projects_use_one_sandbox_at_the_same_time(
+def test_concurrent_projects_with_one_sandbox_give_the_undisturbed_results(
     scenes: Scenes, stable: Stable, tmp_path: Path
 ) -> None:
     platform = _ONE_SANDBOX.format(tmp_path / "sandbox")
@@ -43,7 +45,9 @@ def test_two_projects_use_one_sandbox_at_the_same_time(
         assert scene.audit(expected, once=True) == []
 
 
-def test_sandbox_outlives_the_state_of_its_project(scenes: Scenes, stable: Stable, tmp_path: Path) -> None:
+def test_new_run_in_the_sandbox_of_a_deleted_state_gives_the_undisturbed_result(
+    scenes: Scenes, stable: Stable, tmp_path: Path
+) -> None:
     expected = undisturbed(tmp_path / "peace", stable, ["small"], seed="changed")
     scene = scenes("small", platform=_ONE_SANDBOX.format(tmp_path / "sandbox"))
     scene.finish()

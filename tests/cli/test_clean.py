@@ -50,7 +50,7 @@ def test_results_can_be_kept_for_later_runs(project: Project) -> None:
     assert "5 of them reused" in project.weft("run", "tiny.yaml").out
 
 
-def test_all_removes_reports_and_caches_too(project: Project) -> None:
+def test_clean_all_removes_reports_and_caches_too(project: Project) -> None:
     project.write("in.txt", "1\n")
     project.write(
         "cached.yaml",

@@ -284,7 +284,7 @@ def test_check_reports_unknown_backends_as_a_run_does(folder: Path) -> None:
         assert refused(warm_weft(*command, "--on", "far.yaml", folder=folder), 2, *words) == reported
 
 
-def test_check_counts_one_machine_as_one(folder: Path) -> None:
+def test_check_uses_the_singular_for_one_machine(folder: Path) -> None:
     (folder / "one.yaml").write_text("weft: 1\nmachines: {one: {}}\n")
     assert (
         "a platform of 1 machine, 1 node; no problems found" in weft("check", "one.yaml", folder=folder).out
@@ -423,7 +423,7 @@ def test_plan_says_which_tasks_are_bound_by_rank(folder):
     assert {line["task"]: line["machine"] for line in record["schedule"]} == {"a": "cheap", "b": "dear"}
 
 
-def test_check_reads_files_that_tie_services_to_programs(tmp_path: Path) -> None:
+def test_check_reads_files_that_state_the_programs_of_services(tmp_path: Path) -> None:
     (tmp_path / "services.yaml").write_text("weft: 1\nservices: {succ: {command: 'echo {in} > {out}'}}\n")
     (tmp_path / "bad.yaml").write_text("weft: 1\nservices: {succ: {comand: 'echo'}}\n")
     assert weft("check", "services.yaml", folder=tmp_path).out == (

@@ -89,7 +89,7 @@ def test_compare_uses_all_supported_planners_by_default(folder: Path) -> None:
     assert listed == set(PLANNERS)
 
 
-def test_compare_shows_policies_and_ase(folder: Path) -> None:
+def test_compare_shows_policies_and_the_mean_percentage_of_the_baseline(folder: Path) -> None:
     arguments = ("compare", "hello.yaml", "--on", "grid.yaml", "--planner", "shuffle", "--policy", "m-s,pm-s")
     shown = weft(*arguments, folder=folder).out.splitlines()
     assert shown[0] == "1 workflow on grid, 1 planner and 2 policies"
@@ -102,7 +102,7 @@ def test_compare_shows_policies_and_ase(folder: Path) -> None:
     assert {each["planner"]: each["ase_percent"] for each in record["planners"]}["shuffle"] == 100
 
 
-def test_compare_and_plan_predict_the_same(folder: Path) -> None:
+def test_compare_and_plan_give_the_same_makespan_and_gap(folder: Path) -> None:
     record = json.loads(weft(*COMPARE, "--json", folder=folder).out)
     planned = json.loads(weft("plan", "hello.yaml", "--on", "grid.yaml", "--json", folder=folder).out)
     (results,) = record["workflows"]

@@ -1,4 +1,4 @@
-"""Runs whose database lost its last transactions: tasks run again, and nothing of the lost past is believed.
+"""Runs whose database lost its last transactions: tasks run again, and no record of a lost attempt is used.
 
 A power failure loses the tail of the journal; a restored copy of ``.weft`` does the same. Runners, programs
 and files of the lost attempts remain.
@@ -118,7 +118,7 @@ def lost(request: pytest.FixtureRequest, project: Project, tmp_path: Path) -> It
     made.close()
 
 
-def test_record_of_a_lost_attempt_is_not_believed(lost: LostHistory) -> None:
+def test_record_of_a_lost_attempt_is_not_used(lost: LostHistory) -> None:
     engine = lost.begin("first")
     lost.kill(engine)
     lost.allow("first")

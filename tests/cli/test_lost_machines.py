@@ -67,7 +67,7 @@ def test_a_requirement_that_is_never_met_is_the_reason_of_the_failure(project: P
     assert [each["text"] for each in conditions if each["holds"] and "free_memory" in each["text"]] == []
 
 
-def test_the_machines_that_a_transfer_cannot_use_are_not_short_of_resources(project: Project):
+def test_explanation_of_a_transfer_lists_no_missing_resources(project: Project):
     project.write(
         "move.yaml",
         """\
@@ -123,7 +123,7 @@ def test_opening_a_lost_machine_says_that_it_is_lost(project: Project):
     assert process.returncode == 0
 
 
-def test_the_elapsed_time_goes_on_when_a_machine_joins(project: Project):
+def test_elapsed_time_is_not_reset_when_a_machine_joins(project: Project):
     project.write(
         "wait.yaml",
         f"""\
@@ -157,7 +157,7 @@ tasks:
     assert began[0] == began[1]
 
 
-def test_measurements_are_in_the_events_of_a_run(project: Project):
+def test_events_of_a_run_contain_machine_measurements(project: Project):
     project.write("short.yaml", SHORT)
     assert project.weft("run", "short.yaml", "--on", "machines.yaml", "--set", "state_every=1s").code == 0
     events = [json.loads(line) for line in project.weft("report", "--events", "-").out.splitlines()]

@@ -105,8 +105,8 @@ def test_clean_removes_directories_of_the_older_version_inside_the_project(older
     assert (older.folder / ".weft/sandbox/m/2/0/one").exists()
 
 
-def test_database_of_the_version_before_is_read_and_then_converted(project: Project) -> None:
-    """The version before lacks one column; a finished run of it is shown, and a new run reuses its results."""
+def test_database_of_the_previous_version_is_read_and_then_converted(project: Project) -> None:
+    """Version 2 lacks one column; its finished run is shown, and a new run reuses the results."""
     for name, text in FILES.items():
         project.write(name, text)
     assert project.weft("run", "tiny.yaml", "--on", "m.yaml").code == 0

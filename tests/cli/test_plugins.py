@@ -95,7 +95,7 @@ def install_failing(project: Project) -> None:
     install(packages, "weft.policies", "raising-policy", "failing:RaisingPolicy")
 
 
-def test_second_interrupt_does_not_promise_what_the_backend_cannot_do(project: Project) -> None:
+def test_second_interrupt_says_that_resume_starts_tasks_again_if_programs_end(project: Project) -> None:
     packages: Path = project.folder / "packages"
     install(packages, "weft.backends", "child", "child_backend:ChildBackend", backend_example())
     trap = 'trap "" TERM; echo on; while true; do sleep 0.05; done'

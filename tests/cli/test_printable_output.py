@@ -81,7 +81,7 @@ def test_colours_of_weft_reach_a_terminal_and_those_of_names_do_not(tmp_path: Pa
     assert "\x07" not in shown
 
 
-def test_files_for_other_programs_are_written_as_they_are(tmp_path: Path) -> None:
+def test_convert_writes_control_characters_unchanged(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text(WORKFLOW)
     outcome = weft("convert", "w.yaml", "-", "--to", "weft", folder=tmp_path)
     (tmp_path / "again.yaml").write_text(outcome.out)

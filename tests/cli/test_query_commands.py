@@ -258,7 +258,7 @@ def test_damaged_journals_of_a_project_are_refused(done: Project, name: str) -> 
     assert record["problems"][0]["advice"]
 
 
-def test_a_run_without_its_entries_is_refused(done: Project) -> None:
+def test_run_without_journal_entries_is_refused(done: Project) -> None:
     damage(done, "DELETE FROM entry")
     refused(done.weft("status"), 2, "journal damaged: no entry submits run 1")
     for command in READERS:

@@ -1,4 +1,4 @@
-"""An end that only the runner has recorded is believed after a crash of the engine, but not after a reboot."""
+"""An end that only the runner has recorded is used after a crash of the engine, but not after a reboot."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_records_of_a_dead_runner_are_recovered(outliving: Outliving) -> None:
     assert "stale" not in outliving.again()
 
 
-def test_a_changed_command_is_reported_as_the_reason(outliving: Outliving) -> None:
+def test_changed_command_is_reported_as_the_reason_of_a_stale_product(outliving: Outliving) -> None:
     outliving.begin_and_kill()
     outliving.let_end("early", "late")
     outliving.resume()

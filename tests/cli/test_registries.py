@@ -57,7 +57,7 @@ def test_option_descriptions_are_plain_data(registry):
     }
 
 
-def test_a_class_without_a_source_has_options_without_meaning(monkeypatch):
+def test_options_of_a_class_without_source_code_have_no_description(monkeypatch):
     made = dataclass(type("Made", (), {"__annotations__": {"depth": int}, "depth": 3, "title": "made here"}))
     monkeypatch.setattr(PLANNERS, "load", lambda name: made)
     (option,) = describe("made", PLANNERS).options

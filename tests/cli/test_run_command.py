@@ -64,7 +64,7 @@ def test_only_the_owner_may_enter_the_state_folder(
     assert stat.S_IMODE(state.stat().st_mode) == later, "an engine removes the permissions of others"
 
 
-def test_names_of_outputs_contain_the_machine(project: Project) -> None:
+def test_names_of_outputs_may_contain_the_machine(project: Project) -> None:
     project.write(
         "named.yaml",
         "weft: 1\nname: named\ntasks:\n  a: {command: 'echo made > {outputs}', "
@@ -173,7 +173,7 @@ def test_first_ctrl_c_ends_the_planning_search(project: Project) -> None:
     assert [run["promise"] for run in project.json("ls")] == [None]
 
 
-def test_until_retries_and_parameters_take_effect(project: Project) -> None:
+def test_options_until_retries_and_parameter_take_effect(project: Project) -> None:
     project.write(
         "flaky.yaml",
         "weft: 1\nname: flaky\nparams: {word: no}\ntasks:\n"
@@ -427,7 +427,7 @@ def test_a_large_run_is_summarised_in_one_line_without_reports(
     assert (project.folder / "t.tsv").exists()
 
 
-def test_isolate_applies_to_the_run_and_is_checked_before_it(
+def test_option_isolate_applies_to_the_run_and_a_missing_tool_is_refused(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_isolation("bubblewrap")

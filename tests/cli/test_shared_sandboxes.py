@@ -62,7 +62,7 @@ def test_projects_with_one_sandbox_do_not_find_files_of_each_other(project: Proj
         assert (working_directory(made, sandbox) / "found").read_text() == "found\n"
 
 
-def test_sandbox_that_outlives_its_project_is_not_used_again(project: Project, sandbox: Path) -> None:
+def test_directories_of_a_deleted_state_are_not_used_again(project: Project, sandbox: Path) -> None:
     made = make_project(project, "one", sandbox)
     run(made)
     shutil.rmtree(made.folder / ".weft")
@@ -95,7 +95,9 @@ def test_clean_removes_the_folder_of_the_project_with_its_last_files(project: Pr
     assert list(sandbox.iterdir()) == []
 
 
-def test_paths_carry_project_and_attempt_and_others_cannot_enter(project: Project, sandbox: Path) -> None:
+def test_working_directories_identify_project_and_attempt_and_are_private(
+    project: Project, sandbox: Path
+) -> None:
     one = make_project(project, "one", sandbox)
     run(one)
     place = working_directory(one, sandbox).relative_to(sandbox)
@@ -106,7 +108,7 @@ def test_paths_carry_project_and_attempt_and_others_cannot_enter(project: Projec
     assert one.weft("logs", "find", "--project", str(one.folder)).code == 0
 
 
-def test_sandboxes_without_identities_are_noticed(
+def test_projects_find_files_of_each_other_in_directories_without_identities(
     project: Project, sandbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With numbers alone, as weft once named directories, the second project finds files of the first."""
@@ -165,7 +167,7 @@ def test_a_run_in_a_copy_has_directories_of_its_own(project: Project, sandbox: P
     assert not first.exists()
 
 
-def test_a_renamed_or_restored_project_is_no_copy(project: Project, sandbox: Path) -> None:
+def test_renamed_or_restored_project_does_not_count_as_a_copy(project: Project, sandbox: Path) -> None:
     made = make_project(project, "one", sandbox)
     run(made)
     made.folder.rename(made.folder.with_name("two"))
@@ -182,7 +184,7 @@ def test_a_renamed_or_restored_project_is_no_copy(project: Project, sandbox: Pat
     assert list(sandbox.iterdir()) == []
 
 
-def test_a_copy_cleans_what_is_inside_of_it(project: Project) -> None:
+def test_clean_in_a_copy_removes_directories_inside_the_copy(project: Project) -> None:
     original = make_project(project, "one", Path("box"))
     run(original)
     copy = copy_of(original, "copy")
@@ -192,7 +194,7 @@ def test_a_copy_cleans_what_is_inside_of_it(project: Project) -> None:
     assert list((original.folder / "box").rglob("left"))
 
 
-def test_an_unfinished_run_of_a_living_original_is_not_resumed_in_a_copy(
+def test_unfinished_run_is_not_resumed_in_a_copy_while_the_original_exists(
     project: Project, sandbox: Path
 ) -> None:
     original = make_project(project, "one", sandbox)

@@ -1,4 +1,4 @@
-"""The first signal stops a run in order, the second immediately; ``weft resume`` continues it."""
+"""The first signal stops a run gracefully, the second immediately; ``weft resume`` continues it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def slow(project: Project) -> Project:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_first_signal_stops_in_order_and_the_run_can_be_resumed(
+def test_first_signal_stops_gracefully_and_the_run_can_be_resumed(
     slow: Project, number: signal.Signals
 ) -> None:
     process = slow.start("run", "slow.yaml")

@@ -37,7 +37,7 @@ def knobs(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("arguments", VALUES, ids=lambda given: " ".join(given)[-40:])
-def test_wrong_values_are_rejected(arguments: tuple[str, ...], knobs: Path) -> None:
+def test_wrong_option_values_of_tune_are_rejected(arguments: tuple[str, ...], knobs: Path) -> None:
     refused(weft(*arguments, folder=knobs), 2, *VALUES[arguments])
 
 
@@ -59,7 +59,7 @@ def test_tables_are_printed_and_finished_runs_reused(knobs: Path) -> None:
     assert "8 runs were stored before" in again.err
 
 
-def test_json_and_files(knobs: Path) -> None:
+def test_tune_prints_json_and_writes_csv_and_json_files(knobs: Path) -> None:
     record = json.loads(weft(*TUNE, "--json", folder=knobs).out)
     assert record["experiments"][0]["options"] == {"population": 4, "elitist": True}
     assert record["experiments"][0]["visited"]["number"] == 2

@@ -122,7 +122,7 @@ def test_attempts_are_numbered_per_task_in_every_view(bad: Project) -> None:
         assert (record["number"], record["task_attempt"]) == (attempt, number)
 
 
-def test_runs_have_the_numbers_of_ls(bad: Project) -> None:
+def test_every_view_uses_the_run_numbers_of_ls(bad: Project) -> None:
     assert {row["run"] for row in bad.json("status", "3")["kinds"]} == {3}
     refused(bad.weft("explain", "z", "--run", "3"), 2, "run 3 (bad) has no task 'z'")
     page = bad.weft("report", "3", "--html", "-").out

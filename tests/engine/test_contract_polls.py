@@ -134,7 +134,7 @@ def untimed():
     return flow.build()
 
 
-def test_contract_needs_an_estimate():
+def test_contract_of_a_task_without_an_estimate_has_no_effect():
     settings = RunSettings(contract=1.0)
     engine = DrivenEngine(untimed(), platform_of(1, 1), settings)
     engine.handle(ev.Started(attempt=0))

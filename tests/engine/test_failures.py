@@ -126,7 +126,7 @@ def test_rescheduled_task_runs_on_another_machine(policy):
 
 
 @pytest.mark.parametrize("cause", ["oom", "timeout", "staging"])
-def test_rescheduled_task_avoids_the_machine_whatever_the_cause(cause):
+def test_rescheduled_task_avoids_the_machine_of_its_failure_whatever_the_cause(cause):
     engine = DrivenEngine(one_task(**RESCHEDULED), platform_of(2, 1, memory=8e9))
     started(engine)
     engine.handle(failing(cause))
@@ -263,7 +263,7 @@ def test_requeue_exit_code_starts_the_task_again():
     assert words == ["note requeued", "settle 0 READY", "assign 1 m0", "start 1 m0 from 0"]
 
 
-def test_task_ended_by_its_backend_is_started_again():
+def test_task_that_ended_because_the_engine_stopped_is_started_again():
     engine = DrivenEngine(one_task(retries=0), platform_of(1))
     for attempt in range(150):  # more often than the limit of requested reruns
         started(engine, attempt)

@@ -145,7 +145,7 @@ def test_plan_cursor_equals_a_sorted_list(data):
                     tasks.add(other, kinds[other])
 
 
-def test_machine_class_with_many_waiting_tasks_is_excluded():
+def test_cursor_skips_a_machine_class_after_sixteen_waiting_tasks():
     known = CompiledWorkflow("w", instance({"a": {"sweep": {"k": "1..40"}, "work": 1}}, "identical:1"))
     stored = store_schedule(planned(known.instance), known, planner="heft", steps=0)
     tasks = PlannedTasks(RunPlan(stored, known, stored.key), known)
@@ -195,7 +195,7 @@ def test_binding_updates_the_kind_of_early_tasks():
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from([None, 0, 1])), max_size=40))
-def test_promised_work_is_the_sum_of_the_latest_promises(steps):
+def test_promised_work_of_a_machine_is_that_of_the_tasks_last_promised_to_it(steps):
     known = chain_and_sweep()
     reported, last = {0: 0, 1: 0}, {}
 
@@ -213,7 +213,7 @@ def test_promised_work_is_the_sum_of_the_latest_promises(steps):
     assert reported == {0: 0, 1: 0}
 
 
-def test_task_is_promised_when_it_is_ready_or_its_transfer_has_started():
+def test_task_is_promised_to_its_machine_when_it_is_ready_or_its_transfer_has_started():
     known, reported = chain_and_sweep(), {0: 0, 1: 0}
 
     def handle(machine, units):

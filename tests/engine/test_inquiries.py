@@ -102,7 +102,7 @@ def compared():
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(simulations(), EVERY, EVERY, st.booleans())
-def test_due_machines_are_queried(compared, simulation, discover, fetch, authorise):
+def test_queries_equal_those_of_the_reference(compared, simulation, discover, fetch, authorise):
     rules = {"discover_every_s": discover, "fetch_every_s": fetch, "authorise": authorise}
     simulation = replace(simulation, settings=replace(simulation.layers, overrides=rules))
     simulation.run(stop=lambda engine: engine.state.now > 60, check=check)

@@ -97,7 +97,7 @@ def test_stored_names_never_change() -> None:
     assert " ".join(TYPE_NAMES.values()) == names
 
 
-def test_causes_are_those_of_the_workflow_file() -> None:
+def test_failure_causes_are_those_of_the_workflow_file() -> None:
     assert {cause.value for cause in messages.Cause if cause} == set(CAUSES)
 
 

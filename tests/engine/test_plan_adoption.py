@@ -84,7 +84,7 @@ PAIR = {
 }
 
 
-def test_tied_ancestors_run_again_under_the_rule_always_but_not_under_lost():
+def test_bound_ancestors_of_a_migrated_task_run_again_under_the_rule_always_only():
     """docs/papers/dynamic-grid.md, section 10: task ``use`` violates its contract and migrates.
 
     Task ``make``, on the same abstract machine, runs again on the new machine.
@@ -188,7 +188,7 @@ def test_migration_that_saves_too_little_does_not_happen():
     assert not [command for _, command in done.commands(cm.Assign) if command.replaces is not None]
 
 
-def test_plan_is_followed_iteration_by_iteration():
+def test_plan_line_of_a_task_is_that_of_its_latest_planned_iteration():
     made = instance({"a": {"work": 1}, "b": {"work": 1, "after": "a"}}, "identical:1")
     known = WorkflowLibrary({"w": made})["w"]
     lines = {

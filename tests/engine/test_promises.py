@@ -183,7 +183,7 @@ class TestArrivingLate:
         assert (found.p50_s, found.p90_s, found.planned_s) == (90.0, None, 90.0)
 
 
-def test_stored_plan_with_untimed_tasks_has_no_p50():
+def test_stored_plan_with_tasks_of_unknown_duration_has_no_p50():
     made = instance(MIXED, PRICED)
     known = CompiledWorkflow("w", made)
     stored = store_schedule(planned(made), known, planner="heft", steps=1, offset_s=5.0)

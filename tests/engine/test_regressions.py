@@ -52,7 +52,7 @@ def starts(engine, entries):
     }
 
 
-def test_virtual_tasks_are_completed_by_applied_commands():
+def test_applying_the_journal_completes_virtual_tasks():
     tasks = {"a": {"work": 1}, "v": {"kind": "virtual", "after": "a"}, "b": {"work": 1, "after": "v"}}
     made = instance(tasks, "identical:1")
     engine, entries = simulate_all({"w": made}, [Arrival(workflow="w")])
@@ -204,7 +204,7 @@ def test_task_that_is_slow_on_every_machine_stops_migrating():
     assert engine.state.runs[0].facts_of(0).migrations <= 60
 
 
-def test_queue_that_is_empty_at_its_service_time_is_postponed_again():
+def test_queue_timer_that_fired_for_an_empty_queue_is_set_again():
     engine = DrivenEngine(one_task(sweep={"k": "1..2"}), platform_of(1, nodes=2), policy="basic")
     assert engine.engine.state.timers == {"serve:0": 0.0}
     engine.handle(ev.MachineChanged(machine=0, up=False))

@@ -111,7 +111,7 @@ def test_task_stays_when_no_machine_is_free():
     assert engine.handle(slow(), at=20)[-1] == "note stay"
 
 
-def test_one_free_machine_is_assigned_to_one_task():
+def test_only_one_of_two_slow_tasks_migrates_to_the_free_machine():
     engine = DrivenEngine(one_task(**SWEPT), platform_of(2, 2, 1), EAGER)
     engine.handle(ev.Started(attempt=0), ev.Started(attempt=1))
     words = engine.handle(slow(), ev.Progressed(attempt=1, work_done=0.1), at=20)
@@ -137,7 +137,7 @@ def test_task_does_not_migrate_to_a_better_machine_that_saves_too_little():
     assert engine.handle(ev.TimerFired(timer="better"), at=60) == []
 
 
-def test_task_stays_when_it_has_run_longer_than_better_machines_are_searched():
+def test_task_stays_after_the_time_in_which_better_machines_are_searched():
     settings = RunSettings(better_every_s=60.0, better_until_s=55.0, gain=0.2)
     engine = DrivenEngine(one_task(**SWEPT), platform_of(2, 1), settings)
     engine.handle(ev.Started(attempt=0), ev.Started(attempt=1))
@@ -253,7 +253,7 @@ def test_task_leaves_a_loaded_machine_and_ends_sooner():
 
 
 @pytest.mark.parametrize("preset", list_presets())
-def test_performance_complaint_of_a_program_migrates_its_task_under_every_preset(preset):
+def test_degradation_reported_by_a_program_migrates_its_task_under_every_preset(preset):
     told = {"authorise": False, "discover_every_s": None, "fetch_every_s": None}
     settings = DEFAULTS.with_layers(load_preset(preset), told)
     engine = DrivenEngine(one_task(progress="steps"), platform_of(1, 1), settings)

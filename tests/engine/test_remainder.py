@@ -172,7 +172,7 @@ def test_infeasible_remainder_names_the_task():
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_plan_of_the_remainder_keeps_its_end_without_disturbances(seed):
+def test_plan_carried_over_to_the_remainder_keeps_its_end_without_disturbances(seed):
     rng = generator(seed, "promise")
     count = int(rng.integers(3, 14))
     tasks = {

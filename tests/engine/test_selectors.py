@@ -36,7 +36,7 @@ def test_job_is_placed_by_its_own_selector():
     assert ran.run.ending == "completed"
 
 
-def test_rank_decides_under_the_policy_of_the_run_too():
+def test_task_without_a_selector_is_placed_by_its_rank_too():
     ran = simulated(two_kinds(), platform_of(1, 2, 3))
     assert (machines_of(ran, "plain"), machines_of(ran, "choosy")) == ([2], [0])
 

@@ -53,7 +53,7 @@ def test_nested_loops_count_every_iteration():
     assert slowdown(found) == pytest.approx(1.0)
 
 
-def test_iterations_beside_other_work_are_not_counted_as_a_chain():
+def test_time_alone_of_a_loop_beside_a_task_is_the_longer_of_both():
     """A task of 20 s runs beside a loop of 4 times 6 s: alone the run takes 24 s, not 20 + 3 * 6 s."""
     tasks = {name: keys for name, keys in CHAIN.items() if name != "end"} | {"beside": {"work": 20}}
     found = simulated(workflow(tasks, LOOP), scenario=Scenario(iterations={"again": 4}))
@@ -62,7 +62,7 @@ def test_iterations_beside_other_work_are_not_counted_as_a_chain():
     assert slowdown(found) == pytest.approx(1.0)
 
 
-def test_tasks_that_were_skipped_do_not_count():
+def test_skipped_tasks_do_not_count_in_the_time_alone():
     tasks = {
         "try": {"work": 2, "outcomes": [0, 1]},
         "usual": {"work": 5, "after": {"task": "try", "if": "exit_code == 0"}},
@@ -73,7 +73,7 @@ def test_tasks_that_were_skipped_do_not_count():
     assert slowdown(found) == pytest.approx(1.0)
 
 
-def test_a_sweep_that_grew_counts_with_all_its_points():
+def test_time_alone_of_a_growing_sweep_counts_all_its_points():
     tasks = {
         "split": {"work": 1, "outputs": ["parts"]},
         "use": {"sweep": {"part": "=lines(parts)"}, "work": 3, "command": "true {part}"},
@@ -95,7 +95,7 @@ def test_waiting_for_another_run_is_a_slowdown():
     assert found.lower_bound_s == pytest.approx(found.end_s) == pytest.approx(32.0)
 
 
-def test_expected_iterations_count_before_the_run():
+def test_time_alone_counts_expected_iterations_before_the_run():
     """Policies compare the age of a run with its time alone before its iterations are known."""
     loops = {"again": {**LOOP["again"], "expect": 5}}
     request = weft.api.request.compile_request(
@@ -118,7 +118,7 @@ def test_the_bound_of_several_workflows_counts_all_their_work_and_arrivals():
     assert late == pytest.approx(140.0), "20 s each from 100 s on, not 60 s in all"
 
 
-def test_the_bound_of_several_workflows_adds_what_must_follow():
+def test_bound_of_two_chains_on_one_machine_is_the_first_arrival_plus_all_work():
     chain = instance_of({"a": {"work": 10}, "b": {"work": 7, "after": "a"}}, "identical:1")
     assert bound_arrivals([(chain, 3.0), (chain, 4.0)]) == pytest.approx(3.0 + 34.0)
 

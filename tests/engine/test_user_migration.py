@@ -84,7 +84,7 @@ def test_impossible_request_is_refused_with_the_reason(task, machine, reason):
     assert (words, refused) == (["note refused"], [f"migrate: {reason}"])
 
 
-def test_task_waits_for_a_busy_machine_and_leaves_when_it_is_free():
+def test_task_migrates_to_a_busy_machine_when_that_becomes_free():
     engine = running(3, platform_of(1, 1))
     words, refused = migrate(engine, machine=1)
     assert (words, refused) == (["note awaits"], [])
@@ -117,7 +117,7 @@ def test_nodes_of_a_busy_machine_are_kept_until_there_are_enough():
     assert any(word.endswith(": user") and word.startswith("assign") for word in words)
 
 
-def test_waiting_ends_with_the_task_and_with_the_machine():
+def test_machine_is_not_awaited_after_the_task_ended_or_the_machine_is_lost():
     for event in (ev.Ended(attempt=0), ev.MachineChanged(machine=1, up=False)):
         engine = running(3, platform_of(1, 1))
         migrate(engine, machine=1)

@@ -203,7 +203,7 @@ def test_failed_task_repeats_completed_ancestors_of_its_machine_only():
     assert window.bindings.pinned == ((8, 1),)
 
 
-def test_completed_ancestors_of_an_earlier_iteration_stay():
+def test_completed_ancestors_of_an_earlier_iteration_are_not_moved():
     state = {"A": "completed", "B": "running"}
     window, names = simple(("AB",), state, machine=dict.fromkeys("AB", 1), violating="B", iteration={"B": 2})
     assert named(names, window.moving) == "B"

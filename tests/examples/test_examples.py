@@ -68,7 +68,7 @@ def test_the_python_example_prints_its_plan():
     ]
 
 
-def test_every_example_is_covered():
+def test_every_example_file_is_tested():
     assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == {
         *WORKFLOWS,
         *PLATFORMS,

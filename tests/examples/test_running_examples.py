@@ -142,7 +142,7 @@ def test_the_machines_of_an_example_are_local(name):
     assert {machine.backend["kind"] for machine in machines} == {"local"}
 
 
-def test_every_folder_is_covered():
+def test_every_example_folder_is_tested():
     assert {
         path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__"
     } == FOLDERS

@@ -262,7 +262,7 @@ def test_reading_a_long_list_again_and_again_is_refused() -> None:
     assert evaluate(parse("len(l) + len(l) + len(l) + l[5]"), {"l": values}) == 2_700_005
 
 
-def test_expressions_of_a_document_share_a_limit() -> None:
+def test_expressions_of_a_document_share_a_limit_of_list_entries() -> None:
     with limit_document_entries(), limit_document_entries():
         for _ in range(5):
             evaluate(parse("sum(range(1, 900000))"), {})
@@ -277,8 +277,8 @@ def test_expressions_of_a_document_share_a_limit() -> None:
 @pytest.mark.parametrize(
     "text", ["sum(l)", "min(l)", "max(l)", "1 in l", "True in l", "'a' in l", "2.5 in l"]
 )
-def test_fast_and_general_forms_agree(text: str, values: list[object]) -> None:
-    """An array as the first entry forces the general form; the entries after it are the same."""
+def test_list_functions_agree_for_python_and_numpy_numbers(text: str, values: list[object]) -> None:
+    """NumPy numbers force the general form of a function; Python numbers may use its fast form."""
 
     def outcome(given: list[object]) -> object:
         try:

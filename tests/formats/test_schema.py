@@ -319,7 +319,7 @@ def test_reader_rejects_files_that_the_schema_rejects(kind, text):
         judge(kind, text)
 
 
-def test_unknown_kind_is_rejected():
+def test_schema_of_an_unknown_kind_is_rejected():
     for ask in (schema_text, build_schema):
         with pytest.raises(InvalidInput, match="did you mean 'platform'"):
             ask("platfrom")

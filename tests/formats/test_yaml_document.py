@@ -204,7 +204,7 @@ class TestMistakes:
     def test_too_deep_nesting_is_rejected(self, opening: str) -> None:
         assert "nested deeper than 100" in problem(opening * 100_000).what
 
-    def test_a_hundred_levels_are_read(self) -> None:
+    def test_nesting_of_a_hundred_levels_is_read(self) -> None:
         assert plain("[" * 100 + "]" * 100) is not None
 
     @pytest.mark.parametrize(

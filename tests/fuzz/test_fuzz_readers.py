@@ -48,7 +48,7 @@ def test_the_corpus_and_a_few_mutations_of_it_are_read_or_refused() -> None:
     assert summary["peak memory (MB)"] < 500
 
 
-def test_every_registered_format_has_a_target() -> None:
+def test_every_registered_format_has_a_fuzz_target() -> None:
     targets = {target.name for target in all_targets()}
     assert {f"format-{name}" for name in FORMATS} <= targets
 
@@ -77,7 +77,7 @@ for text in ("90", "90", "1:30:00", "90", "1h30m"):
 """
 
 
-def test_blocks_that_run_for_the_first_time_are_found() -> None:
+def test_first_execution_of_a_code_block_is_detected() -> None:
     done = run_python("-c", _BLOCKS)
     assert done.stdout.split() == ["True", "False", "True", "False", "True"], done.stderr
 
@@ -115,12 +115,12 @@ def test_a_case_that_hangs_is_stopped() -> None:
         explode(b"hang")
 
 
-def test_memory_is_limited() -> None:
+def test_memory_of_a_campaign_is_limited() -> None:
     script = "from fuzz.campaign import limit_memory; limit_memory(); bytearray(2_000_000_000)"
     assert "MemoryError" in run_python("-c", script).stderr
 
 
-def test_a_refusal_is_no_finding() -> None:
+def test_refused_input_is_not_reported_as_an_error() -> None:
     target = Target("none", explode, ())
     assert not run_case(target, b"0")
     assert run_case(target, b"1")

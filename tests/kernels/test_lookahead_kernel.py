@@ -35,7 +35,7 @@ def test_transfers_and_node_counts_are_placed_as_by_the_reference(form, integers
         assert columns(planned(made, "lookahead")) == columns(reference(made))
 
 
-def test_lookahead_differs_from_heft():
+def test_plans_of_lookahead_differ_from_those_of_heft():
     differing = 0
     for seed in range(6):
         made = layered(generator(seed, "layered", "table"), integers=False, layout="table")

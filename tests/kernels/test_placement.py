@@ -96,7 +96,7 @@ def layered(seed, *, integers, layout, machines=7, tasks=60, bound=True):
 
 @pytest.mark.parametrize("layout", ["related", "classes", "table"])
 @pytest.mark.parametrize("integers", [True, False])
-def test_the_fast_path_returns_the_same_plan(form, layout, integers):
+def test_fast_path_and_general_kernel_return_the_same_plan(form, layout, integers):
     for seed in range(6):
         made = layered(seed, integers=integers, layout=layout)
         order = order_by_rank(upward_ranks(made))
@@ -115,7 +115,7 @@ def test_earliest_finish_equals_the_textbook_algorithm(form, layout, integers):
         assert place_tasks(made, order).finish_s.tolist() == textbook_finish_s(made, order.tolist())
 
 
-def test_test_instances_have_the_intended_layouts():
+def test_random_instances_have_the_intended_layouts():
     names = {
         layout: layered(0, integers=True, layout=layout).seconds.layout for layout in ("related", "table")
     }

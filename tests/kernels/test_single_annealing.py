@@ -128,7 +128,7 @@ def test_tasks_do_not_wait_on_unlimited_machines_or_for_tasks_of_0_seconds():
         assert (state.previous.tolist(), state.following.tolist()) == standing.neighbours()
 
 
-def test_kernel_variant_for_data_sizes_only_gives_the_same_result():
+def test_kernel_variant_for_transfers_by_bytes_only_equals_the_reference():
     tasks = {
         f"t{index}": {
             "work": 1 + index % 4,

@@ -144,7 +144,7 @@ def test_earliest_start_is_the_first_time_with_enough_nodes_and_amounts(form, jo
     assert_like_its_reference(Line(form, 4, totals), ReferenceTimeline(4, totals[::-1]), swapped)
 
 
-def test_timeline_of_a_full_machine_has_one_step(form):
+def test_timeline_of_a_machine_without_gaps_has_few_steps(form):
     line = Line(form, 2)
     for index in range(JOBS):
         line.take(line.earliest(0.0, 1.0 + index % 2, 1, ()), 1.0 + index % 2, 1, ())

@@ -49,7 +49,7 @@ def test_the_workflow_equals_the_reference_data():
 @pytest.mark.parametrize(
     "flow", [wien2k(shared=True, watched=True), lapw1_stage(restartable=True)], ids=["DAG1", "LAPW1"]
 )
-def test_tasks_with_a_contract_have_that_of_the_paper(flow):
+def test_contracts_of_tasks_equal_those_of_the_paper(flow):
     owed = [task.recovery.contract for task in flow.tasks]
     assert {(contract.factor, contract.grace_s) for contract in owed} == {(0.5, 0.0)}
     assert all(task.recovery.progress is not None for task in flow.tasks)
@@ -72,7 +72,7 @@ def test_cells_of_acceptance_row_a1_9_have_ten_seeds(full, judged):
     assert len({row.table for row in perturbed}) == len(judged)
 
 
-def test_cost_per_point_is_stated_and_shown_beside_the_serial_one():
+def test_rescheduling_share_is_shown_for_parallel_and_serial_cost_per_point():
     cells = MigrationStudy().cells(full=False)
     rows = MigrationStudy().rows(Results({cell.name: [Same(value=1.0)] for cell in cells}), full=False)
     costs = [row for row in rows if row.table.startswith("LAPW1") and "per point" in row.figure]
@@ -83,7 +83,7 @@ def test_cost_per_point_is_stated_and_shown_beside_the_serial_one():
     assert "serial" in costs[-1].figure
 
 
-def test_loop_is_planned_by_the_genetic_search_too():
+def test_loop_experiments_are_planned_by_heft_and_by_the_genetic_search():
     cells = {cell.name for cell in MigrationStudy().cells(full=False)}
     assert {"DG heft", "DG genetic", "one violation", "one violation, genetic"} <= cells
 
@@ -114,7 +114,7 @@ def test_the_grid_has_2880_experiments_of_30_runs():
     )
 
 
-def test_every_value_of_a_factor_is_in_the_grid_once():
+def test_quick_tuning_study_has_one_cell_per_value_of_a_factor():
     names = [cell.name for cell in TuningStudy().cells(full=False)]
     alone = sum(len(factor.others) for factor in FACTORS)
     assert len(names) == 2 + alone + len(VARIANTS)
@@ -122,7 +122,7 @@ def test_every_value_of_a_factor_is_in_the_grid_once():
         assert f"{trend.setting}={trend.value}" in names
 
 
-def test_usual_and_unusual_scaling_both_occur_in_the_operators():
+def test_measured_operators_include_both_cases_of_fitness_scaling():
     found = measure_operators(generator(3, "operators"))
     assert min(found["usual"], found["other"]) > 50
 

@@ -96,7 +96,7 @@ def static_rows(points):
     return AlphaStudy().rows(Results(known), full=False)
 
 
-def test_static_sweep_has_medians_overlap_and_correlation():
+def test_static_study_reports_medians_their_ratio_and_the_correlation():
     rows = static_rows([(10.0 * step, 5.0 * step, 200.0) for step in range(1, 6)])
     own = {row.figure: row for row in rows if row.table.startswith("static, barrier-16")}
     assert own["makespan, alpha 0.95"].ours == 10.5
@@ -106,7 +106,7 @@ def test_static_sweep_has_medians_overlap_and_correlation():
     assert all(row.why for row in own.values())
 
 
-def test_static_plans_are_rescored_on_demand():
+def test_static_plans_are_evaluated_by_the_on_demand_objective():
     rows = static_rows([(10.0, 5.0, 200.0), (20.0, 5.0, 200.0), *[(200.0, 5.0, 200.0)] * 3])
     own = {row.figure: row.ours for row in rows if row.table.startswith("static plans rescored")}
     assert own["cost in node-seconds, alpha 0.95"] == 200.0

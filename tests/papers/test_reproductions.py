@@ -140,7 +140,7 @@ def test_tolerances_have_a_text_and_include_their_bounds(band, text, inside, out
         (79.9, 0.0, False, False),
     ],
 )
-def test_figures_outside_by_less_than_two_standard_errors_are_left_to_chance(ours, error, chance, within):
+def test_figures_outside_by_at_most_two_standard_errors_are_not_judged(ours, error, chance, within):
     row = ResultRow(table="t", figure="f", ours=ours, error=error, band=ToleranceBand(least=80.0))
     found = row.left_to_chance()
     assert (found.by_chance, found.within) == (chance, within)

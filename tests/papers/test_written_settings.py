@@ -36,7 +36,7 @@ def test_reproductions_state_settings_by_the_keys_of_files(path):
     assert unwritten(path.read_text(encoding="utf-8")) == []
 
 
-def test_settings_past_the_keys_of_files_are_found():
+def test_settings_that_are_not_stated_by_file_keys_are_detected():
     assert unwritten("replace(preset, belief_s=1.0, begins_at_once=True)") == ["belief_s"]
     assert unwritten("RunSettings(contract=0.5)") == ["contract"]
 

@@ -92,6 +92,6 @@ def test_invalid_options_are_refused(option):
         AnnealingPlanner(hot=0.0)
 
 
-def test_defaults_are_those_of_the_search():
+def test_default_options_equal_the_default_annealing_settings():
     assert AnnealingPlanner().settings == AnnealingSettings()
     assert AnnealingPlanner(cold=0.5, walkers=3).settings == AnnealingSettings(cold=0.5, walkers=3)

@@ -339,7 +339,7 @@ def planned_cost(made, objective):
         return schedule_cost(planned(made, objective=objective, steps=400).schedule, made)
 
 
-class TestNews:
+class TestReports:
     @pytest.mark.parametrize("islands", [1, 2])
     def test_every_improved_plan_is_reported_with_the_bound(self, open_gap, islands):
         reports = []

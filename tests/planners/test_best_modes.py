@@ -43,7 +43,7 @@ def totals(made, price=None):
 
 @given(flow=workflows(), where=platforms())
 @SEARCH
-def test_best_machines_have_the_least_total(flow, where):
+def test_best_machine_of_a_variable_has_the_least_total_time_or_cost(flow, where):
     try:
         made = compile_instance(unfold(flow), where)
     except (Infeasible, InvalidInput):

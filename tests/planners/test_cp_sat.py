@@ -145,7 +145,7 @@ def test_incumbent_of_moldable_tasks_between_barriers_is_not_made_worse(bench_da
 
 
 @given(instances())
-def test_small_instances_are_solved_without_other_bounds(made):
+def test_small_instances_are_proven_optimal_without_computed_bounds(made):
     start = None if made is None else some_start(made)
     if start is None:
         return
@@ -280,7 +280,7 @@ def test_infeasible_budgets_are_proven_infeasible():
         solved(impossible)
 
 
-def test_one_step_is_too_few_to_meet_budgets(bench_data, tmp_path):
+def test_search_of_one_step_reports_that_a_feasible_plan_may_exist(bench_data, tmp_path):
     made = project(bench_data, tmp_path, "j20", "j2037_1.mm")
     with pytest.raises(Infeasible, match="one may exist"):
         solved(made, budget=Budget(steps=1))

@@ -36,7 +36,7 @@ def workflow(*works: str, tasks: int = 30) -> Workflow:
 
 @pytest.mark.parametrize("works", [("1e20", "1"), ("5e-324", "1"), ("1e299", "1e-300")], ids=str)
 @pytest.mark.parametrize("planner", ["annealing", "heft-moldable", "heft", "weave", "genetic", "minmin"])
-def test_planners_end_for_times_that_rounding_absorbs(planner: str, works: tuple[str, ...]) -> None:
+def test_planners_end_for_durations_that_vanish_in_rounding(planner: str, works: tuple[str, ...]) -> None:
     """A start plus a duration that equals the start has removed a step of a machine's timeline twice."""
     assert planner in PLANNERS
     with cpu_limit(MOST_S):
@@ -57,7 +57,7 @@ def test_simulations_of_very_long_tasks_end() -> None:
     assert simulated.end_s > 1e298
 
 
-def test_waiting_work_is_counted_up_to_the_largest_number() -> None:
+def test_work_units_of_infinite_seconds_are_limited() -> None:
     assert to_units(float("inf")) == to_units(1e299)
     assert to_units(1.5) == 3 << 59
 
@@ -67,6 +67,6 @@ def test_very_long_times_are_printed_briefly() -> None:
     assert format_seconds(1e9) == "11574d 1h"
 
 
-def test_work_without_a_finite_time_is_refused() -> None:
+def test_work_of_1e300_is_refused() -> None:
     with pytest.raises(InvalidInput, match="finite number"):
         weft.plan(workflow("1e300"), on=PLATFORM)

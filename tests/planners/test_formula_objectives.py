@@ -97,7 +97,7 @@ def test_planners_find_better_values_than_a_plan_of_the_shortest_makespan(made, 
 
 
 @pytest.mark.parametrize("planner", ["weave", "cp-sat"])
-def test_linear_formulas_are_minimised_by_planners_of_sums(made, planner):
+def test_linear_formulas_are_minimised_by_weave_and_cp_sat(made, planner):
     goal = make_objective("makespan + 3*cost")
     assert best(made, planner, goal) <= best(made, "genetic", goal) * (1 + 1e-9)
     reason = make_planner(planner).supports(made, make_objective("makespan*cost")).reason
@@ -105,7 +105,7 @@ def test_linear_formulas_are_minimised_by_planners_of_sums(made, planner):
 
 
 @pytest.mark.parametrize("planner", ["heft", "minmin", "shuffle", "cheapest"])
-def test_planners_of_one_objective_refuse_formulas_with_a_reason(made, planner):
+def test_planners_with_fixed_objectives_refuse_formulas_with_a_reason(made, planner):
     refusal = make_planner(planner).supports(made, make_objective("makespan + cost"))
     assert "makespan + cost" in refusal.reason
 
@@ -134,7 +134,7 @@ def test_formula_that_overflows_in_a_population_is_an_error(made):
         encoding.values(encoding.space.draw(generator(1, "points"), 3))
 
 
-def test_limits_hold_for_formulas(made):
+def test_deadline_is_met_under_a_formula_objective(made):
     free = best(made, "genetic", make_objective("node_seconds"))
     goal = make_objective("node_seconds", deadline_s=planned(made).makespan_s * 1.2)
     chosen = make_planner("genetic")

@@ -62,7 +62,7 @@ def test_decoded_schedules_are_valid_and_tasks_start_in_the_order_of_the_rule(fl
 
 @given(flow=workflows(), where=platforms(), held=BUSY, rule=st.sampled_from([APPEND, INSERTION]))
 @SEARCH
-def test_schedule_decoded_from_a_plan_is_never_later(flow, where, held, rule):
+def test_decoding_an_encoded_schedule_starts_no_task_later(flow, where, held, rule):
     made = compiled(flow, where, held)
     schedule = planned(made)
     order, bound, modes = encode_schedule(made, schedule)

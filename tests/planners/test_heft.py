@@ -258,7 +258,7 @@ class TestTransfers:
         assert plan_of(tasks, platform({}, {}, {}))["join"] == ("m0", 1, 5, 6)
 
 
-class TestWhatIsDecided:
+class TestFixedDecisions:
     def test_pinned_variables_keep_their_machine(self):
         tasks = {"a": {"work": 4, "machine": "A"}, "b": {"work": 4, "machine": "A"}, "c": {"work": 1}}
         found = plan_of(tasks, platform({"speed": 1}, {"speed": 9}), pinned={"A": "m0", "c": "m0"})

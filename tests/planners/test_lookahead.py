@@ -21,7 +21,7 @@ def test_task_is_placed_where_its_successor_finishes_first():
     assert lines(planned(instance(tasks, where)))["a"][0] == "m0"
 
 
-def test_latest_finish_of_all_successors_is_used():
+def test_task_is_placed_by_the_latest_finish_of_its_successors():
     tasks = {
         "a": {"seconds": {"m0": 4, "m1": 4}, "outputs": {"x": {"seconds": 5}, "y": {"seconds": 5}}},
         "b": {"seconds": {"m0": 2}, "inputs": ["x"]},

@@ -140,7 +140,7 @@ def test_the_plan_is_never_worse_than_those_of_list_planners(made, queue):
         assert plan.schedule.makespan_s <= planned(made, name).makespan_s
 
 
-def test_improving_is_never_worse_than_the_start(made):
+def test_improved_plan_is_never_worse_than_the_incumbent(made):
     start = run_queue(made, [1] * 5 + [2] * 2 + [3, 1])
     found = MoldableGeneticPlanner().plan(
         PlanRequest(

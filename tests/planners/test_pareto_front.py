@@ -45,7 +45,7 @@ def numbers(entries) -> list[tuple[float, float]]:
 
 
 @given(PAIRS)
-def test_no_entry_dominates_another_and_every_offer_is_covered(pairs) -> None:
+def test_no_entry_dominates_another_and_no_offered_plan_is_better_than_all(pairs) -> None:
     archive, offered = archive_of(pairs)
     for one in archive.entries:
         assert not any(covers(other, one) for other in archive.entries if other is not one)
@@ -109,7 +109,7 @@ def test_hypervolume_share_equals_a_computation_by_hand() -> None:
     assert hypervolume_share(archive_of([(3, 3)])[0].entries) == 0.0
 
 
-def test_entry_is_its_decoded_genome_and_not_longer_than_offered() -> None:
+def test_entry_is_its_decoded_genome_and_not_longer_than_the_offered_plan() -> None:
     tasks = {
         "a": {"work": 40, "nodes": "1..4"},
         "b": {"work": 30, "nodes": "1..4"},

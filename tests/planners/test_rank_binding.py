@@ -38,7 +38,7 @@ def test_task_is_bound_to_its_best_ranked_free_machine(planner):
     assert verify(plan.schedule, made.graph, made.platform) == []
 
 
-def test_machine_that_is_busy_at_that_time_is_not_expected():
+def test_task_is_not_bound_to_a_machine_that_is_busy_when_it_starts():
     tasks = {
         "long": {"work": 40, "requirements": "name == 'm1'"},
         "gate": {"work": 1, "requirements": "name == 'm0'"},
@@ -68,7 +68,7 @@ def test_plan_without_ranks_and_pinned_tasks_is_unchanged():
     assert (machines_of(plan)["a"], plan.ranked) == ("m2", ())
 
 
-def test_tasks_left_out_stay_where_the_planner_put_them():
+def test_excluded_tasks_keep_the_machine_of_the_planner():
     made = instance({"a": {"work": 4, "rank": "memory"}}, platform(*SPEEDS))
     request = PlanRequest(instance=made, objective=MAKESPAN, rng=generator(0, "test"))
     plan = make_plan(make_planner("heft"), request, besides={"a"})

@@ -141,7 +141,7 @@ def test_unsupported_instances_are_refused_with_the_violated_condition(tasks, on
         ),
     ],
 )
-def test_layers_that_share_machines_are_refused_only_if_they_must_have_their_own(tasks, on, reason):
+def test_layers_that_share_machines_are_refused_only_with_pool_own(tasks, on, reason):
     made = instance(tasks, on)
     assert reason in refused(Xdcp(pool="own"), made)
     assert lines(plan(Xdcp(), made).schedule) == lines(plan(Xdcp(pool="shared"), made).schedule)
@@ -350,7 +350,7 @@ def test_an_empty_instance_is_planned():
     assert plan(Xdcp(), instance(tasks, servers("s1"))).schedule.makespan_s == 0.0
 
 
-def test_a_slow_machine_stays_unused():
+def test_xdcp_leaves_a_very_slow_machine_unused():
     layers = SweepLayers(lengths=((4.0, 4.0),), throughputs=((10.0, 0.1),), parents=(((), ()),))
     made = compiled(build_layered_sweeps(layers, "two"))
     assert makespan(Shuffle(), made) == 40.0

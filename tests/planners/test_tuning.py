@@ -40,12 +40,12 @@ class TestGrid:
         ]
         assert found.count == 4
 
-    def test_values_alone_follow_the_planner_as_it_is_named(self):
+    def test_grid_of_single_changes_has_the_named_planner_and_every_value_alone(self):
         found = TuningGrid(options={"population": (10, 20), "scaling": (1.5,)}, vary="alone")
         assert list(found.experiments()) == [{}, {"population": 10}, {"population": 20}, {"scaling": 1.5}]
         assert found.count == 4
 
-    def test_files_have_lists_ranges_and_single_values(self):
+    def test_grid_files_may_contain_lists_ranges_and_single_values(self):
         found = grid(
             "weft: 1\nvary: alone\ngrid: {population: 50..200 step 50, crossover-rate: 0.4..1 step 0.2,\n"
             "  selection: [rank, roulette], elitist: [true, false], scaling: 2}\n"
@@ -108,7 +108,7 @@ class TestTrial:
         assert found.value == found.schedule.makespan_s <= found.first_value
         assert found.evaluations_to_best == 20 * (found.generation_of_best + 1)
 
-    def test_trial_with_a_target_stops_there_with_equal_results(self):
+    def test_trial_stops_at_its_target_with_the_result_of_a_full_trial(self):
         whole = run_trial(PLANNER, request())
         found = run_trial(PLANNER, request(), target=whole.value)
         assert (found.value, found.generation_of_best) == (whole.value, whole.generation_of_best)
@@ -117,7 +117,7 @@ class TestTrial:
     def test_target_that_is_not_reached_has_no_effect(self):
         assert run_trial(PLANNER, request(), target=0.001).generations == 40
 
-    def test_values_of_a_maximised_objective_are_its_own(self):
+    def test_values_of_a_maximised_objective_are_not_negated(self):
         goal = make_objective("speedup")
         found = run_trial(PLANNER, request(objective=goal), target=1e9)
         assert found.value == pytest.approx(goal.value(found.schedule, made()))

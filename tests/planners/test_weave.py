@@ -259,7 +259,7 @@ TASKS = {
 }
 
 
-class TestAlike:
+class TestEquivalence:
     def test_machines_are_equivalent_if_exchanging_them_changes_nothing(self):
         assert has_equal_machines(instance(TASKS, "identical:4"))
         assert not has_equal_machines(instance(TASKS, platform({}, {"speed": 2})))

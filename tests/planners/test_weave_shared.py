@@ -232,7 +232,7 @@ def test_plans_are_valid_and_not_worse_than_the_start(seed, name):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_moldable_plans_become_shorter_by_a_stated_share(seed):
+def test_moldable_plans_become_five_percent_shorter_than_those_of_heft(seed):
     made = cluster(seed)
     start = planned(made, "heft")
     plan = searched(made, start, budget=Budget(steps=4000))

@@ -35,7 +35,7 @@ def test_site_and_host_always_have_a_value() -> None:
     assert found["host"].tolist() == ["a", "b", "b"]
 
 
-def test_booleans_that_some_machines_lack_are_objects() -> None:
+def test_boolean_attribute_is_none_for_machines_that_lack_it() -> None:
     found = machine_columns((Machine(name="a", attributes={"x": True}), Machine(name="b")))
     assert found["x"].tolist() == [True, None]
 

@@ -78,7 +78,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
     assert "did you mean 'altix1'?" in str(next(platform.find_problems()))
 
 
-def test_a_pair_may_name_the_only_machine_of_a_site_of_the_same_name() -> None:
+def test_link_may_name_a_site_with_one_machine_of_the_same_name() -> None:
     machines = (Machine(name="a", site="a"), Machine(name="b"))
     assert list(Platform(machines=machines, links=(("a", "b", LINK),)).find_problems()) == []
 

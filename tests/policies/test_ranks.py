@@ -43,7 +43,7 @@ def test_rank_decides_between_those_machines_that_are_free(policy):
 
 
 @pytest.mark.parametrize("policy", EVERY)
-def test_rank_that_weighs_the_wait_waits_for_a_busy_machine(policy):
+def test_task_with_waiting_time_in_its_rank_waits_for_a_faster_machine(policy):
     tasks = {
         "first": {"work": 80, "requirements": "name == 'm0'"},
         "last": {"work": 200, "requirements": "name == 'm2'", "after": "first"},
@@ -73,7 +73,7 @@ def test_tasks_that_rank_by_free_nodes_spread_over_machines():
     assert sorted(places(result).values()) == [0, 0, 1, 1]
 
 
-def test_task_without_free_machines_takes_the_next_one_that_is_free():
+def test_task_without_a_free_machine_uses_the_first_that_becomes_free():
     tasks = {
         "long": {"work": 40, "requirements": "name == 'm0'"},
         "short": {"work": 2, "requirements": "name == 'm1'"},
@@ -114,7 +114,7 @@ def test_machine_for_which_the_rank_has_no_number_comes_last():
     assert [each.reason for each in result.decisions] == ["no machine has a rank of the free machines"]
 
 
-def test_attribute_and_parameter_of_a_live_name_win():
+def test_attributes_and_parameters_take_precedence_over_names_of_the_run_time():
     machines = ({"attributes": {"load": 1}}, {"attributes": {"load": 5}})
     assert places(ran({"a": {"work": 4, "rank": "load"}}, machines, "fcfs")) == {"a": 1}
     swept = {"a": {"work": 4, "sweep": {"seconds": [2]}, "rank": "seconds * speed"}}
@@ -122,7 +122,7 @@ def test_attribute_and_parameter_of_a_live_name_win():
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "plan", "basic"])
-def test_measured_load_decides_and_is_known_before_the_first_placement(policy):
+def test_first_placement_uses_the_measured_load(policy):
     loads = (CompetingLoad(machines=("m0",), processes=2),)
     settings = RunSettings(fetch_every_s=10.0)
     tasks = {"a": {"work": 4, "rank": "free_cpu"}, "b": {"work": 4, "requirements": "load < 1"}}
@@ -138,7 +138,7 @@ def test_task_waits_until_its_requirement_on_the_load_is_met():
     assert result.lines[0]["a"].start_s == 30.0
 
 
-def test_rank_that_an_application_sets_decides_at_its_next_start():
+def test_rank_written_by_a_program_selects_the_machine_of_its_next_attempt():
     change = RequirementChange(task="a", after=0.5, rank=parse("memory"))
     failing = Scenario(requirements=(change,), exit_codes={"a": (1, 0)})
     settings = RunSettings(retries={"error": 1})

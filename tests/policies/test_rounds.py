@@ -33,7 +33,7 @@ def test_priorities_follow_the_formulas_of_the_paper(made):
     assert worth("foft", view, run) == (25.0 + 10.0 - 5.0) / 10.0
 
 
-def test_every_value_is_multiplied_by_the_priority_of_the_run(made):
+def test_priority_of_a_run_multiplies_its_value_under_every_policy(made):
     runs = [
         run_of(made, arrival_s=5.0, alone_s=10.0),
         run_of(made, arrival_s=5.0, alone_s=10.0, priority=3.0),
@@ -51,7 +51,7 @@ def test_foft_keeps_a_running_task_on_its_machine(made):
     assert worth("foft", late, run) == (10.0 + 3.0 + 6.0) / 10.0
 
 
-def test_a_large_age_does_not_overflow(made):
+def test_value_of_a_very_old_run_does_not_overflow(made):
     old, older = (StubView.of(made, now=now) for now in (1e6, 2e6))
     run = run_of(made, alone_s=1.0)
     assert worth("aging-e", older, run) > worth("aging-e", old, run)

@@ -81,7 +81,7 @@ def test_seconds_of_a_published_task_graph_are_stored_as_a_table():
 
 
 @pytest.mark.parametrize("name", ["nowhere", "y"])
-def test_names_of_missing_machines_give_no_mode(name):
+def test_explicit_seconds_of_missing_machines_give_no_mode(name):
     graph = graph_of(Task(name="a", seconds={name: 1.0}))
     seconds = default_chain().table(graph, [X])
     assert len(seconds.modes(0)[0]) == 0

@@ -53,7 +53,7 @@ def test_single_measured_count_is_scaled_by_the_law_of_the_task():
     assert table.predict(task(), SLOW, 4).p50_s == 100.0
 
 
-def test_rows_of_a_machine_win_and_are_not_scaled():
+def test_rows_of_a_machine_take_precedence_and_are_not_scaled():
     table = Measurements([*SCALING, *rows({"machine": "fast", "seconds": 33.0})])
     assert table.predict(task(), FAST, 1).p50_s == 33.0
     assert table.predict(task(), SLOW, 1).p50_s == 100.0
@@ -85,7 +85,7 @@ def test_rows_with_different_columns_are_refused():
         Measurements([*SIZES, *rows({"seconds": 1.0})])
 
 
-def test_row_is_read_back():
+def test_written_prediction_is_read_back_unchanged():
     row = Prediction(kind="a", machine="m", nodes=3, seconds=2.5, p90_seconds=3.0, parameters={"x": 4.0})
     assert make_prediction(write_prediction(row), "") == (row, [])
 
@@ -160,7 +160,7 @@ def test_predictions_of_a_workflow_serve_plans_and_simulations(folder: Path):
     assert simulated.first.end_s == 130.0
 
 
-def test_files_of_the_caller_win_over_the_workflow(folder: Path):
+def test_prediction_files_of_the_caller_take_precedence_over_the_workflow(folder: Path):
     better = folder / "better.yaml"
     better.write_text("weft: 1\npredictions:\n- {kind: post, size: 10, seconds: 5}\n")
     planned = weft.plan(folder / "flow.yaml", on=folder / "grid.yaml", predictions=better)

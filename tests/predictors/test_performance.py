@@ -104,7 +104,7 @@ def test_size_of_zero_is_looked_up_but_not_interpolated():
     st.dictionaries(st.integers(1, 40), st.floats(0.1, 1e4), min_size=1, max_size=6),
     st.integers(-1, 50),
 )
-def test_rows_agree_with_measured_laws(row, nodes):
+def test_node_counts_are_interpolated_as_in_measured_laws(row, nodes):
     table = PerformanceTable({"a": {1: row}}, size="n")
     counts = sorted(row)
     wanted = interpolate_log_log(counts, [row[count] for count in counts], nodes)
@@ -137,7 +137,7 @@ def test_arrays_agree_with_single_lookups(entries):
         assert not np.isnan(table.seconds("a", size, counts)).any()
 
 
-def test_prediction_uses_the_named_parameter_and_the_rate():
+def test_prediction_uses_the_size_parameter_and_the_speed_of_the_machine():
     fast = Machine(name="fast", speed=2.0, nodes=64)
     requested = TaskFeatures(name="t", kind="PT", parameters={"files": 7}, counts=(1, 2, 3))
     assert REFERENCE.predict(requested, fast, 2).p50_s == pytest.approx(34.8, rel=1e-12)
@@ -155,7 +155,7 @@ def test_unknown_sizes_have_no_estimate(parameters):
     assert REFERENCE.predict(requested, Machine(name="m"), 1) is None
 
 
-def test_table_covers_sweeps():
+def test_table_of_a_sweep_agrees_with_single_predictions():
     graph = graph_of(
         Task(name="PT", sweep=Sweep(variables=(("files", (2, 3, 5, 7, 40)),)), nodes=(1, 2, 3)),
         Task(name="other", work=3.0),
@@ -165,7 +165,7 @@ def test_table_covers_sweeps():
     assert_agrees(REFERENCE.table(graph, machines), REFERENCE, graph, machines)
 
 
-def test_one_size_is_used_without_a_size_parameter():
+def test_table_of_one_size_needs_no_size_parameter():
     table = PerformanceTable({"ST": {"512": {"1": 10.0, "2": 6.0}}})
     assert table.predict(TaskFeatures(name="t", kind="ST"), Machine(name="m"), 2).p50_s == 6.0
     assert table.limit("ST", 512) == 2

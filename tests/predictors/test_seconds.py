@@ -92,7 +92,7 @@ def test_there_are_no_modes_without_machines():
         assert np.isnan(seconds.means_over(np.zeros(0, dtype=np.uint32))).all()
 
 
-def test_large_related_instances_stay_small():
+def test_related_layout_of_a_large_instance_stays_small():
     graph = graph_of(*(Task(name=f"t{i}", work=float(i)) for i in range(2000)), Task(name="s", seconds=4.0))
     machines = [Machine(name=f"m{i}", speed=1.0 + i) for i in range(500)]
     seconds = default_chain().table(graph, machines)

@@ -87,7 +87,7 @@ def test_a4_4_priorities_have_no_effect_if_every_subtask_has_one_parent(kind):
     assert ran(layers, "pm-s") == ran(layers, "m-s")
 
 
-def test_choosing_the_fastest_machine_first_gives_other_schedules():
+def test_option_fastest_starts_the_first_subtask_on_the_fastest_machine():
     layers = RandomSweeps(subtasks=60, layers=3).draw(generator(0, "fastest"))
     first = {line[0] for line in ran(layers, "m-s:fastest=true")[0] if line[1] == 0.0}
     assert first == set(range(len(layers.throughputs[0])))

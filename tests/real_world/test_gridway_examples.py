@@ -59,7 +59,7 @@ def use_templates(real, prefix):
         ("test_pre_wrapper", {"log": "prepared\n", "wrappertoken": "raw\n"}),
     ],
 )
-def test_example_runs_to_its_end(examples, name, files):
+def test_example_completes_with_the_expected_files(examples, name, files):
     assert examples.run(f"{name}.jt").completed
     assert {file: examples.text(file) for file in files} == files
     ended = examples.attempt(name)
@@ -74,7 +74,7 @@ def test_variables_of_gridway_reach_the_program(examples):
     assert {name: seen.get(name) for name in expected} == expected
 
 
-def test_array_of_the_examples_runs_with_its_size(examples):
+def test_array_example_runs_with_the_given_number_of_tasks(examples):
     assert examples.run("pi.jt", params={"total_tasks": 4}).completed
     assert [examples.text(f"stdout_file.{i}") for i in range(4)] == [
         f"{i} of 4: {i} 4 100000\n" for i in range(4)
@@ -118,7 +118,7 @@ def test_rescheduled_job_is_tried_again_and_fails(examples):
     assert len({each.machine for each in tried}) == len(tried) == 2, "each machine is tried once"
 
 
-def test_examples_of_the_middleware_are_refused_by_name(examples, capsys):
+def test_example_with_a_gsiftp_url_is_refused_with_the_url(examples, capsys):
     shell = Project(examples.folder, capsys)
     refused = shell.weft("check", "test_checkpoint_gsiftp.jt")
     assert (refused.code, "gsiftp://draco.dacya.ucm.es" in refused.err) == (2, True)
@@ -129,7 +129,7 @@ def test_example_with_a_missing_program_is_refused(examples, capsys):
     assert (refused.code, "a program of task 'test_prolog_ex_nr', does not exist" in refused.err) == (2, True)
 
 
-def test_graphs_of_the_examples_run(examples):
+def test_graph_examples_run_in_the_order_of_their_dependencies(examples):
     use_templates(examples, "workflow")
     assert examples.run("workflow.dag").completed
     drawn = (int(examples.text("out.D")) - 2) / 2

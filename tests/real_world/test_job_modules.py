@@ -64,7 +64,7 @@ def run_and_note(real, on="machines.yaml"):
     return found
 
 
-def test_modules_are_programs_around_the_command(machines):
+def test_prolog_wrapper_and_epilog_run_around_the_command(machines):
     flow(
         machines,
         prolog=f"{noted('prolog')}; env > prolog.env; echo made > made; cd /; export LOST=1",
@@ -128,7 +128,7 @@ def test_epilog_that_fails_is_run_again_but_not_the_program(machines):
     assert log_of(machines) == ["command m1", "epilog m1", "epilog m1"]
 
 
-def test_failing_epilog_fails_the_task_and_says_so(machines):
+def test_failing_epilog_fails_the_task_with_cause_and_message(machines):
     flow(machines, command=noted("command"), epilog="echo disk full >&2; exit 5", retries={"epilog": 0})
     assert machines.run("flow.yaml", on="one.yaml").outcome == "failed"
     assert log_of(machines) == ["command m1"]
@@ -203,7 +203,7 @@ def test_epilog_that_fails_on_the_old_machine_does_not_keep_the_task_from_the_ne
     assert [(each.module, each.reason) for each in reported] == [("epilog", "the epilog failed: exit code 1")]
 
 
-def test_prolog_that_fails_on_the_new_machine_is_told_apart(machines):
+def test_prolog_that_fails_on_the_new_machine_is_the_cause_of_the_failure(machines):
     moving(machines, prolog=f"{noted('prolog')}; [ {{machine.name}} = m1 ]", retries={"prolog": 0})
     assert machines.run("flow.yaml").outcome == "failed"
     assert machines.attempts("a")[1].cause == "prolog"
@@ -260,7 +260,7 @@ def test_selector_program_orders_the_machines(machines):
     ]
 
 
-def test_selector_that_accepts_no_machine_is_asked_again(machines):
+def test_selector_that_accepts_no_machine_is_called_again(machines):
     program(machines, "select", 'echo asked >> "$LOG"; [ "$(wc -l < "$LOG")" -lt 3 ] || echo m2')
     flow(machines, settings="{poll_every: 0.2s}", command=noted("command"), selector="./select")
     assert machines.run("flow.yaml").completed

@@ -79,7 +79,7 @@ def test_limits_apply_to_named_plans_and_points(flow: Project, command: tuple[st
     assert not (flow.folder / "all").exists()
 
 
-def test_performance_file_to_front_to_chosen_plan_to_run(flow: Project) -> None:
+def test_run_follows_the_chosen_point_of_a_front(flow: Project) -> None:
     front = flow.json("pareto", *ON, "--plan-steps", "3000", "--seed", "1")
     points = front["points"]
     assert len(points) >= 2
@@ -107,7 +107,7 @@ def test_stored_plan_is_followed_and_objective_is_kept(flow: Project) -> None:
     assert [row["kind"] for row in header["workflows"]["flow"]["predictions"]] == ["part"] * 3
 
 
-def test_run_makes_the_plan_that_was_shown(flow: Project) -> None:
+def test_run_follows_the_plan_that_weft_plan_shows(flow: Project) -> None:
     budget = ("--plan-steps", "2000", "--seed", "3")
     wanted = flow.json("plan", *ON, *budget)
     assert flow.weft("run", *ON, *budget).code == 0
@@ -192,7 +192,7 @@ def test_resumed_run_follows_the_stored_plan(flow: Project) -> None:
     assert placed(flow) == planned(wanted)
 
 
-def test_simulation_takes_the_same_plan(flow: Project) -> None:
+def test_simulation_follows_the_given_plan(flow: Project) -> None:
     flow.json("plan", *ON, "--objective", "cost", "--out", "plan.json")
     simulated = flow.json("simulate", *ON, "--plan", "plan.json")
     used = {row["machine"] for row in simulated["simulations"][0]["machines"] if row["attempts"]}

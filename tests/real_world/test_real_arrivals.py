@@ -90,7 +90,7 @@ def test_a_workflow_named_twice_on_the_command_line_has_two_folders(arriving):
     assert not (arriving.folder / "plain").exists()
 
 
-def test_a_series_numbers_its_runs_below_its_folder(arriving):
+def test_runs_of_a_series_have_numbered_result_folders(arriving):
     arriving.write(
         "list.yaml", "arrivals: [{workflow: sub/flow.yaml, count: 3, every: 0.1s, results: all/}]\n"
     )
@@ -128,7 +128,7 @@ def test_parameters_of_the_command_apply_to_the_arrivals_that_have_them(arriving
         ("{workflow: sub/flow.yaml, prio: 3}", "did you mean 'priority'"),
     ],
 )
-def test_wrong_entries_are_refused_with_their_place(arriving, capsys, entry, words):
+def test_wrong_arrivals_are_refused_with_file_and_line(arriving, capsys, entry, words):
     arriving.write("list.yaml", f"arrivals:\n  - {entry}\n")
     shell = Project(arriving.folder, capsys)
     for command in (
@@ -143,7 +143,7 @@ def test_wrong_entries_are_refused_with_their_place(arriving, capsys, entry, wor
     assert not (arriving.folder / ".weft" / "weft.db").exists()
 
 
-def test_a_trace_has_priorities_and_results(arriving):
+def test_trace_may_state_owners_priorities_and_result_folders(arriving):
     (arriving.folder / "trace.csv").write_text(
         "workflow,at,owner,priority,results\nsub/flow.yaml,0,ann,3,a\nsub/flow.yaml,1,,,\n"
     )
@@ -184,7 +184,7 @@ arrivals:
         assert names.index("three.yaml") < names.index("two.yaml")
 
 
-def test_arrivals_of_a_killed_engine_keep_their_terms(arriving):
+def test_arrivals_keep_parameters_owner_and_priority_after_a_killed_engine(arriving):
     arriving.write(
         "list.yaml",
         """\

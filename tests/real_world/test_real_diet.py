@@ -176,7 +176,7 @@ GREET = '{greet: {command: "echo hello {who} > {o}", work: 2, env: {X: y}}}'
         "machines: {m: {services: " + GREET + ", backend: {kind: local}}}",
     ],
 )
-def test_a_platform_ties_a_service_to_a_program(real, machines):
+def test_platform_may_state_the_program_of_a_service(real, machines):
     real.write("machines.yaml", machines)
     real.write("flow.xml", DAG.replace("{0}", "it's {you}; $(x)"))
     assert weft.plan(real.folder / "flow.xml", on=real.folder / "machines.yaml").makespan_s == 2.0
@@ -184,7 +184,7 @@ def test_a_platform_ties_a_service_to_a_program(real, machines):
     assert real.text("n#o") == "hello it's {you}; $(x)\n"
 
 
-def test_a_native_task_may_name_only_its_service(real):
+def test_weft_task_may_state_a_service_instead_of_a_command(real):
     real.write(
         "machines.yaml",
         'machines: {m: {backend: {kind: local}}}\nservices: {greet: {command: "echo hello > {outputs}"}}\n',
@@ -259,7 +259,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_run_is_refused_before_anything_starts(real, capsys, case):
+def test_diet_file_that_cannot_run_is_refused_before_anything_starts(real, capsys, case):
     text, files, words = REFUSED[case]
     real.write("machines.yaml", "machines: {m: {services: [greet, double], backend: {kind: local}}}\n")
     real.write("flow.xml", text)
@@ -292,7 +292,7 @@ def test_a_value_that_is_no_number_is_refused_in_arithmetic(real):
     assert not real.run("flow.xml").completed
 
 
-def test_a_branch_is_left_out_though_another_predecessor_has_ended(real):
+def test_untaken_branch_is_skipped_although_another_predecessor_has_ended(real):
     """The plan assigns tasks with some finished predecessors early; those with open conditions must wait."""
     real.write("machines.yaml", MACHINES)
     real.write(

@@ -111,7 +111,7 @@ def test_machine_without_access_is_not_used_as_in_the_simulation(tmp_path):
     assert story(ran.report.executed.history) == story(simulated.history) == [("work", 1, "completed", "")]
 
 
-def test_sandbox_that_became_a_file_is_named_so(tmp_path):
+def test_reason_of_a_lost_machine_says_that_its_sandbox_is_no_directory(tmp_path):
     flow, machines = prepare(tmp_path, LOST)
     box, away = tmp_path / "box-first", tmp_path / "away"
 
@@ -129,7 +129,7 @@ def test_sandbox_that_became_a_file_is_named_so(tmp_path):
     assert "box-first was replaced by something that is no directory" in lost[0]
 
 
-def test_third_attempt_on_a_machine_says_that_the_task_has_failed_there(real, capsys):
+def test_explanation_of_a_retry_says_that_the_task_had_failed_on_the_machine(real, capsys):
     real.write("machines.yaml", "machines: {one: {backend: {kind: local}}}\n")
     real.write("flow.yaml", "tasks: {a: {command: 'exit 1', retries: 2}}\n")
     assert not real.run("flow.yaml").completed
@@ -147,7 +147,7 @@ tasks:
 """
 
 
-def test_measured_load_of_other_programs_decides_as_in_the_simulation(tmp_path):
+def test_measured_load_leads_to_the_placements_of_the_simulation(tmp_path):
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         pytest.skip("needs two cores")

@@ -53,7 +53,7 @@ def decided(history, names):
     return [(each.label, names[each.machine], each.reason) for each in history.attempts.values()]
 
 
-def test_stated_ranks_decide_as_in_the_simulation(tmp_path, platform):
+def test_stated_ranks_lead_to_the_placements_of_the_simulation(tmp_path, platform):
     (tmp_path / "stated.yaml").write_text(STATED)
     ran = weft.run(tmp_path / "stated.yaml", on=platform, project=tmp_path, plan_steps=50)
     assert ran.completed, str(ran)
@@ -71,7 +71,7 @@ def test_stated_ranks_decide_as_in_the_simulation(tmp_path, platform):
 
 
 @pytest.mark.parametrize("preset", list_presets())
-def test_files_of_a_program_act_in_every_preset(tmp_path, platform, preset):
+def test_gridway_files_of_a_program_cause_migrations_under_every_preset(tmp_path, platform, preset):
     (tmp_path / "wishes.yaml").write_text(WISHES.replace("{folder}", str(tmp_path)))
     ran = weft.run(tmp_path / "wishes.yaml", on=platform, project=tmp_path, preset=preset, plan_steps=50)
     assert ran.completed, str(ran)

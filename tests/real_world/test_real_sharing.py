@@ -43,7 +43,7 @@ def test_the_speed_follows_the_number_of_programs(real):
     assert ends(found.history) == {"x": pytest.approx(5.0), "y": pytest.approx(6.0)}
 
 
-def test_a_program_on_two_nodes_takes_two_of_the_shares(real):
+def test_program_on_two_nodes_counts_twice_when_the_speed_is_divided(real):
     machine(real)
     real.write("flow.yaml", "tasks: {wide: {work: 3s, nodes: 2}, small: {work: 3s}}\n")
     found = real.simulate("flow.yaml", policy="foft")
@@ -58,7 +58,7 @@ def test_a_suspended_program_leaves_its_share_to_the_others(real):
     assert ends(found.history) == {"x": pytest.approx(3.0), "y": pytest.approx(4.0)}
 
 
-def test_resources_are_still_limited(real):
+def test_resources_limit_the_programs_on_a_shared_machine(real):
     machine(real)
     tasks = 'tasks: {a: {sweep: {k: 1..3}, work: 0.2s, memory: 400MB, command: "sleep 0.1"}}\n'
     real.write("flow.yaml", tasks)
@@ -97,7 +97,7 @@ def test_placement_counts_the_programs_that_share_a_machine(real):
     assert found.end_s == pytest.approx(4.0)
 
 
-def test_contracts_are_not_violated_by_our_own_programs(real):
+def test_programs_of_the_run_that_share_a_machine_violate_no_contract(real):
     machine(real, "machines: {m: {nodes: 1, occupancy: shared}, n: {nodes: 1, occupancy: shared}}\n")
     real.write(
         "flow.yaml",
@@ -118,7 +118,7 @@ def test_contracts_are_not_violated_by_our_own_programs(real):
     assert disturbed.history.violations > 0, "load of others is still noticed"
 
 
-def test_plans_count_the_tasks_of_a_shared_machine_in_turn(real):
+def test_plans_assume_one_task_at_a_time_per_node_of_a_shared_machine(real):
     machine(real)
     real.write("flow.yaml", "tasks: {a: {sweep: {k: 1..3}, work: 2s}}\n")
     planned = weft.plan("flow.yaml", on="machines.yaml", planner="heft")
@@ -128,7 +128,7 @@ def test_plans_count_the_tasks_of_a_shared_machine_in_turn(real):
     assert real.simulate("flow.yaml").end_s == pytest.approx(3.0)
 
 
-def test_replanning_beside_shared_programs(real):
+def test_run_on_a_shared_machine_completes_after_replanning(real):
     machine(real, "machines: {m: {nodes: 2, occupancy: shared}, n: {}}\n")
     real.write(
         "flow.yaml",

@@ -92,7 +92,7 @@ def test_the_reader_uses_the_copy_and_not_the_original(chain):
     assert chain.text("z") == "abcd"
 
 
-def test_simulation_and_run_agree(chain):
+def test_simulated_and_real_transfers_have_the_same_machines_and_bytes(chain):
     ran = chain.run("flow.yaml")
     simulated = chain.simulate("flow.yaml")
     assert ran.completed
@@ -138,7 +138,7 @@ def test_a_second_run_reuses_the_copy_and_a_changed_content_is_copied_again(chai
     assert chain.text("y") == "abcdabcd"
 
 
-def test_within_one_machine_nothing_is_copied(real):
+def test_transfer_within_one_machine_copies_nothing(real):
     real.write("machines.yaml", "machines: {only: {nodes: 2, backend: {kind: local}}}\n")
     real.write(
         "flow.yaml",
@@ -291,7 +291,7 @@ def test_a_cancelled_transfer_ends_and_leaves_no_product(moving):
     assert made.products.of(1, 0, 1) is None
 
 
-def test_a_transfer_is_copied_again_by_the_next_engine(moving):
+def test_interrupted_transfer_is_copied_again_by_the_next_engine(moving):
     made, commands = moving
     made.backend.execute(commands)
     made.backend.close(stop=False)
@@ -316,7 +316,7 @@ def test_a_transfer_is_copied_again_by_the_next_engine(moving):
         ("{kind: transfer, from: A, to: B, file: z}", "more moves 'z', which no task writes"),
     ],
 )
-def test_what_a_transfer_would_ignore_is_refused(chain, keys, words):
+def test_transfer_with_wrong_or_ignored_keys_is_refused(chain, keys, words):
     chain.write("flow.yaml", f"{CHAIN}  more: {keys}\n")
     with pytest.raises(InvalidInput, match=words):
         chain.run("flow.yaml")

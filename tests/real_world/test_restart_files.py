@@ -81,7 +81,7 @@ def run_noting(real, **options):
     return found
 
 
-def test_files_are_requested_and_copied_at_the_interval_and_outlive_the_machine(counted):
+def test_restart_files_are_copied_at_the_interval_and_outlive_the_machine(counted):
     remove = 'rm -rf "$PWD"/*'
     counter(
         counted,
@@ -221,7 +221,7 @@ echo $there $n > out
 """
 
 
-def test_program_without_reports_moves_once_and_its_share_of_the_work_is_not_claimed(real, capsys):
+def test_program_without_progress_reports_migrates_once_with_unknown_work_done(real, capsys):
     real.write(
         "machines.yaml",
         "machines:\n  slow: {speed: 2, backend: {kind: local}}\n  fast: {backend: {kind: local}}\n",

@@ -274,7 +274,7 @@ def test_end_while_no_engine_runs_is_reported_to_the_next_engine(programs):
     assert product.seconds == ended.ran_s > 0.0
 
 
-def test_end_of_an_attempt_that_the_journal_has_lost_does_not_answer_for_another_task(programs):
+def test_end_of_an_attempt_that_the_journal_has_lost_is_not_used_for_another_task(programs):
     programs.start(0, "quick")
     programs.wait_for_file(0, "out")
     programs.lose_journal()

@@ -81,7 +81,7 @@ def test_page_is_below_three_megabytes_for_every_plan() -> None:
     assert sum(bars["tasks"]) == 150_000
 
 
-class TestCrowds:
+class TestJoinedBars:
     def test_few_tasks_are_drawn_as_separate_bars(self) -> None:
         view = view_of(packed(np.random.default_rng(2), 40, [1, 4]), [1, 4])
         lanes = pack_lanes(view.schedule, view.machine_nodes)

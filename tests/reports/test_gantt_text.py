@@ -115,7 +115,7 @@ class TestManyMachines:
         assert "m1 - m3" in text
 
 
-class TestAround:
+class TestAxisAndLegend:
     def test_chart_has_heading_axis_bound_legend_and_critical_path(self) -> None:
         view = view_of(
             HEFT,

@@ -38,7 +38,7 @@ def test_commits_become_durable_without_a_request(database):
         assert group._changed.wait_for(lambda: group.durable == database.position, timeout=PATIENCE_S)
 
 
-def test_requested_position_wakes_the_engine(database):
+def test_engine_is_woken_when_a_requested_position_is_durable(database):
     woken = threading.Event()
     database.start_group_commit(woken.set)
     add(database, 1)
@@ -47,7 +47,7 @@ def test_requested_position_wakes_the_engine(database):
     assert database.durable == database.position
 
 
-def test_transactions_and_commits_count_alike(database):
+def test_transactions_and_commits_advance_the_position_alike(database):
     database.start_group_commit(lambda: None)
     with database.transaction():
         database.execute_now(KEEP, (1,))
@@ -84,7 +84,7 @@ def test_closed_database_leaves_no_thread_and_loses_no_commit(tmp_path):
         assert database.rows("SELECT count(*) FROM kept") == [(1,)]
 
 
-def test_missing_log_is_a_failure(tmp_path):
+def test_missing_write_ahead_log_is_reported_as_a_failure(tmp_path):
     woken = threading.Event()
     group = GroupCommit(tmp_path / "weft.db-wal", woken.set)
     assert woken.wait(PATIENCE_S)
@@ -134,7 +134,7 @@ def test_one_sync_covers_many_commits(tmp_path):
     assert 1 <= len(synced) < 150, "300 commits take far fewer syncs"
 
 
-def test_entries_of_the_new_files_are_synced(tmp_path):
+def test_directories_of_a_new_database_are_synced(tmp_path):
     log = tmp_path / "syncs"
     write(tmp_path / "project" / ".weft" / "weft.db", 1, SYNC_LOG=log)
     synced = set(log.read_text().splitlines())
@@ -168,7 +168,7 @@ def test_failed_sync_stops_all_writes(tmp_path, number):
         database.wait_until_durable()
 
 
-def test_next_engine_writes_the_log_of_a_dead_one_anew(tmp_path):
+def test_next_engine_empties_the_log_of_a_dead_engine_and_keeps_its_commits(tmp_path):
     """After a failed sync the log may show content that is not on the disk."""
     path, copy = tmp_path / "weft.db", tmp_path / "copy"
     with open_database(path, create=True) as database:
@@ -181,7 +181,7 @@ def test_next_engine_writes_the_log_of_a_dead_one_anew(tmp_path):
         assert database.rows("SELECT count(*) FROM kept") == [(1,)]
 
 
-def test_readers_of_a_reply_make_it_durable(tmp_path, database):
+def test_reader_can_sync_a_database_that_is_open_or_closed_by_its_writer(tmp_path, database):
     add(database, 1)
     with open_database(database.path) as reader:
         reader.sync_now()
@@ -190,7 +190,7 @@ def test_readers_of_a_reply_make_it_durable(tmp_path, database):
         reader.sync_now()  # the log is gone; its content is synced
 
 
-def test_commit_after_a_failure_is_refused(database, monkeypatch):
+def test_commit_after_a_failed_sync_is_refused(database, monkeypatch):
     database.start_group_commit(lambda: None)
     database.wait_until_durable()
     database._group._report(0, OSError(5, "Input/output error"))

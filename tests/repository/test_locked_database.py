@@ -54,7 +54,7 @@ def waiting(caplog):
     return [each.getMessage() for each in caplog.records if each.getMessage().startswith("waiting: ")]
 
 
-def test_engine_waits_says_so_and_goes_on(path, caplog, monkeypatch):
+def test_engine_warns_once_waits_for_the_lock_and_commits(path, caplog, monkeypatch):
     monkeypatch.setattr(module, "_SAY_AFTER_S", 0.1)
     monkeypatch.setattr(module, "_ENGINE_BUSY_S", 0.05)
     with open_database(path, create=True) as database, locked(path, 1.0) as holder:
@@ -68,7 +68,7 @@ def test_engine_waits_says_so_and_goes_on(path, caplog, monkeypatch):
     assert caplog.records[0].levelno == logging.WARNING
 
 
-def test_message_is_repeated(path, caplog, monkeypatch):
+def test_warning_about_a_long_lock_is_repeated(path, caplog, monkeypatch):
     monkeypatch.setattr(module, "_SAY_AFTER_S", 0.1)
     monkeypatch.setattr(module, "_SAY_EVERY_S", 0.2)
     monkeypatch.setattr(module, "_ENGINE_BUSY_S", 0.05)
@@ -78,7 +78,7 @@ def test_message_is_repeated(path, caplog, monkeypatch):
     assert len(waiting(caplog)) >= 2
 
 
-def test_short_locks_are_not_mentioned(path, caplog):
+def test_short_lock_causes_no_warning(path, caplog):
     with open_database(path, create=True) as database, locked(path, 0.2):
         database.queue_insert(KEEP, (1,))
         database.commit()
@@ -95,7 +95,7 @@ def test_other_commands_give_up_after_a_limit(path, monkeypatch):
         database.execute_now(KEEP, (1,))
 
 
-def test_other_errors_are_not_waited_for(path):
+def test_other_errors_than_a_lock_are_raised_at_once(path):
     with open_database(path, create=True) as database, pytest.raises(StorageProblem, match="no such table"):
         database.rows("SELECT * FROM missing")
 

@@ -55,7 +55,7 @@ def count_ends(folder: Path, name: str) -> int:
     return sum('"Ended"' in record for record in json.loads(found.read_text()))
 
 
-def test_started_task_finds_the_ends_of_its_predecessors_on_disk(tmp_path):
+def test_ends_of_all_predecessors_are_on_disk_when_a_task_starts(tmp_path):
     copies = prepare(tmp_path)
     done = weft(tmp_path, "run", "chain.yaml", "-q", SYNC_COPIES=copies, SYNC_MS=100)
     assert done.returncode == 0, done.stderr
@@ -63,14 +63,14 @@ def test_started_task_finds_the_ends_of_its_predecessors_on_disk(tmp_path):
     assert count_ends(tmp_path, "z") == 2
 
 
-def test_task_finds_no_end_on_disk_if_syncs_are_off(tmp_path):
+def test_ends_of_predecessors_are_not_on_disk_if_syncs_are_off(tmp_path):
     """The copies notice that syncs are missing: the end is not in them when the next task starts."""
     copies = prepare(tmp_path)
     done = weft(tmp_path, "run", "chain.yaml", "-q", SYNC_COPIES=copies, WEFT_SYNC="off")
     assert done.returncode != 0 or count_ends(tmp_path, "z") < 2
 
 
-def test_failed_sync_stops_the_run_without_a_claim(tmp_path):
+def test_failed_sync_stops_the_run_and_no_task_is_reported_as_completed(tmp_path):
     """The first sync after the first task fails, once: the engine stops, and the next one completes the run."""
     over = tmp_path / "over"
     (tmp_path / "two.yaml").write_text(

@@ -109,7 +109,7 @@ def test_ends_are_confirmed_only_when_they_are_on_disk(backend, journal):
     assert backend.confirmed == [0, 1]
 
 
-def test_one_sync_releases_the_successors_of_all_ends_of_a_turn(backend, journal):
+def test_one_sync_releases_the_successors_of_all_tasks_that_ended_together(backend, journal):
     tasks = {
         "a": {"work": 4},
         "b": {"work": 4},
@@ -168,7 +168,7 @@ def test_commands_about_one_attempt_keep_their_order(backend, journal):
     assert list(held.pass_on([cancel])) == [cancel], "nothing is held any more"
 
 
-def test_settlement_of_a_task_stays_behind_its_held_clean_up(backend, journal):
+def test_settle_command_of_a_task_stays_behind_its_held_clean_up(backend, journal):
     loop = drive({"a": {"work": 4}}, backend, journal)
     held = loop._held
     held.add_end(2, 0, (0, 0))
@@ -198,7 +198,7 @@ def test_halting_loop_executes_no_held_command(backend, journal):
     assert backend.confirmed == [0], "the end is on disk all the same"
 
 
-def test_finish_waits_for_the_disk_and_executes_the_rest(backend, journal):
+def test_finish_waits_for_the_sync_and_executes_the_held_commands(backend, journal):
     loop = drive(CHAIN, backend, journal)
     end(loop, backend, 0)
     loop.finish()

@@ -103,7 +103,7 @@ def test_close_ends_the_search_without_waiting_for_it(monkeypatch):
     assert woken == []
 
 
-class TestSpending:
+class TestBudgets:
     def test_a_given_budget_applies_to_every_plan(self):
         for first in (True, False):
             steps = PlanningBudget(steps=7).budget(make_planner("genetic"), first=first)

@@ -34,7 +34,7 @@ def test_engine_with_an_older_claim_cannot_write(tmp_path):
         assert second.rows("SELECT execution FROM kept") == [(1,), (3,)]
 
 
-def test_database_without_a_claim_can_be_changed(tmp_path):
+def test_process_without_a_claim_can_write_beside_the_engine(tmp_path):
     """Requests and withdrawals of users are written beside the engine."""
     path = tmp_path / "weft.db"
     with open_database(path, create=True) as engine, open_database(path) as other:

@@ -266,7 +266,7 @@ class TestLevels:
         assert bounds_of(many, "identical:2").levels_s == pytest.approx(200 * each)
 
 
-class TestTogether:
+class TestColocation:
     def test_one_machine_runs_all_tasks_of_an_abstract_machine(self):
         tasks = {"a": {"sweep": {"k": "1..4"}, "work": 2.5, "machine": "A"}, "b": {"work": 1}}
         found = closed(tasks, "identical:3")

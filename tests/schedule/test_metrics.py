@@ -131,7 +131,7 @@ def test_tasks_of_0_seconds_form_no_cycle():
     assert len(critical_path(planned(made), made, through_machines=True)) == 1
 
 
-def test_metric_8_combines_efficiency_and_time():
+def test_throughput_combines_efficiency_and_time():
     found = metrics_of({"a": {"work": 4}}, "identical:2", constant_s=16.0, weight=0.25)
     assert found.throughput == pytest.approx(0.25 * 1.0 + 0.75 * (1 - 4 / 16))
 

@@ -198,7 +198,7 @@ def test_invalid_formulas_are_refused(text, problem):
         make_objective(text)
 
 
-def test_formulas_are_values_of_quantities(moldable):
+def test_formulas_are_evaluated_over_the_quantities_of_a_schedule(moldable):
     schedule, made = moldable
     found = measure_schedule(schedule, made)
     assert value("makespan-3", moldable) == 6

@@ -50,7 +50,7 @@ def test_amounts_are_those_of_the_task_count_where_a_node_is_a_core():
     assert rules(made, (2, 0, 5), (4, 0, 5)) == ["resources"]
 
 
-def test_a_forbidden_count_is_reported_as_such():
+def test_node_count_that_is_not_allowed_is_detected():
     made = instance({"a": TASK}, CLUSTER)
     assert rules(made, (3, 0, 5)) == ["count"]
 

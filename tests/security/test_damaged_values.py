@@ -27,7 +27,7 @@ from weft.runtime.lock import LockOwner
 READING = (("ls",), ("status",), ("report",), ("explain", "a"), ("logs", "a"), ("clean", "--dry-run"))
 
 
-def test_half_a_surrogate_in_a_result_fails_the_task_with_a_reason(tmp_path: Path) -> None:
+def test_lone_surrogate_in_a_result_fails_the_task_with_a_reason(tmp_path: Path) -> None:
     script = r"""import os; open(os.environ["WEFT_RESULT_FILE"], "w").write('{"r": "\\ud800"}')"""
     command = json.dumps([sys.executable, "-c", script.replace("{", "{{").replace("}", "}}")])
     (tmp_path / "w.yaml").write_text(f"weft: 1\nname: w\ntasks: {{a: {{command: {command}}}}}\n")
@@ -96,7 +96,7 @@ def test_sealed_lines_that_are_not_json_are_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become a user without a name")
-def test_a_user_without_a_name_has_a_number() -> None:
+def test_user_without_a_name_is_shown_by_the_user_id() -> None:
     script = "import os; from weft.runtime.lock import user_name; os.setuid(64321); print(user_name())"
     named = ("USER", "LOGNAME", "LNAME", "USERNAME")
     variables = {key: value for key, value in environment().items() if key not in named}

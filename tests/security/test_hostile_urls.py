@@ -69,7 +69,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_url_of_a_task_is_refused(attacked: Place, form: str) -> None:
+def test_url_written_by_a_task_is_refused(attacked: Place, form: str) -> None:
     line = form.replace("{outside}", str(attacked.outside))
     ends = attacked.ends()
     for task in ("from", "below", "url", "stream"):

@@ -95,7 +95,7 @@ def test_hostile_result_in_an_environment_variable_is_data(place: Place) -> None
         {"env": {"LD_PRELOAD": "{say.result.text}"}},
     ],
 )
-def test_result_at_a_place_without_results_is_refused_before_the_run(place: Place, described) -> None:
+def test_result_in_a_key_that_accepts_no_results_is_refused_before_the_run(place: Place, described) -> None:
     say = _say(place)
     with pytest.raises(InvalidInput, match=r"\{say\.result\.text\} in"):
         place.run({"say": say, "do": {"after": "say", "command": "true", **described}})

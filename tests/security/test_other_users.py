@@ -144,7 +144,7 @@ def find_mode(path: Path) -> int | None:
         return None
 
 
-def test_the_state_has_every_kind_of_file(running: Path) -> None:
+def test_tested_state_contains_every_kind_of_file(running: Path) -> None:
     names = {path.name for path in state_paths(running)}
     kinds = {stat.S_IFMT(mode) for path in state_paths(running) if (mode := find_mode(path)) is not None}
     expected = {
@@ -181,7 +181,7 @@ def test_all_state_is_private_whatever_the_umask(running: Path) -> None:
 
 
 @pytest.mark.parametrize("user", [65534, 54321])
-def test_another_user_can_do_nothing(running: Path, user: int) -> None:
+def test_another_user_cannot_access_state_or_processes(running: Path, user: int) -> None:
     paths = [str(path) for path in state_paths(running) if path != running / ".weft"]
     pids = [
         int(entry.name)
@@ -208,7 +208,7 @@ def _is_ours(entry: Path, project: Path) -> bool:
         return False
 
 
-def test_an_open_state_folder_is_closed_with_a_notice(folder: Path) -> None:
+def test_state_folder_that_others_can_enter_becomes_private_with_a_notice(folder: Path) -> None:
     project = folder / "old"
     (project / ".weft").mkdir(parents=True)
     (project / ".weft").chmod(0o755)
@@ -241,7 +241,7 @@ _LOCK = """if True:
 """
 
 
-def test_an_open_state_folder_of_another_user_is_refused(folder: Path) -> None:
+def test_state_folder_of_another_user_is_refused_although_it_is_writable(folder: Path) -> None:
     home = folder / "foreign" / ".weft"
     home.mkdir(parents=True)
     home.chmod(0o777)

@@ -65,7 +65,7 @@ def test_state_that_is_a_link_stops_the_engine(
 
 
 @pytest.mark.parametrize("name", ["weft.db-wal", "weft.db-shm"])
-def test_state_that_is_a_hard_link_stops_reading(place: Place, name: str) -> None:
+def test_database_file_with_further_hard_links_is_not_read(place: Place, name: str) -> None:
     place.run(_TASKS)
     plant(place.project / ".weft" / name, place.outside / "canary", Path.hardlink_to)
     with pytest.raises(WeftError, match="has further hard links; replace it by a copy"):
@@ -86,7 +86,7 @@ def test_a_database_that_is_no_file_is_refused_by_every_command(
 
 
 @pytest.mark.parametrize("how", _PLANTS)
-def test_a_lock_by_name_is_not_written_through_a_link(
+def test_lock_without_flock_is_not_written_through_a_link(
     place: Place, how: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:

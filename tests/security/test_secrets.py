@@ -98,7 +98,7 @@ def run_everything(project: Project) -> Iterator[tuple[str, str]]:
         yield " ".join(words), done.out + done.err
 
 
-def test_declared_secrets_are_nowhere(project: Project, site: Site) -> None:
+def test_declared_secrets_are_neither_printed_nor_stored_by_weft(project: Project, site: Site) -> None:
     project.write("w.yaml", FLOW.replace("URL", site.url))
     for name, output in run_everything(project):
         assert TOKEN not in output, name
@@ -124,7 +124,7 @@ tasks:
 
 
 @pytest.mark.parametrize("token", ["abcd%2Fefgh%3Dxyz", "Tok%7Een-1234", "pa ss+wörd&x=1/zz"])
-def test_secrets_that_a_library_or_server_rewrites_are_nowhere(
+def test_secrets_rewritten_by_a_library_or_server_are_neither_printed_nor_stored(
     project: Project, site: Site, monkeypatch: Any, token: str
 ) -> None:
     site.echoing = True
@@ -152,14 +152,14 @@ def test_programs_and_servers_receive_the_values(project: Project, site: Site) -
     assert (project.folder / "sum").read_text() == (project.folder / "expected").read_text()
 
 
-def test_the_script_of_an_attempt_asks_for_its_secrets(project: Project, site: Site) -> None:
+def test_script_of_an_attempt_requires_its_secrets_in_the_environment(project: Project, site: Site) -> None:
     project.write("w.yaml", 'weft: 1\nsecrets: [TOKEN]\ntasks: {a: {command: "echo $TOKEN"}}')
     assert project.weft("run", "w.yaml").code == 0
     (script,) = (project.folder / ".weft" / "attempts").rglob("command.sh")
     assert ': "${TOKEN:?set this secret first}"' in script.read_text()
 
 
-def test_undeclared_secrets_are_only_in_the_workflow_of_the_journal(project: Project, site: Site) -> None:
+def test_undeclared_secrets_are_only_in_the_stored_workflow_and_scripts(project: Project, site: Site) -> None:
     address = site.url.replace("://", "://me:passw0rd-l3aked@")
     text = FLOW.partition("secrets:")[0] + (
         "tasks:\n"
@@ -195,7 +195,9 @@ def test_a_command_line_is_stored_without_its_secrets(project: Project, monkeypa
         ]
 
 
-def test_a_missing_secret_stops_before_anything_starts(project: Project, monkeypatch: Any) -> None:
+def test_run_with_a_missing_secret_is_refused_before_anything_starts(
+    project: Project, monkeypatch: Any
+) -> None:
     project.write(
         "w.yaml",
         "weft: 1\nsecrets: {TOKEN: , KEY: {file: no/key}}\ntasks: {a: {command: touch made, outputs: [made]}}",
@@ -260,7 +262,7 @@ def test_a_changed_secret_runs_its_tasks_again(
         assert "environment variable TOKEN changed" in changed
 
 
-def test_fingerprints_contain_a_keyed_hash(project: Project) -> None:
+def test_fingerprints_contain_a_keyed_hash_of_secrets(project: Project) -> None:
     project.write("w.yaml", COUNTED.format(options=""))
     found = []
     for _ in range(2):
@@ -383,7 +385,7 @@ def test_no_part_of_a_long_secret_is_shown_or_stored(project: Project, monkeypat
         assert b"p1ece" not in content, name
 
 
-def test_a_log_is_redacted_where_its_output_is_cut(project: Project, monkeypatch: Any) -> None:
+def test_secret_is_redacted_where_a_log_is_cut(project: Project, monkeypatch: Any) -> None:
     monkeypatch.setenv("TOKEN", LONG_TOKEN)
     line = "head -c 900 /dev/zero | tr \\\\0 x; printf %s $TOKEN; head -c 200000 /dev/zero | tr \\\\0 y"
     project.write("w.yaml", f"weft: 1\nsecrets: [TOKEN]\ntasks: {{a: {{command: '{line}'}}}}\n")

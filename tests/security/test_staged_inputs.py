@@ -133,7 +133,9 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_task_has_changed_its_inputs(attacked: tuple[Place, dict[str, Any]], form: str) -> None:
+def test_attack_of_every_form_changes_the_input_of_its_task(
+    attacked: tuple[Place, dict[str, Any]], form: str
+) -> None:
     place, _ = attacked
     assert int(place.made(f"report-a{list(FORMS).index(form)}")) > 0
 
@@ -146,7 +148,9 @@ def test_no_file_of_the_user_or_of_an_earlier_run_has_changed(
     assert _changed(place, before) == []
 
 
-def test_hard_links_in_place_of_copies_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attacks_change_files_of_the_user_if_inputs_are_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With links as weft once made them, the same attacks change files of the user and of the first run."""
 
     copy = staging.copy_file
@@ -176,7 +180,7 @@ def test_cache_and_checkpoint_have_not_changed(attacked: tuple[Place, dict[str, 
     assert kept == ["step\n"]
 
 
-def test_no_two_names_refer_to_one_file(attacked: tuple[Place, dict[str, Any]]) -> None:
+def test_no_file_of_the_project_has_a_second_hard_link(attacked: tuple[Place, dict[str, Any]]) -> None:
     place, _ = attacked
     files = [path for path in place.project.rglob("*") if path.is_file() and not path.is_symlink()]
     assert len(files) > 2 * len(FORMS)

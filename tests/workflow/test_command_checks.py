@@ -19,7 +19,7 @@ def test_problem_has_the_location_of_the_key_and_the_position_in_the_text():
 
 
 @pytest.mark.parametrize("key", ["prolog", "wrapper", "epilog"])
-def test_texts_around_a_command_are_checked(key):
+def test_prolog_wrapper_and_epilog_are_checked(key):
     (message,) = messages_of(TASK.format(f"command: a\n    {key}: eval {{x}}"))
     assert "`eval`" in message
 
@@ -34,13 +34,13 @@ def test_wrapper_that_passes_the_command_to_a_shell_is_refused(command, wrapper)
     assert messages_of(TASK.format(f"command: a\n    wrapper: {wrapper}")) == []
 
 
-def test_arguments_are_part_of_the_line():
+def test_arguments_are_checked_as_part_of_the_command():
     assert messages_of(TASK.format("command: 'sh -c'\n    arguments: ['echo \"$1\"', sh, '{x}']")) == []
     (message,) = messages_of(TASK.format("command: 'sh -c'\n    arguments: ['echo {x}']"))
     assert "in text for another shell" in message
 
 
-def test_function_refuses_a_list_as_parameter():
+def test_list_field_in_a_shell_function_is_refused():
     assert messages_of(TASK.format("command: 'f() {{ a {x}; }}; f'")) == []
     (message,) = messages_of(TASK.format("command: 'f() {{ a {xs}; }}; f'"))
     assert "as a list in a function" in message

@@ -29,7 +29,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("text", FORMS)
-def test_every_form_is_read_and_written(text: str) -> None:
+def test_every_form_of_a_declaration_is_read_and_written(text: str) -> None:
     found = read(text + TASK)
     assert found.secrets == FORMS[text]
     check(found)

@@ -122,7 +122,7 @@ class TestMoldable:
         assert factors.min() < 0.96
         assert factors.max() > 1.30
 
-    def test_all_times_can_be_changed(self):
+    def test_times_of_moldable_workflows_can_be_changed(self):
         made = weft.generate(
             "barrier",
             tasks=6,
@@ -409,7 +409,7 @@ class TestGenerate:
         with pytest.raises(weft.InvalidInput, match="seed -1"):
             weft.generate("montage", seed=-1)
 
-    def test_parameters_are_those_of_the_kind(self):
+    def test_generate_passes_parameters_and_seed_to_the_generator(self):
         assert len(check_and_unfold(weft.generate("montage", tasks=100, seed=3).workflow)) == 100
         direct = Montage(tasks=100).generate(generator(3, "generate", "montage"))
         assert weft.generate("montage", tasks=100, seed=3) == direct

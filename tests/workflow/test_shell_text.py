@@ -171,7 +171,7 @@ def test_field_at_an_unsafe_place_is_refused(text, why):
         "while a; do b {x}; shift; done",
     ],
 )
-def test_list_is_refused_where_the_positional_parameters_are_others(text):
+def test_list_is_refused_where_the_positional_parameters_differ(text):
     assert refused(text) == []
     assert [each.name for each in refused(text, Scope.LISTS)] == ["x"]
 

@@ -151,7 +151,7 @@ def test_copied_trees_keep_their_times(grounds) -> None:
     assert is_intact(grounds.other, made, thorough=True)
 
 
-def test_existing_directory_is_merged(grounds) -> None:
+def test_copied_directory_is_merged_into_an_existing_one(grounds) -> None:
     for root, name, text in ((grounds.work, "d/a", "new"), (grounds.work, "d/e/b", "new"), (grounds.other, "d/a", "old"),
                              (grounds.other, "d/mine", "kept"), (grounds.other, "d/e/mine", "kept")):  # fmt: skip
         (root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ def words_of(job, name, *, stdin=False):
     return json.loads(done.stdout), done
 
 
-def test_text_runs_in_a_shell_and_list_without_one(tmp_path):
+def test_command_text_runs_in_a_shell_and_a_list_without_one(tmp_path):
     assert rendered(with_task(command="echo a | cat"), tmp_path).argv == (
         "/bin/sh",
         "-eu",
@@ -94,7 +94,7 @@ def test_fields_whose_variables_would_be_the_same_are_numbered(tmp_path):
     assert job.env["WEFT_V_a_result_b_2"] == "other"
 
 
-def test_several_lists_are_parts_of_the_positional_parameters(tmp_path):
+def test_several_list_fields_share_the_positional_parameters(tmp_path):
     known = with_task(
         command='run {outputs} -- {inputs} -{outputs}- "{inputs}"', inputs=["a b", "c"], outputs=["o'"]
     )
@@ -119,7 +119,7 @@ def test_arithmetic_takes_whole_numbers_only(tmp_path, value):
         rendered(known, tmp_path)
 
 
-def test_arithmetic_with_negative_numbers_and_empty_results(tmp_path):
+def test_arithmetic_accepts_negative_numbers_and_uses_0_for_empty_results(tmp_path):
     flow = Builder("w", params={"n": -3})
     flow.task("conv", work=1, command="c")
     flow.task("job", work=1, after="conv", command="echo $(( 1 -{n} )) $(( {conv.result.i} + 1 ))")
@@ -397,7 +397,7 @@ def test_long_value_is_set_in_a_script(tmp_path):
     assert done.stdout.decode() == f"{value}{len(value)}\n"
 
 
-def test_values_reach_the_command_and_every_module(tmp_path):
+def test_values_reach_command_prolog_epilog_and_evaluator(tmp_path):
     texts = {
         "prolog": "printf '<%s>' {word} {inputs}; set -- none",
         "wrapper": "env WRAPPED={word}",
@@ -519,7 +519,7 @@ def test_conda_environment_is_created_once_in_the_sandbox(tmp_path):
         rendered(with_task(command="x", environment={"conda": "missing.yml"}), tmp_path)
 
 
-def test_modules_are_loaded_first(tmp_path):
+def test_environment_modules_are_loaded_before_the_command(tmp_path):
     (tmp_path / "init").mkdir()
     (tmp_path / "init/sh").write_text(
         'module() { echo "module $*"; LOADED=$2; export LOADED; echo $unset_variable; }\n'
@@ -531,7 +531,7 @@ def test_modules_are_loaded_first(tmp_path):
     assert run_job(job).stdout.decode().split() == ["module", "load", "gcc/13", "mpi", "with", "gcc/13"]
 
 
-def test_missing_module_prevents_the_start(tmp_path):
+def test_missing_environment_module_prevents_the_start(tmp_path):
     (tmp_path / "init").mkdir()
     (tmp_path / "init/sh").write_text('module() { echo "no module $2"; return 5; }\n')
     job = rendered(with_task(command="echo ran", environment={"modules": ["gcc/13"]}), tmp_path)

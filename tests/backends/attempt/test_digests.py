@@ -69,7 +69,7 @@ def test_content_that_changed_under_the_same_size_and_time_is_read_again(tmp_pat
     assert of(digests, path) == plain(b"two")
 
 
-def test_time_of_whole_seconds_is_in_doubt_for_two_seconds(tmp_path: Path) -> None:
+def test_modification_time_in_whole_seconds_is_reliable_after_two_seconds(tmp_path: Path) -> None:
     """A file system that stores whole seconds shows no second change within one of them."""
     path = tmp_path / "f"
     path.write_text("one")
@@ -84,7 +84,7 @@ def test_time_of_whole_seconds_is_in_doubt_for_two_seconds(tmp_path: Path) -> No
     assert not is_settled(fine, second_ns - 1_000_000), "a time in the future"
 
 
-def test_large_output_is_out_of_doubt_when_it_was_hashed(tmp_path: Path) -> None:
+def test_change_time_of_a_large_output_is_recorded_after_hashing(tmp_path: Path) -> None:
     with (tmp_path / "f").open("wb") as file:
         file.truncate(8 << 20)
     (found,) = collect_outputs(tmp_path, ["f"], read_only=True)

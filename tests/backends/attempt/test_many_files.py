@@ -111,7 +111,7 @@ def test_growing_file_is_refused(grounds, monkeypatch: pytest.MonkeyPatch) -> No
         collect_outputs(grounds.work, ["d/"])
 
 
-def test_cached_file_is_not_opened_again(grounds, opens: Callable[[], int]) -> None:
+def test_file_with_a_cached_digest_is_not_opened_again(grounds, opens: Callable[[], int]) -> None:
     for name in ("d/a", "d/b"):
         (grounds.work / name).parent.mkdir(exist_ok=True)
         (grounds.work / name).write_text(name)
@@ -123,7 +123,9 @@ def test_cached_file_is_not_opened_again(grounds, opens: Callable[[], int]) -> N
     assert opens() == opened - 2
 
 
-def test_cursor_holds_one_directory_and_leaves_none_open(grounds, opens: Callable[[], int]) -> None:
+def test_directory_cursor_refuses_external_links_and_leaves_no_directory_open(
+    grounds, opens: Callable[[], int]
+) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     opens()
     with DirectoryCursor(grounds.work, make=True) as held:
@@ -160,7 +162,7 @@ def test_file_replaced_after_the_listing_is_refused(grounds, what: str) -> None:
         assert refused.value.number == (errno.ENOENT if what == "nothing" else errno.EAGAIN)
 
 
-def test_entry_behind_a_link_is_opened(grounds) -> None:
+def test_target_of_an_internal_link_is_opened(grounds) -> None:
     (grounds.work / "real").write_text("mine")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "f").symlink_to("../real")

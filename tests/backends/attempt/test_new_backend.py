@@ -36,7 +36,7 @@ def install_page(folder: Path) -> tuple[dict[str, str], Path]:
     return {**os.environ, "PYTHONPATH": str(folder)}, platform
 
 
-def test_backend_of_the_page_runs_workflows(tmp_path: Path) -> None:
+def test_backend_of_the_how_to_page_runs_workflows(tmp_path: Path) -> None:
     environment, platform = install_page(tmp_path)
     project = tmp_path / "project"
     project.mkdir()

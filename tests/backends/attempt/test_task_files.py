@@ -49,7 +49,7 @@ def test_invalid_progress_is_reported(text):
 
 
 @given(st.text(max_size=60) | st.text(alphabet='0123456789.%/eE+-{}":,\n done', max_size=30))
-def test_any_text_is_a_valid_share_or_a_problem(text):
+def test_any_progress_text_gives_a_share_from_0_to_1_or_a_problem(text):
     try:
         found = parse_progress(text)
     except JobProblem:

@@ -63,7 +63,7 @@ def test_copy_of_a_killed_process_is_removed(grounds, name: str, how: str) -> No
     assert temporary(grounds.other) == []
 
 
-def test_names_of_other_owners_are_kept_until_they_are_a_week_old(grounds) -> None:
+def test_temporary_files_of_unknown_processes_are_kept_for_a_week(grounds) -> None:
     own = temporary_name()
     host, boot, process, start, number = own.removeprefix(".weft-new-").split("-")
     alive = [

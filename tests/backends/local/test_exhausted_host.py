@@ -93,7 +93,7 @@ def open_folder() -> Path:
     shutil.rmtree(made)
 
 
-def test_an_engine_without_threads_says_so(tmp_path: Path) -> None:
+def test_engine_that_cannot_start_threads_reports_the_process_limit(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {command: 'true'}}\n")
     script = (
         "import threading, sys\n"
@@ -127,7 +127,7 @@ _MESSAGES = [
 
 
 @pytest.mark.parametrize(("code", "text"), _MESSAGES)
-def test_messages_of_shells_without_processes_are_recognised(code: int, text: str) -> None:
+def test_fork_failures_of_shells_are_recognised_by_their_messages(code: int, text: str) -> None:
     assert find_fork_failure(code, text) == text.splitlines()[-1]
     assert find_fork_failure(1, text) == ""
     assert find_fork_failure(code, f"{text}more\n") == ""
@@ -137,7 +137,7 @@ def test_messages_of_shells_without_processes_are_recognised(code: int, text: st
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become a user whose processes are limited")
 @pytest.mark.parametrize("shell", [["/bin/sh"], ["dash"], ["busybox", "sh"]])
 @pytest.mark.parametrize("line", ["ls /; echo", "x=$(ls /)", "ls / | cat"])
-def test_shells_print_these_messages(shell: list[str], line: str) -> None:
+def test_real_shells_print_a_recognised_message_if_they_cannot_fork(shell: list[str], line: str) -> None:
     if shutil.which(shell[0]) is None:
         pytest.skip(f"no {shell[0]}")
     limited = (
@@ -241,7 +241,7 @@ def test_outputs_are_read_when_the_host_can_open_them_again(tmp_path: Path) -> N
         ("-f 40", "or with `weft run` if no run was recorded yet"),
     ],
 )
-def test_a_limit_of_the_shell_is_named(tmp_path: Path, limit: str, said: str) -> None:
+def test_run_under_a_small_ulimit_fails_with_advice(tmp_path: Path, limit: str, said: str) -> None:
     (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {command: 'true'}}\n")
     line = f"ulimit {limit}; exec {sys.executable} -m weft run w.yaml"
     command = ["/bin/sh", "-c", line]

@@ -1,4 +1,4 @@
-"""Programs and records of attempts that the journal has lost are ended and never answer for other attempts.
+"""Programs of attempts that the journal has lost are ended; their records are not used for other attempts.
 
 The tail of a journal is lost by a power failure, or with a restored copy of ``.weft``. The attempts in it are
 then unknown, and their numbers are given to other tasks.
@@ -57,7 +57,7 @@ def started(project: BackendProject, attempt: int, name: str) -> int:
     return int((project.workdir(attempt) / "ready").read_text())
 
 
-def test_record_of_a_lost_attempt_does_not_answer_for_another_task(project: BackendProject) -> None:
+def test_record_of_a_lost_attempt_is_not_used_for_another_task(project: BackendProject) -> None:
     project.start(0, "quick")
     project.wait_for_file(0, "out")
     before = runner_pid(project)
@@ -68,7 +68,7 @@ def test_record_of_a_lost_attempt_does_not_answer_for_another_task(project: Back
     assert runner_pid(project) == before, "the runner stays"
 
 
-def test_record_of_a_lost_start_does_not_answer_for_the_same_attempt(project: BackendProject) -> None:
+def test_record_of_a_lost_start_is_not_used_when_the_attempt_starts_again(project: BackendProject) -> None:
     """The journal has the attempt and its nonce, but not its start; its directory is prepared again."""
     project.start(0, "quick")
     project.wait_for_file(0, "out")
@@ -98,7 +98,7 @@ def test_program_of_a_lost_attempt_is_ended_before_another_starts(project: Backe
     assert not is_running(old)
 
 
-def test_program_on_another_machine_is_ended_before_another_starts(project: BackendProject) -> None:
+def test_unknown_program_on_another_machine_is_ended_before_a_program_starts(project: BackendProject) -> None:
     old = started(project, 0, "endless")
     project.lose_journal()
     project.start(7, "failing", machine=1)
@@ -196,10 +196,10 @@ def test_runner_of_another_version_is_replaced(project: BackendProject, tmp_path
     older.close()
 
 
-def test_attempts_without_a_nonce_are_noticed(
+def test_record_of_a_lost_attempt_is_used_for_another_task_without_nonces(
     project: BackendProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With numbers alone, as weft once identified attempts, the old record answers for another task."""
+    """With numbers alone, as weft once identified attempts, the old record is used for another task."""
     monkeypatch.setattr(os, "urandom", lambda _: b"")
     monkeypatch.setattr(RunnerLink, "_discard_unknown", lambda _, here, *__: here)
     monkeypatch.setattr(

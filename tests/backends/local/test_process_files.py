@@ -66,7 +66,7 @@ def test_signal_handlers_are_detected() -> None:
     assert not catches_signal(child.pid, signal.SIGUSR1)
 
 
-def test_out_of_memory_kill_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_out_of_memory_kill_is_reported_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Reads of the kernel's counter are redirected to a file."""
     counter = tmp_path / "vmstat"
     read = processes.read_kernel_file

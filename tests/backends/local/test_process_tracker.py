@@ -227,7 +227,7 @@ def test_daemon_without_environment_of_a_killed_runner_is_found(bench: Bench, da
     assert not is_running(pid)
 
 
-def test_program_inherits_no_runner_variable_but_its_mark(bench: Bench) -> None:
+def test_program_gets_the_mark_of_its_attempt_and_no_internal_variable(bench: Bench) -> None:
     bench.start(5, "/usr/bin/env", env={"MINE": "1", MARK: "forged"}, nonce="a1b2")
     assert bench.wait_for_end(5)["code"] == 0
     names = dict(line.split("=", 1) for line in bench.out(5).splitlines())

@@ -12,7 +12,7 @@ from backends.local.runner_bench import Bench
 from weft.backends.local.processes import peak_bytes
 
 
-def test_end_record_states_code_or_signal(bench: Bench) -> None:
+def test_end_record_states_exit_code_and_times(bench: Bench) -> None:
     before = time.time()
     bench.sh(1, "echo hello; echo woe >&2; exit 7")
     started = bench.wait_for("started", 1)
@@ -42,7 +42,7 @@ def test_peak_memory_excludes_the_runner(bench: Bench) -> None:
     assert 2 * own_bytes < bench.wait_for_end(3)["max_rss_bytes"] < 8 * own_bytes
 
 
-def test_environment_is_that_of_the_runner_plus_the_order(bench: Bench) -> None:
+def test_environment_is_that_of_the_runner_changed_by_the_start_order(bench: Bench) -> None:
     bench.sh(1, 'echo "$BASE ${HOME-none} $MINE"', env={"MINE": "two words; $(no) 'quotes'\nand lines"})
     bench.sh(2, 'echo "${BASE-none}"', env={"BASE": None})
     assert bench.wait_for_end(1)["code"] == bench.wait_for_end(2)["code"] == 0
@@ -50,7 +50,7 @@ def test_environment_is_that_of_the_runner_plus_the_order(bench: Bench) -> None:
     assert bench.out(2) == "none\n"
 
 
-def test_streams_and_directory_follow_the_order(bench: Bench) -> None:
+def test_streams_and_directory_follow_the_start_order(bench: Bench) -> None:
     (bench.work / "in").write_text("from a file\n")
     (bench.work / "both").write_text("before\n")
     both = str(bench.work / "both")
@@ -79,7 +79,7 @@ def test_program_starts_with_default_signals_and_no_open_files(bench: Bench) -> 
     assert bench.wait_for_end(2)["signal"] == 13
 
 
-def test_program_is_looked_up_in_the_path_of_its_order(bench: Bench) -> None:
+def test_program_is_looked_up_in_the_path_of_its_start_order(bench: Bench) -> None:
     folder = bench.work / "bin"
     folder.mkdir()
     tool = folder / "tool"

@@ -351,7 +351,7 @@ def test_ends_on_a_full_disk_are_reported_and_written_later(bench: Bench) -> Non
     assert set(bench.records("starts")) == {1, 2, 3}
 
 
-def test_reminder_is_passed_to_the_next_engine(bench: Bench) -> None:
+def test_reminder_text_of_a_start_is_passed_to_the_next_engine(bench: Bench) -> None:
     """A later runner also passes on reminders of ended attempts; forgetting an end drops its reminder."""
     text = 'any text: "quotes", \n, \udcff, é'
     bench.sh(1, "exit 1", reminder=text)

@@ -15,7 +15,7 @@ from weft.backends.local.processes import list_processes
 IGNORES = "trap '' TERM; echo up > up{0}; while :; do sleep 0.05; done"
 
 
-def test_program_killed_by_another_process_has_no_cause(bench: Bench) -> None:
+def test_program_that_the_runner_did_not_kill_has_a_signal_and_no_cause(bench: Bench) -> None:
     bench.sh(1, "kill -KILL $$")
     end = bench.wait_for_end(1)
     assert (end["code"], end["signal"], end["cause"]) == (None, 9, "")

@@ -1,4 +1,4 @@
-"""The runner identifies an attempt by number and nonce: records of another nonce never answer."""
+"""The runner identifies an attempt by number and nonce: records of another nonce are never used."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_records_of_a_dead_runner_are_matched_by_nonce(bench: Bench) -> None:
     assert (end["cause"], end["nonce"]) == ("lost", NEW)
 
 
-def test_nonce_that_is_no_word_is_refused(bench: Bench) -> None:
+def test_nonce_with_punctuation_is_refused(bench: Bench) -> None:
     bench.sh(1, "exit 2", nonce='a","attempt":7,"x":"')
     assert "nonce" in bench.wait_for("problem", 1)["text"]
 

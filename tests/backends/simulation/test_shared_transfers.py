@@ -78,7 +78,7 @@ def test_concurrent_transfers_share_the_bandwidth_equally():
         ((A1, C1), (B1, C1), False),
     ],
 )
-def test_transfers_share_a_link_that_is_described_once(first, second, shares):
+def test_transfers_share_bandwidth_only_if_they_use_the_same_link(first, second, shares):
     platform = SITES
     begun = [(0, *first, 16.0, 0.0, 0.0, 0.0), (1, *second, 1600.0, 0.0, 0.0, 0.0)]
     alone = ends_of(SharedTransfers(platform, MACHINES), begun[:1])[0]
@@ -97,7 +97,7 @@ def test_machines_without_a_site_have_a_link_for_every_pair():
     }
 
 
-def test_latency_takes_no_bandwidth():
+def test_transfer_uses_no_bandwidth_during_its_latency():
     begun = [(0, A1, B1, 40.0, 0.0, 0.0, 0.0), (1, A1, B1, 4.0, 50.0, 0.0, 0.0)]
     assert ends_of(SharedTransfers(SITES, MACHINES), begun) == {0: 10.0, 1: 51.0}
 
@@ -125,7 +125,7 @@ def test_transfers_that_end_together_are_returned_in_order_of_start(model):
 
 
 @pytest.mark.parametrize("model", [SharedTransfers, UnsharedTransfers])
-def test_a_number_can_be_reused_after_its_transfer_ended(model):
+def test_transfer_number_can_be_reused_after_the_transfer_ended(model):
     model = model(SITES, MACHINES)
     model.start(1, A1, B1, 4.0, 0.0, 0.0, 0.0)
     with pytest.raises(ValueError, match="transfer 1"):
@@ -215,7 +215,7 @@ def test_bytes_are_conserved_and_links_are_not_overloaded(drawn):
     assert all(model.left_bytes(number, 1e9) == 0.0 for number in sizes)
 
 
-def test_the_reference_filling_handles_several_links():
+def test_reference_of_progressive_filling_handles_several_links():
     # The textbook example: two short flows on links of 1 and 3, a long one over both.
     rates = max_min_rates({"long": ("x", "y"), "x": ("x",), "y": ("y",)}, {"x": 1, "y": 3})
     assert {flow: float(rate) for flow, rate in rates.items()} == {"long": 0.5, "x": 0.5, "y": 2.5}
