@@ -114,7 +114,7 @@ def from_python(
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         items = [from_python(item, location, (*path, index), depth + 1) for index, item in enumerate(value)]
         return DocumentNode(value=items, location=location, path=path)
-    what = f"a value of type {type(value).__name__} cannot be described: {shorten(value)}"
+    what = f"a value of type {type(value).__name__} is not supported: {shorten(value)}"
     raise InvalidInput(what, path=path, location=location, advice="use numbers, text, lists, mappings")
 
 

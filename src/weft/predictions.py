@@ -14,7 +14,7 @@ from weft.records import dataclass
 from weft.units import parse_bytes, parse_seconds
 
 EVERY_MACHINE = "*"
-"""Machine of predictions for all machines: seconds on speed 1, divided by the speed of the machine."""
+"""Machine of predictions for all machines: seconds at speed 1, divided by the speed of each machine."""
 INPUT_BYTES = "input_bytes"
 """Name of the column with the bytes of all inputs of a task."""
 
@@ -78,7 +78,7 @@ def _text(value: object) -> str | None:
 COLUMNS: Mapping[str, PredictionColumn] = {
     "kind": PredictionColumn(_text, "must be the name of a task", "name of the task"),
     "machine": PredictionColumn(
-        _text, "must be the name of a machine, or *", "machine, or `*`: any, on speed 1"
+        _text, "must be the name of a machine, or *", "machine; `*`: all machines, with seconds at speed 1"
     ),
     "nodes": PredictionColumn(_whole, "must be a whole number, at least 1", "node count"),
     "seconds": PredictionColumn(_time, "must be a time above 0", "measured or predicted time"),
@@ -108,7 +108,7 @@ def make_prediction(
         else:
             values[name] = int(found) if name == "nodes" else found
     problems += [
-        Problem(what=f"{place}there is no {name}", rule=COLUMNS[name].rule, path=path)
+        Problem(what=f"{place}{name} is missing", rule=COLUMNS[name].rule, path=path)
         for name in _REQUIRED
         if name not in stated
     ]
@@ -203,7 +203,7 @@ _SHOWN_UNUSED = 5
 def note_unused(
     rows: Iterable[Prediction | str], kinds: Collection[str] | None, machines: Collection[str] | None
 ) -> list[str]:
-    """Return notes about predictions that apply to nothing: of a kind or machine that does not exist.
+    """Return notes about predictions without effect: their kind or machine does not exist.
 
     ``kinds``: names of the tasks, None if other workflows may have the rows' kinds; ``machines``: names of
     the machines, None if they are unknown.
@@ -218,7 +218,7 @@ def note_unused(
             found[_unused_text("machine", row.machine, machines)] = None
     more = len(found) - _SHOWN_UNUSED
     notes = list(found)[:_SHOWN_UNUSED]
-    return [*notes, f"{more} more names in predictions apply to nothing"] if more > 0 else notes
+    return [*notes, f"{more} more names in predictions match no task or machine"] if more > 0 else notes
 
 
 def _unused_text(what: str, name: str, known: Collection[str]) -> str:

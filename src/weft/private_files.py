@@ -2,12 +2,13 @@
 
 A file is created exclusively under a temporary name and renamed, so that a link or a hard link under its
 final name is replaced and never written through. Below ``.weft`` no directory is entered through a link;
-files have mode 0600 and directories 0700, whatever the umask; so has a journal, wherever it is. A ``.weft``
-of another user is not used, also not by root: its owner could replace any file in it at any time.
+files have mode 0600 and directories 0700, whatever the umask. A journal outside ``.weft`` has mode 0600, too.
+A ``.weft`` of another user is not used, not even by root: its owner could replace any file in it at any time.
 
-Another file for the user keeps the permissions of the file it replaces, else has those of the umask. Its
-directory may be reached through links, because the user named it; a link as its last component is refused,
-because a task may have planted it. Devices, pipes and ``/dev/stdout`` are written in place.
+Any other file outside ``.weft`` has a name that the user stated. It keeps the permissions of the file that it
+replaces; a new one follows the umask. Its directory may be reached through links, but a link as the last
+component is refused, because a task may have planted it. Devices, pipes and ``/dev/stdout`` are written in
+place.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def is_state(path: Path) -> bool:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a whole file; it is visible when it is complete. Raises OSError."""
+    """Write a whole file; it becomes visible only when it is complete. Raises OSError."""
     if _is_special(path):
         path.write_bytes(content)
         return
@@ -61,7 +62,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def check_target(path: Path) -> None:
-    """Raise OSError if ``write_file`` could not write a file for the user now; an existing one is kept."""
+    """Raise OSError if ``write_file`` cannot write this file now; an existing file is not changed."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
     if not path.parent.is_dir():
@@ -85,7 +86,7 @@ def create_file(path: Path, content: bytes) -> None:
 
 
 def open_stream(path: Path) -> BinaryIO:
-    """Return a new private file, at once under its name, so that it can be followed. Raises OSError."""
+    """Return a new private file with its final name, so that readers can follow it. Raises OSError."""
     if _is_special(path):
         return path.open("wb")
     with _open_folder(path.parent) as folder:
@@ -139,7 +140,7 @@ def check_file(path: Path) -> None:
 
 
 def prepare_file(path: Path) -> None:
-    """Create an empty private file if it is missing; check and close an existing one to other users.
+    """Create an empty private file, or check an existing one and remove permissions of other users.
 
     For files that a library opens by name, such as a database. Raises OSError.
     """
@@ -247,11 +248,11 @@ def name_user(number: int) -> str:
 
 def _foreign_owner(folder: int) -> str:
     owner = os.fstat(folder).st_uid
-    return "" if owner == os.geteuid() or _is_given(folder, owner) else name_user(owner)
+    return "" if owner == os.geteuid() or _assigns_owner(folder, owner) else name_user(owner)
 
 
-def _is_given(folder: int, owner: int) -> bool:
-    """Return whether files that this process creates in a folder belong to ``owner``, or if none can be.
+def _assigns_owner(folder: int, owner: int) -> bool:
+    """Return whether new files of this process in a folder belong to ``owner``, or the folder is read-only.
 
     On some network file systems all files have the same owner. On a read-only one no file can be changed.
     """

@@ -134,8 +134,7 @@ def redact(text: str) -> str:
 def redact_start(text: str, length: int, *, is_whole: bool = True) -> str:
     """Return the first ``length`` characters of a text without secrets.
 
-    ``is_whole``: whether the text ends with ``text``; if not, it may end in a part of a secret, which is
-    omitted.
+    ``is_whole``: whether ``text`` is complete; if not, it may end in a part of a secret, which is omitted.
     """
     longest, end = _declared.longest, length + _declared.longest
     while end < len(text):
@@ -165,7 +164,7 @@ def redact_tail(data: bytes, length: int) -> str:
 
 
 def redact_words(words: Iterable[str]) -> list[str]:
-    """Return the words of a command line without secrets, also without values such as of ``token=...``."""
+    """Return the words of a command line without secrets; ``token=...`` and the like lose their values."""
     return [_ASSIGNMENT.sub(rf"\1{HIDDEN}", redact(word)) for word in words]
 
 

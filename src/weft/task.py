@@ -101,7 +101,7 @@ def time_left_s() -> float:
 
 
 def progress(done: float, of: float | None = None, *, last_iteration_s: float | None = None) -> None:
-    """Report progress: ``progress(0.4)`` is a share of the work, ``progress(3, 10)`` counts iterations.
+    """Report progress: ``progress(0.4)`` is a fraction of the work, ``progress(3, 10)`` counts iterations.
 
     The duration of the last iteration is measured between two reports unless it is given.
     """
@@ -149,7 +149,7 @@ def result(**values: float | str | bool | None) -> None:
     content = json.dumps({**known, **values}, allow_nan=False).encode()
     if len(content) > _MOST_RESULT_BYTES:
         raise ValueError(
-            f"the result has {len(content)} bytes; it may have at most {_MOST_RESULT_BYTES}: write a file"
+            f"the result has {len(content)} bytes, but at most {_MOST_RESULT_BYTES} are allowed; use a file"
         )
     _write(Path(file), content)
 

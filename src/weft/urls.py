@@ -58,13 +58,13 @@ def redirects(word: str) -> bool:
 
 
 def names_state(text: str) -> bool:
-    """Return whether a path or URL names the state of a project, ``.weft``, or the whole folder of one."""
+    """Return whether a path or URL contains ``.weft``, or names a whole project folder (``.`` or empty)."""
     forms = [re.split(r"[:/\\?#]", form) for form in (text, unquote(text))]
     return any(_STATE in parts or not set(parts) - {"", "."} for parts in forms)
 
 
 def find_base(text: str) -> tuple[object, ...]:
-    """Return what a path or URL starts from: scheme and form of the host, or the root, and steps upwards.
+    """Return scheme, form of the host, whether it is absolute, and steps upwards of a path or URL.
 
     Two texts that differ only in a word which cannot redirect them have the same base.
     """
