@@ -29,7 +29,7 @@ def test_invalid_cluster_address_is_refused(address):
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "tcp://no-such-host.invalid:8786"])
 def test_error_names_a_scheduler_that_does_not_answer(address, monkeypatch):
-    monkeypatch.setattr(dask_cluster, "_PATIENCE_S", 1)
+    monkeypatch.setattr(dask_cluster, "_TIMEOUT_S", 1)
     with pytest.raises(InvalidInput, match=r"no Dask scheduler answers at .*dask scheduler"):
         DaskPool(address)
 

@@ -12,7 +12,7 @@ from weft.pools.pool import OpenPool
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_PATIENCE_S = 5
+_TIMEOUT_S = 5
 """Timeout in seconds of the connection to a scheduler."""
 
 
@@ -89,7 +89,7 @@ def _connect(address: str) -> Any:
         "start one with `dask scheduler` and `dask worker`, and use the address that the scheduler prints"
     )
     try:
-        return Client(address, timeout=_PATIENCE_S, set_as_default=False)
+        return Client(address, timeout=_TIMEOUT_S, set_as_default=False)
     except OSError as error:
         what = f"no Dask scheduler answers at {shorten(address)!r}"
         raise InvalidInput(what, rule=_short(error), advice=advice) from None
@@ -116,8 +116,8 @@ def _count_threads(client: Any, address: str) -> int:
 
 
 def _make_version_query() -> Callable[[], str]:
-    # A nested function is pickled by value; a module function could not be found on a worker without weft. It
-    # names the package by text, because ``import weft`` here would violate the layers.
+    # A nested function is pickled by value; a module function could not be found on a worker without weft.
+    # ``__import__`` is used because ``import weft`` would violate the import rules between packages.
     def version() -> str:
         try:
             return str(__import__("weft").__version__)
