@@ -144,7 +144,7 @@ def test_pickle_of_an_isolated_task_is_not_read_by_another_task(marker: Path) ->
     evil = forging(isolate="bubblewrap")("weft pickle 2 {nonce}", pickle.dumps(Marker(marker)))
     with pytest.raises(TaskFailed, match="exit code 2") as caught:
         counting(retries=0)(evil).result()
-    assert "isolated otherwise" in str(caught.value.__cause__)
+    assert "different isolation" in str(caught.value.__cause__)
     assert not marker.exists()
     handle = ordering(isolate="bubblewrap")(a=1)
     assert counting(isolate="bubblewrap")(handle).result() == 1

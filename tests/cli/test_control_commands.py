@@ -103,7 +103,7 @@ def test_waiting_for_a_hanging_engine_times_out(
     monkeypatch.setattr(
         requesting.send_request,
         "__kwdefaults__",
-        requesting.send_request.__kwdefaults__ | {"patience_s": 0.3},
+        requesting.send_request.__kwdefaults__ | {"timeout_s": 0.3},
     )
     engine.send_signal(signal.SIGSTOP)
     try:

@@ -296,7 +296,7 @@ def test_machine_that_differs_from_the_run_is_refused_and_nothing_changes(tmp_pa
     ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=change)
     assert ran.completed, str(ran)
     assert [each.returncode for each in said] == [2, 2]
-    assert "describes machine 'first' in another way than the run; while a run goes on" in said[0].stderr
+    assert "describes machine 'first' differently from the run; during a run" in said[0].stderr
     assert "unknown key 'nods'; did you mean 'nodes'?" in said[1].stderr
     assert ran.report.executed.history.machine_changes == []
 

@@ -69,11 +69,12 @@ def compare(
     that cannot plan a workflow is listed with the reason. Search planners get ``plan_time_s`` (default 2) or
     ``plan_steps`` per workflow. Every schedule is verified.
 
-    ``policies`` is the same for policies; in the comparison their names begin with ``policy:``. They make
-    their decisions in a simulated run on the same platform, in which estimates are true and loops run once;
-    those that follow a plan follow that of HEFT. ``baseline`` names a planner, or a policy with ``policy:``,
-    whose value is 100 % (ASE); the default is ``shuffle`` if it is compared and can plan. ``objective`` and
-    ``alpha`` as for ``weft.plan``: planners optimise it, and simulated runs are measured by it.
+    ``policies`` lists policies in the same form; in the comparison their names begin with ``policy:``. They
+    make their decisions in a simulated run on the same platform, in which durations equal the estimates and
+    loops run once; policies that follow a plan follow a plan of HEFT. ``baseline`` names a planner, or a
+    policy with ``policy:``, whose value is 100 % (ASE); the default is ``shuffle`` if it is compared and can
+    plan. ``objective`` and ``alpha`` are those of ``weft.plan``: planners optimise the objective, and
+    simulated runs are measured by it.
     """
     goal = make_objective(objective, alpha)
     spending = partial(_budget, plan_time_s, plan_steps)
@@ -264,7 +265,7 @@ def _require_a_plan(made: PlannerComparison) -> None:
 
 
 def _set_baseline(made: PlannerComparison, baseline: str | None) -> PlannerComparison:
-    """Return a comparison with its baseline; the default one needs a plan of some workflow."""
+    """Return a comparison with its baseline; the default is used only if it planned some workflow."""
     if baseline is None:
         planned = {standing.planner for standing in made.standings if standing.planned}
         baseline = BASELINE if BASELINE in planned else None

@@ -136,19 +136,19 @@ def _first_word(line: str | Sequence[str]) -> str:
     try:
         words = shlex.split(line) if isinstance(line, str) else line
     except ValueError:
-        return ""  # the shell of the machine reads it in its own way
+        return ""  # the shell on the machine may parse it differently
     rest = iter(words)
     first = next(rest, "")
     return next((word for word in rest if "=" not in word), "") if first == "env" else first
 
 
 def check_runnable(graphs: Iterable[TaskGraph]) -> None:
-    """Raise InvalidInput with everything that a workflow lacks to be run; it may be planned and simulated."""
-    if found := [problem for graph in graphs for problem in _find_gaps(graph)]:
+    """Raise InvalidInput that lists what workflows lack to be run; planning and simulation do not need it."""
+    if found := [problem for graph in graphs for problem in _find_run_problems(graph)]:
         raise InvalidInput(found)
 
 
-def _find_gaps(graph: TaskGraph) -> Iterator[Problem]:
+def _find_run_problems(graph: TaskGraph) -> Iterator[Problem]:
     found = [*_unwritten_transfers(graph), *_tasks_without_program(graph.workflow)]
     yield from locate_problems(found, graph.workflow.document)
 
@@ -162,8 +162,8 @@ def _unwritten_transfers(graph: TaskGraph) -> Iterator[Problem]:
         if described.name not in judged and not makers.of_transfer(name, task):
             judged.add(described.name)
             what = f"{described.name} moves {quote_name(fill_template(name, {}))}, which no task writes"
-            rule = "a run copies files between machines that its tasks have written there"
-            advice = "add it to the `outputs` of a task; readers get a file of the project by `inputs`"
+            rule = "a transfer copies a file that a task of the run has written"
+            advice = "add it to the `outputs` of a task; for a file of the project, use `inputs` instead"
             yield Problem(what=what, rule=rule, advice=advice, path=("tasks", described.name, "file"))
 
 
@@ -185,7 +185,7 @@ def _tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
         advice = str(unbound)
     elif service is not None:
         advice = (
-            f"tie its service to a program: `services: {{{shorten(service)}: {{command: ...}}}}` in the "
+            f"state the program of its service: `services: {{{shorten(service)}: {{command: ...}}}}` in the "
             "platform, or in services.yaml beside the workflow"
         )
     yield Problem(

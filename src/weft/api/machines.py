@@ -1,4 +1,4 @@
-"""The machines of an execution: their states, and changes of them while it runs (``weft machines``)."""
+"""List the machines of an execution, and add, drain or remove some during a run (``weft machines``)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def set_admission(opened: OpenProject, name: str, admission: Admission) -> Reque
 
 
 def add_machine(opened: OpenProject, name: str, description: Mapping[str, Any]) -> RequestReply:
-    """Let a machine join the running execution; raise InvalidInput if it is part of it, or is invalid.
+    """Add a machine to the running execution; raise InvalidInput if it is invalid or already part of it.
 
     ``description`` has the keys of a machine in a platform file. Without a ``backend`` it has the kind of the
     other machines.
@@ -137,21 +137,21 @@ def _to_python(node: DocumentNode) -> Any:
 def _join(
     opened: OpenProject, run: RunRecord, header: JournalHeader, machines: Sequence[Machine]
 ) -> RequestReply:
-    """Send the request of machines that join, after a check of the whole platform."""
+    """Validate the platform with the new machines, then request that they join."""
     platform = replace(header.platform, machines=(*header.platform.machines, *machines), document=None)
     if problems := list(platform.find_problems()):
         raise InvalidInput(problems)
     check_backend(platform)
     check_sandboxes(opened.layout, platform.machines)
     for workflow in header.workflows.values():
-        compile_instance(check_and_unfold(workflow), platform)  # an expression may not suit the machine
+        compile_instance(check_and_unfold(workflow), platform)  # raises if an expression is invalid there
     text = json.dumps(platform_document(platform))
-    return send_request(opened, JOIN, run, machine=text, patience_s=_JOIN_TIMEOUT_S)
+    return send_request(opened, JOIN, run, machine=text, timeout_s=_JOIN_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadResult:
-    """What the comparison of a platform file with the platform of a run has changed."""
+    """Machines that joined a run or were removed when its platform file was read again."""
 
     file: str
     joined: tuple[str, ...]
@@ -160,7 +160,7 @@ class ReloadResult:
 
 
 def reload_machines(opened: OpenProject, file: str | Path | None = None) -> ReloadResult:
-    """Let the machines join that a platform file has in addition, and remove those that it has no more.
+    """Add the machines that are new in a platform file, and remove those that it no longer lists.
 
     ``file``: default is the file with which the run was started. Raises InvalidInput, before anything is
     changed, if the file cannot be read or describes a machine, site or link of the run differently.
@@ -193,9 +193,9 @@ def _refuse_changes(old: Platform, new: Platform, file: str) -> None:
     """Raise InvalidInput if a platform file changes what the journal of a run refers to."""
     before = {each.name: each for each in old.machines}
     changed = [each.name for each in new.machines if before.get(each.name, each) != each]
-    rule = "while a run goes on, machines can be added and removed, but not changed"
+    rule = "during a run machines can be added and removed, but not changed"
     if changed:
-        what = f"{file} describes machine {changed[0]!r} in another way than the run"
+        what = f"{file} describes machine {changed[0]!r} differently from the run"
         raise InvalidInput(what, rule=rule, advice="give the machine another name, or undo the change")
     first, second = (
         {key: value for key, value in platform_document(each).items() if key not in ("machines", "name")}

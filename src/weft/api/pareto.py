@@ -109,7 +109,7 @@ class Front:
         )
 
     def _is_covered(self, entry: FrontEntry) -> bool:
-        """Return whether an entry of another alpha is at least as good; of equal ones the first is not."""
+        """Return whether another entry is at least as good; of equal entries the first is not covered."""
         place = self.entries.index(entry)
         return any(
             covers(other, entry) and (not covers(entry, other) or number < place)

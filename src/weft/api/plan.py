@@ -279,7 +279,7 @@ class PlannedWorkflow:
 
 
 def _note_predictions(instance: Instance) -> list[str]:
-    """Return notes about predictions of the workflow and the platform that apply to nothing."""
+    """Return notes about predictions of the workflow and the platform that have no effect."""
     machines = [name for each in instance.machines for name in (each.name, each.host_name)]
     workflow = instance.graph.workflow
     notes = note_unused(workflow.predictions, [task.name for task in workflow.tasks], machines)
@@ -333,9 +333,9 @@ def plan(
     pool: Pool | str | None = None,
     progress: Callable[[PlanProgress], None] | None = None,
 ) -> PlannedWorkflow:
-    """Plan a workflow (record, file of any format, or request) on a platform (record, file or short form).
+    """Plan a workflow (object, file of any format, or request) on a platform (object, file or short form).
 
-    ``planner`` may carry options (``"heft:averaging=self-loops"``). ``objective`` is a name, a formula over
+    ``planner`` may have options (``"heft:averaging=self-loops"``). ``objective`` is a name, a formula over
     quantities of the schedule (``"makespan + 0.1*cost"``), or a function of a schedule and its instance that
     is minimised. ``predictor`` and the files ``predictions`` have precedence over the estimates in the
     workflow. Raises Infeasible if no plan exists, or if the plan exceeds the deadline or the maximal cost.
@@ -430,8 +430,8 @@ def prepare_plans(
     """Return the plans that are made before a run, by workflow, and the layers with their objectives.
 
     A plan is made before the run if the user names one (a file, or a point of a front), or if a workflow has
-    a deadline or a maximal cost: then nothing starts unless the plan keeps them. Raises Infeasible if it does
-    not, InvalidInput if a plan is named that does not fit.
+    a deadline or a maximal cost: then nothing starts unless the plan meets them. Raises Infeasible if it does
+    not, InvalidInput if a named plan does not fit the request.
     """
     if plan_file is not None or choose is not None:
         planned = _load_named_plan(request, layers, plan_file, choose)
@@ -609,7 +609,7 @@ def _read_schedule(file: str | Path, rows: Sequence[Any], instance: Instance) ->
 def _check_nodes(file: str | Path, record: Mapping[str, Any], instance: Instance) -> None:
     """Raise InvalidInput if a plan was made for other machines; files of earlier versions do not name them.
 
-    A plan that fits more nodes is not refused by ``verify``, but it was made for fewer.
+    ``verify`` accepts a plan that was made for fewer nodes, so the node counts are compared here.
     """
     here, made = _count_nodes(instance), record.get("machine_nodes")
     if made is None or made == here:

@@ -40,7 +40,7 @@ _KEPT = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningAttempt:
-    """An attempt whose program runs, with the time since when it runs."""
+    """An attempt whose program is running, with its start time."""
 
     run: int
     task: str
@@ -100,7 +100,7 @@ class ExecutionProgress:
         if attempt.story:
             self.stale.setdefault(key, Counter())[attempt.story] += 1
         seconds = attempt.seconds
-        # A restarted attempt says little: the share of the work in its restart files is an estimate, too.
+        # Restarted attempts are skipped: the fraction of work in their restart files is only an estimate.
         if seconds > 0 and not attempt.restart_from:
             took_s = attempt.measured_s
             if took_s is None:
@@ -148,8 +148,8 @@ class ExecutionProgress:
         return [row for each in chosen for row in count_kinds(each, self.history)]
 
 
-_NOT_YET = 0.05
-"""Minimal pace; smaller measured values are raised to it, because they come from very short tasks."""
+_MINIMAL_PACE = 0.05
+"""Smaller measured paces are raised to this value, because they come from very short tasks."""
 
 _Pace = tuple[float, float | None]
 """Median and 90 % quantile (None if unknown) of measured time divided by estimated time."""
@@ -295,7 +295,7 @@ def _measured_pace(paces: Iterable[float]) -> _Pace:
     """Return median and 90 % quantile of measured paces; the quantile is None for a single value."""
     found = np.array(list(paces))
     usual, slow = np.quantile(found, [0.5, 0.9]).tolist()
-    return max(_NOT_YET, usual), max(_NOT_YET, slow) if len(found) > 1 else None
+    return max(_MINIMAL_PACE, usual), max(_MINIMAL_PACE, slow) if len(found) > 1 else None
 
 
 def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
@@ -314,7 +314,7 @@ def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
 
 
 def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
-    """Return how many iterations of a loop body are left: without the planned ones, and all; None: unknown.
+    """Return the remaining iterations of a loop body, without the planned ones and in total; None: unknown.
 
     Every iteration of an outer loop includes one planned iteration of the inner loop.
     """
@@ -338,7 +338,7 @@ def _reached_s(
 ) -> float:
     """Return the planned time that corresponds to the progress of a task: its start, if it does not run.
 
-    It is as long before the planned end of the task as the attempt still takes where it runs.
+    For a running task it is the planned end minus the remaining seconds of the attempt on its machine.
     """
     number = run.attempt_of.get(task)
     began_s = None if number is None else progress.began_s(number)

@@ -52,7 +52,7 @@ def find_project(stated: str | Path | None = None) -> ProjectLayout:
     """Return the stated project, else the nearest one in the current directory and its parents.
 
     If there is none, return the current directory as a new project. A folder ``.weft`` of another user in a
-    parent, such as ``/tmp``, is no project of this one.
+    parent directory, such as ``/tmp``, is ignored.
     """
     layout = _locate_project(stated)
     refuse_links(layout.project)
@@ -72,7 +72,7 @@ def _locate_project(stated: str | Path | None) -> ProjectLayout:
             continue
         if find_foreign_owner(layout.home):
             if folder == here:
-                return layout  # which is refused
+                return layout  # the caller refuses it
         elif os.path.lexists(layout.database):
             return layout
     return ProjectLayout(here)
@@ -246,7 +246,7 @@ def send_request(
     *,
     task: str | None = None,
     machine: str | None = None,
-    patience_s: float = REPLY_TIMEOUT_S,
+    timeout_s: float = REPLY_TIMEOUT_S,
 ) -> RequestReply:
     """Send a request about a run to the running engine and wait for the reply."""
     if opened.engine is None:
@@ -261,14 +261,14 @@ def send_request(
         owner=user_name(),
         at_s=time.time(),
     )
-    until_s = time.monotonic() + patience_s
+    until_s = time.monotonic() + timeout_s
     while time.monotonic() < until_s and opened.engine is not None:
         if (reply := requests.reply(number)) is not None:
             opened.database.sync_now()  # it must survive a power failure before the user relies on it
             return reply
         time.sleep(_PAUSE_S)
     if requests.withdraw(number):
-        gone, late = opened.engine is None, f"the engine did not reply within {patience_s:g} s"
+        gone, late = opened.engine is None, f"the engine did not reply within {timeout_s:g} s"
         why = "the engine ended before it replied" if gone else late
         return RequestReply(granted=False, text=why, replied=False)
     reply = requests.reply(number)
@@ -278,9 +278,9 @@ def send_request(
 
 
 def stop_engine(opened: OpenProject) -> tuple[list[int], str]:
-    """Stop the running engine in good order and wait for its end.
+    """Stop the running engine gracefully and wait for its end.
 
-    Return the numbers of the runs that can be resumed, and why it was not stopped; "": it was.
+    Return the numbers of the runs that can be resumed, and why the engine was not stopped, "" if it was.
     """
     if (engine := opened.engine) is None:
         return [], "no engine is running in this project"
@@ -288,7 +288,7 @@ def stop_engine(opened: OpenProject) -> tuple[list[int], str]:
         return [], f"the engine is {engine}; run `weft stop` on {engine.host}"
     running = [run for run in opened.runs.all() if opened.state_of(run) == "running"]
     try:
-        # Not SIGINT, which a process that a script started in the background ignores.
+        # Not SIGINT: a background process of a shell script ignores it.
         os.kill(engine.pid, signal.SIGTERM)
     except ProcessLookupError:
         pass  # it has ended meanwhile
@@ -307,7 +307,7 @@ class CleanupResult:
     kept: list[int] = field(default_factory=list)
     """Numbers of unfinished runs, which are kept."""
     originals: dict[int, str] = field(default_factory=dict)
-    """By number of an unfinished run: the project in which it must be ended, of which this one is a copy."""
+    """By number of an unfinished run: the original of this copied project, in which it must be ended."""
     folders: list[str] = field(default_factory=list)
     files: int = 0
     freed_bytes: int = 0
@@ -332,7 +332,7 @@ def clean(
 
     ``keep_results`` keeps the directories that hold outputs, so that later runs can reuse them;
     ``everything`` also removes reports and input caches. Outputs that a kept run reuses are kept. In a copy
-    of a project, directories of the original outside of the copy are kept without ``force``. Raises Locked if
+    of a project, directories of the original outside of the copy are kept unless ``force``. Raises Locked if
     an engine is running.
     """
     with Lock(opened.layout.lock, command):
@@ -432,9 +432,10 @@ def _folders(
 
 
 def _own_sandboxes(opened: OpenProject, execution: int, machine: Machine) -> list[Path]:
-    """Return the directories on a machine that belong to this project, or to that of a copied execution.
+    """Return the directories on a machine that belong to this project, or to the original of a copy.
 
-    An older version of weft worked in the sandbox itself, which is the project's own only inside ``.weft``.
+    Older versions of weft used the sandbox directory itself; it is included only inside ``.weft``, where no
+    other project uses it.
     """
     layout, identity = opened.layout, opened.database.identity_of(execution)
     sandbox = layout.sandbox(machine)

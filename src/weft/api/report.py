@@ -103,7 +103,7 @@ def read_report(
 
 
 def _add_endings(summaries: list[RunSummary], records: list[RunRecord], zero_at_s: float) -> None:
-    """Add the ends of runs that failed because nothing could go on: no decision of the engine ended them."""
+    """Add the ends of runs that failed at a standstill; the journal has no command that ended them."""
     for record in records:
         if record.position < len(summaries) and record.state == "failed" and record.ended_at_s is not None:
             summary = summaries[record.position]
@@ -115,7 +115,7 @@ def _add_endings(summaries: list[RunSummary], records: list[RunRecord], zero_at_
 def _read_usage(
     opened: OpenProject, execution: int, machines: tuple[Machine, ...], nonces: Mapping[int, str]
 ) -> dict[int, ProcessUsage]:
-    """Return the resource usage by attempt from records of runners; other tokens and nonces are ignored."""
+    """Return the resource usage by attempt from runners; records of another token or nonce are ignored."""
     token = RunTable(opened.database).stored_value(execution, "token")
     found: dict[int, ProcessUsage] = {}
     for machine in machines if token else ():

@@ -94,14 +94,14 @@ class Request:
     ) -> PlanningChoice:
         """Return the policy, planner and budget of the settings; raise InvalidInput if they do not fit.
 
-        The default policy of several runs is a fair one; if a planner, objective, limit, plan (``planned``)
-        or rule of re-planning is stated, it is the one that follows the plans of all of them.
+        The default policy of several runs is ``FAIR_POLICY``; if a planner, objective, limit, plan
+        (``planned``) or rule of re-planning is stated, it is ``SHARED_POLICY``.
         """
         common = layers.of_execution(self.workflows.values())
         policy = common.policy or DEFAULT_POLICY
         if common.policy is None and runs > 1:
             each = [layers.of_workflow(flow) for flow in self.workflows.values()]
-            planned = planned or common.planner is not None or any(map(_wants_plan, each))
+            planned = planned or common.planner is not None or any(map(_requires_plan, each))
             policy = SHARED_POLICY if planned else FAIR_POLICY
         planner = common.planner or DEFAULT_PLANNER
         plans = make_policy(policy).needs_plan
@@ -124,7 +124,7 @@ class Request:
         limited = any((one.deadline_s, one.max_cost) != (None, None) for one in each)
         if plan_file is None and choose is None and not limited:
             return {}, layers
-        from weft.api.plan import prepare_plans  # with the bounds of schedules, which a run does not need
+        from weft.api.plan import prepare_plans  # loads the lower bounds, which a run does not need
 
         return prepare_plans(self, layers, chosen, plan_file=plan_file, choose=choose, seed=seed)
 
@@ -151,7 +151,7 @@ PredictionFiles = str | Path | Sequence[str | Path]
 
 
 def add_predictions(workflow: Workflow, files: PredictionFiles = ()) -> Workflow:
-    """Return a workflow with the predictions of files, which win over its own, all of them read."""
+    """Return a workflow with all predictions read; those in ``files`` have precedence over its own."""
     names = [files] if isinstance(files, str | Path) else list(files)
     if not names and not unresolved_files(workflow.predictions):
         return workflow
@@ -168,10 +168,10 @@ def refuse_functions(objective: object) -> None:
     if not isinstance(objective, str):
         what = f"the objective {getattr(objective, '__qualname__', shorten(objective))}"
         rule = "a run records its objective: it must be a name or a formula"
-        raise InvalidInput(what, rule=rule, advice="functions can be planned, compared and tuned")
+        raise InvalidInput(what, rule=rule, advice="use functions only with plan, compare and tune")
 
 
-def _wants_plan(settings: RunSettings) -> bool:
+def _requires_plan(settings: RunSettings) -> bool:
     limited = (settings.deadline_s, settings.max_cost) != (None, None)
     return limited or settings.replans or settings.objective != "makespan" or settings.planner is not None
 
@@ -205,7 +205,7 @@ def load_request(
 
 
 def compile_graph(graph: TaskGraph, platform: Platform, **how: Any) -> Instance:
-    """Compile a task graph for a platform; Infeasible says so if the workflow's file describes machines.
+    """Compile a task graph for a platform; Infeasible suggests the machines that the workflow's file has.
 
     ``how``: further arguments of ``compile_instance``.
     """
@@ -216,7 +216,7 @@ def compile_graph(graph: TaskGraph, platform: Platform, **how: Any) -> Instance:
         file = None if document is None else document.file
         if file is None or not describes_machines(file):
             raise
-        raise Infeasible(f"{error}; {file} describes its own machines: --on {file}") from None
+        raise Infeasible(f"{error}; {file} describes machines: use --on {file}") from None
 
 
 def compile_request(
@@ -375,7 +375,7 @@ def prepare_flows(
     flows: Mapping[str, Workflow], params: Mapping[str, Any], until: Sequence[str]
 ) -> dict[str, Workflow]:
     """Return workflows ready for a run: parameters set, names checked, only tasks that ``until`` needs."""
-    from weft.api.file_names import check_file_names  # planning alone loads no backend
+    from weft.api.file_names import check_file_names  # loads backends, which planning does not need
 
     prepared = {
         key: select_until(replace_unwritable_names(flow), until)

@@ -188,7 +188,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class SignalHandler:
     """Context manager that counts signals instead of ending the process.
 
-    The first signal stops a run in order, the second immediately. Python allows handlers in the main thread
+    The first signal stops a run gracefully, the second immediately. Python allows handlers in the main thread
     only; in other threads, as in some notebooks, signals keep their usual effect.
     """
 
@@ -263,7 +263,7 @@ def run(
     watch: Watcher | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> RunResult:
-    """Run workflows (records, builders, task calls or files) to their end.
+    """Run workflows (objects, builders, task calls or files) to their end.
 
     State is stored in ``.weft/`` of ``project`` (default: the nearest parent directory with a project, else
     the current directory). An unfinished execution of the same request is resumed and valid results of
@@ -275,7 +275,7 @@ def run(
     ``predictions`` are files with measured times.
     ``settings`` is a mapping with the keys of `settings:` in a workflow file; it wins over the workflow and
     over ``profile``, a file or name that may also state the platform.
-    ``isolate`` isolates the tasks that do not state it themselves: ``"bubblewrap"``, ``"unshare"``, or a
+    ``isolate`` isolates the tasks that state no isolation: ``"bubblewrap"``, ``"unshare"``, or a
     mapping as in a workflow file.
 
     ``watch`` receives the execution before it starts. ``interrupted`` is called several times per second;
@@ -541,7 +541,7 @@ def plan_dry_run(
 
     ``options``: policy, planner, objective, limits and budget, as for ``run``.
     """
-    from weft.api.plan import plan_request  # with the bounds of schedules, which a run does not need
+    from weft.api.plan import plan_request  # loads the lower bounds, which a run does not need
 
     found = find_profile(profile)
     layers = load_layers(preset=preset, profile=found, settings=settings, options=stated_options(**options))

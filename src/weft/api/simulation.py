@@ -125,7 +125,7 @@ class SimulatedRun:
     def lower_bound_s(self) -> float:
         """Return a lower bound of ``end_s``, if estimates are exact, for all workflows together.
 
-        Of a run that has completed, the work counts that it has really done.
+        For a completed run the work that it has really done counts.
         """
         done, known = self.history.references, self.instances
         return bound_arrivals(
@@ -329,13 +329,13 @@ def simulate(
     journal: str | Path | None = None,
     progress: SimulationProgress | None = None,
 ) -> SimulatedRuns:
-    """Simulate workflows (records or files) that arrive at time 0 and those that arrive in a scenario.
+    """Simulate workflows (objects or files) that arrive at time 0 and those that arrive in a scenario.
 
     ``objective``, ``alpha``, ``deadline_s``, ``max_cost``, ``plan``, ``choose``, ``plan_time_s``,
     ``plan_steps`` and ``predictions`` are those of ``run``; with ``plan_steps`` simulations are reproducible.
-    ``policy`` and ``planner`` may carry options (``"foft:intra=priority"``); the planner serves policies that
-    follow plans, and re-planning. ``settings`` is a mapping with the keys of `settings:` in a workflow file;
-    ``profile`` is a file or name with settings, ``preset`` a profile that ships with weft.
+    ``policy`` and ``planner`` may have options (``"foft:intra=priority"``); the planner is used by policies
+    that follow plans, and for re-planning. ``settings`` is a mapping with the keys of `settings:` in a
+    workflow file; ``profile`` is a file or name with settings, ``preset`` a profile that ships with weft.
     ``repeat`` simulates the seeds ``seed``, ``seed + 1``, ... ``journal`` is a file for the journal.
 
     Raises Infeasible if some task can run on no machine. A failed or stuck run raises nothing; see

@@ -1,4 +1,4 @@
-"""Tune a planner that searches on a workflow: the function behind ``weft tune``."""
+"""Tune the options of a search planner for a workflow: the function behind ``weft tune``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def tune(
     fresh: bool = False,
     progress: Callable[[ReproductionProgress], None] | None = None,
 ) -> TuningResult:
-    """Run a planner's search ``repeat`` times with every setting of a grid and return what the runs found.
+    """Run a planner's search ``repeat`` times with every setting of a grid and return the results.
 
     ``planner`` is ``genetic``, ``moldable-genetic`` or ``annealing`` with options; the options of ``grid``
     replace them. Precision and success refer to ``reference``: the ``best`` value of all runs, the lower
@@ -78,7 +78,7 @@ def tune(
         if number < least:
             raise InvalidInput(f"{noun}: {number}", rule=f"must be at least {least}")
     if not 0 <= tolerance < math.inf:
-        raise InvalidInput(f"a tolerance of {tolerance:g}", rule="must be a share, at least 0")
+        raise InvalidInput(f"a tolerance of {tolerance:g}", rule="must be a fraction, at least 0")
     goal, settings = make_objective(objective, alpha), _load_grid(grid)
     planners = find_planners(planner, settings)
     request = load_request(workflow, on=on, params=params)

@@ -218,7 +218,7 @@ def _source(function: FunctionType) -> str:
     found = tree.body[0] if tree is not None and tree.body else None
     if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.name != function.__name__:
         what = f"the source of function {function.__name__!r} is not available"
-        advice = "define it with `def` in a file or notebook; lambdas and the prompt keep no source"
+        advice = "define it with `def` in a file or notebook; lambdas and functions of the prompt have none"
         raise InvalidInput(what, advice=advice)
     found.decorator_list = []
     nothing = ast.Constant(value=None)
@@ -377,7 +377,7 @@ class TaskCall:
         self.kwargs = dict(kwargs)
         self.facets = facets
         self.trusts_pickles = trusts_pickles
-        """Whether pickles of tasks that are isolated otherwise are read as arguments."""
+        """Whether pickles of tasks with a different isolation are read as arguments."""
         self._name = ""
         self._layout: ProjectLayout | None = None
         self._workflow = ""
@@ -502,7 +502,7 @@ def _build_workflow(
 
 
 def _is_trusted(producer: TaskCall, reader: TaskCall, isolate: Isolation | None) -> bool:
-    """Return whether one call may read a pickle of another: code in it could run in any case."""
+    """Return whether a call may read a pickle: its producer is not isolated, or both are in the same way."""
     written, read = (_isolation(call, isolate) for call in (producer, reader))
     return written is None or written == read
 
@@ -617,8 +617,8 @@ def task(function: Callable[..., Any] | None = None, /, *, trust_pickle: bool = 
 
     Examples: ``work``, ``nodes``, ``speedup``, ``memory``, ``cores``, ``retries``, ``time_limit``,
     ``requirements``, ``env``, ``isolate``, ``version``. A changed function runs again; increase ``version``
-    when something it calls has changed. ``trust_pickle``: the function also reads pickles of tasks that are
-    isolated otherwise as arguments, which can run code of those tasks in its process.
+    when something it calls has changed. ``trust_pickle``: arguments may also be pickles of tasks with a
+    different isolation; reading them can run code of those tasks in the process of the function.
     """
     for key in facets:
         if key in _RESERVED:

@@ -97,11 +97,11 @@ def _read_value(file: str, untrusted: Collection[str] = ()) -> Any:
     def check(nonce: str) -> str:
         if file in untrusted:
             return (
-                f"{file} is a pickle of a task that is isolated otherwise than this one: reading it can run "
-                "code of that task here; isolate both alike, return a value of another type, or use "
+                f"{file} is a pickle of a task with a different isolation: reading it can run code of that "
+                "task here; use the same isolation for both, return a value of another type, or use "
                 "@task(trust_pickle=True)"
             )
-        return "" if nonce else f"{file} is a pickle that no attempt has signed"
+        return "" if nonce else f"{file} is a pickle without the nonce of an attempt"
 
     return decode_value(Path(file).read_bytes(), partial(_read_value, untrusted=untrusted), check)
 

@@ -34,7 +34,7 @@ _LARGE_BITS = 10_000
 _FIRST_LINE = 200
 
 _DAMAGE = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that a file causes whose content is wrong."""
+"""Errors that decoding a damaged file may raise."""
 
 
 class UnsupportedValue(Exception):
@@ -51,7 +51,7 @@ class ValueReference:
 
 
 PickleCheck = Callable[[str], str]
-"""Returns why a pickle is not read, "" if it is; the argument is its nonce, "" for one of the caller."""
+"""Returns why a pickle is not read, "" if it is; the argument is its nonce, "" if the caller wrote it."""
 
 
 def refuse_pickles(_: str) -> str:
@@ -199,7 +199,7 @@ class _TypedEncoder:
 
 
 def _is_scalar(value: Any) -> bool:
-    """Return whether a value is its own JSON."""
+    """Return whether JSON represents a value directly, without a mark for its type."""
     kind = type(value)
     if kind is int:
         return value.bit_length() <= _LARGE_BITS  # type: ignore[no-any-return]
@@ -207,7 +207,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _is_stored_exactly(dtype: Any) -> bool:
-    """Return whether the format NPY preserves an element type; not so objects, metadata and empty types."""
+    """Return whether the format NPY preserves an element type: no objects, metadata and empty types."""
     from numpy.lib.format import descr_to_dtype, dtype_to_descr
 
     if dtype.hasobject or dtype.itemsize == 0 or dtype.metadata is not None:
@@ -265,10 +265,10 @@ class _TypedDecoder:
     def decode(self) -> Any:
         """Return the value of the file."""
         if not 0 <= self._length <= len(self._rest):
-            raise ValueError("it is shorter than its first line says")
+            raise ValueError("it is shorter than its first line states")
         value = self._decode(json.loads(self._rest[: self._length]))
         if self._at != len(self._rest):
-            raise ValueError("it is longer than its content")
+            raise ValueError("it has further bytes after its content")
         return value
 
     def _decode(self, value: Any) -> Any:
@@ -296,12 +296,12 @@ class _TypedDecoder:
     def blob(self, length: int) -> bytes:
         """Return the next bytes of the file, in the order in which they were added."""
         if not (type(length) is int and 0 <= length <= len(self._rest) - self._at):
-            raise ValueError(f"it has no {length} further bytes")
+            raise ValueError(f"it has fewer than {length} further bytes")
         self._at += length
         return self._rest[self._at - length : self._at]
 
     def array(self, length: int) -> Any:
-        """Return a NumPy array; the size in its header must be that of its data, before memory is used."""
+        """Return a NumPy array; its header must match the size of its data, before memory is allocated."""
         import numpy as np
 
         content = self.blob(length)
