@@ -109,25 +109,25 @@ def news(**values):
 
 def test_a_search_reports_plan_bound_gap_and_planner(terminal):
     with stage("planning") as line:
-        line.news(news())
+        line.on_progress(news())
     reported = f"{CLEAR}planning: 2m 30s by weave, bound 2m 0s, gap 25.0% …"
     assert terminal.getvalue() == f"{CLEAR}planning …{reported}{CLEAR}"
 
 
 def test_search_progress_has_no_gap_without_a_bound(terminal):
     with stage("planning") as line:
-        line.news(news(bound_s=0.0))
+        line.on_progress(news(bound_s=0.0))
     assert "planning: 2m 30s by weave …" in terminal.getvalue()
 
 
 def test_progress_updates_in_quick_succession_are_skipped(terminal):
     with stage("planning") as line:
         for _ in range(1000):
-            line.news(news())
+            line.on_progress(news())
     assert terminal.getvalue().count("by weave") < 20
 
 
 def test_no_progress_callback_is_set_without_a_terminal(monkeypatch):
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=io.StringIO()))
     with stage("planning") as line:
-        assert line.news is None
+        assert line.on_progress is None

@@ -146,7 +146,7 @@ def test_check_explains_a_shared_machine(real, capsys):
     done = Project(real.folder, capsys).weft("check", "machines.yaml")
     assert done.code == 0
     assert "note: machine 'm' is time-shared: no task waits for a node" in done.out
-    assert "more than 2 nodes in all" in done.out
+    assert "together use more than 2 nodes" in done.out
 
 
 def test_a_share_of_a_shared_machine_is_refused(real):

@@ -90,17 +90,17 @@ def _check_machines(platform: Platform) -> Platform:
 
 
 def _note_sharing(platform: Platform) -> list[str]:
-    """Return notes about the machines whose nodes are shared over time."""
+    """Return notes about the time-shared machines."""
     return [
-        f"machine {machine.name!r} is time-shared: no task waits for a node; programs that ask for more than "
-        f"{format_count(machine.nodes, 'node')} in all slow each other down"
+        f"machine {machine.name!r} is time-shared: no task waits for a node; programs that together use more "
+        f"than {format_count(machine.nodes, 'node')} slow each other down"
         for machine in platform.machines
         if machine.is_time_shared
     ]
 
 
 def _machine_names(platform: Platform | None) -> list[str] | None:
-    """Return the names that predictions may have for the machines of a platform; None: it is unknown."""
+    """Return the names by which predictions refer to the machines of a platform; None: no platform."""
     from weft.platform.platform import planned_machines
 
     if platform is None:
@@ -180,7 +180,7 @@ def _check_grid(source: SourceFile) -> dict[str, object] | None:
 
 
 def _check_services(source: SourceFile) -> dict[str, object] | None:
-    """Check a file that ties services to programs; return None if the file is not one."""
+    """Check a file that states the programs of services; return None if the file is not one."""
     from weft.formats.native import WeftYaml
 
     if (
@@ -212,7 +212,7 @@ def _check_programs(graph: TaskGraph, name: str) -> None:
 
 
 def _places(task: Task) -> Iterator[str]:
-    """Yield where the inputs of a task come from, and where its outputs go."""
+    """Yield the sources of the inputs of a task and the targets of its outputs."""
     yield from (given.source or given.file for given in task.inputs)
     yield from (output.target for output in task.outputs if output.target is not None)
 

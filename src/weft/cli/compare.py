@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "policies",
     multiple=True,
     metavar="NAME,NAME...",
-    help="Policies with options, or all: each decides in a simulated run on the platform.",
+    help="Policies with options, or all; each is applied in a simulated run on the platform.",
 )
 @click.option(
     "--baseline",
@@ -57,9 +57,9 @@ def command(
     """Plan every WORKFLOW with every planner, simulate it under every policy, and show the makespans.
 
     Gap, time and wins are shown too; with a baseline also ASE, the mean makespan in percent of the baseline's
-    (wins are the BDT of the same paper). Every schedule is verified. A planner that cannot plan a workflow is
-    shown as - with the reason below. For WORKFLOW and --on, - is the standard input; for --csv and --html,
-    the standard output.
+    (ASE, and BDT for wins, are measures of T. Ma and R. Buyya). Every schedule is verified. A planner that
+    cannot plan a workflow is shown as - with the reason below. For WORKFLOW and --on, - is the standard
+    input; for --csv and --html, the standard output.
     """
     outputs = {"--csv": csv_file, "--html": html_file}
     options.check_files((*workflows, on), "Only one of WORKFLOW... and --on can", outputs, as_json=as_json)

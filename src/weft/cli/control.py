@@ -83,9 +83,9 @@ def migrate(task: str, machine: str | None, run: int | None, project: str | None
 @options.project
 @options.as_json
 def stop(project: str | None, as_json: bool) -> None:
-    """Stop the running engine in good order, as Ctrl-C in its terminal does; `weft resume` continues.
+    """Stop the running engine gracefully, as Ctrl-C in its terminal does; `weft resume` continues.
 
-    Programs are asked for restart files and have time to write them (`timeouts.ending`), then they are ended.
+    Programs get SIGTERM and have time to write restart files (`timeouts.ending`); then they are killed.
     The command returns when the engine has ended. Exit code 1: no engine is running, or it cannot be stopped
     from here.
     """

@@ -21,8 +21,8 @@ def command(project: str | None, as_json: bool) -> None:
     """List the runs of the project, oldest first, with state, start, times and slowdown.
 
     `promised` is the predicted time (P50) and P90 the time that nine of ten such runs do not exceed, by the
-    first plan. `slowdown` is the time from arrival to end over the estimated time, alone on the empty
-    platform, of what the run had to do. An interrupted run can be resumed.
+    first plan. `slowdown` is the time from arrival to end divided by the estimated time of the same
+    work alone on the empty platform. An interrupted run can be resumed.
     """
     from weft.api.project import OpenProject
 

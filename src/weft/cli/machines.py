@@ -1,4 +1,4 @@
-"""``weft machines``: the machines of a run, and changes of them while it goes on."""
+"""``weft machines``: show the machines of a run, and add, drain or remove some during the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group("machines")
 def command() -> None:
-    """Show the machines of a run, and add, drain or remove some while it goes on."""
+    """Show the machines of a run, and add, drain or remove some during the run."""
 
 
 @command.command("ls")
@@ -26,7 +26,7 @@ def command() -> None:
 @options.project
 @options.as_json
 def list_(run: int | None, project: str | None, as_json: bool) -> None:
-    """List the machines of the last run with their states, free nodes and what was measured on them.
+    """List the machines of the last run with their states, free nodes and measured values.
 
     States: open; lost (its sandbox or runner does not work); drained; removed. Load, memory and disk are
     measured if `state_every` is set, or a requirement or rank uses them. `load` is the number of cores that
@@ -72,7 +72,7 @@ def _measured(machine: MachineStatus) -> tuple[str, ...]:
 @options.project
 @options.as_json
 def add(name: str, description: tuple[str, ...], project: str | None, as_json: bool) -> None:
-    """Let the machine NAME join the run that goes on; it is planned with at once.
+    """Add the machine NAME to the current run; planning includes it immediately.
 
     KEY=VALUE are the keys of a machine in a platform file: nodes=4 speed=2 memory=8GB. Running programs
     continue. Exit code 2: the machine is already part of the run, or its description is invalid; 1: no engine
@@ -125,7 +125,7 @@ def reload(file: str | None, project: str | None, as_json: bool) -> None:
     """Read the platform FILE again, by default that of the run: new machines join, missing ones are removed.
 
     Machines of the run cannot be changed. Exit code 2: the file is invalid or changes a machine; then nothing
-    has changed.
+    is changed.
     """
     from weft.api.machines import reload_machines
     from weft.api.project import OpenProject
@@ -161,7 +161,7 @@ def _set_admission(project: str | None, name: str, admission: Admission, done: s
 
 
 def _describe_loss(opened: OpenProject, name: str) -> str:
-    """Return the addition that an opened machine is lost; "": it is not."""
+    """Return the text to append if an opened machine is lost; "" if it is not."""
     from weft.api.machines import list_machines
     from weft.reports.text import printable
 
@@ -181,6 +181,6 @@ def _print_reply(done: str, reply: RequestReply, *, as_json: bool) -> None:
 
 
 def _fail(reply: RequestReply) -> NoReturn:
-    advice = "" if reply.replied else "; machines can be changed only while a run goes on"
+    advice = "" if reply.replied else "; machines can be changed only during a run"
     click.echo(f"error: {reply.text}{advice}", err=True)
     raise click.exceptions.Exit(1)

@@ -36,7 +36,7 @@ COMMANDS = {
     "hold": "Hold tasks of a running workflow until they are released.",
     "logs": "Print the output of a task.",
     "ls": "List the runs of a project.",
-    "machines": "Show the machines of a run, and add, drain or remove some while it goes on.",
+    "machines": "Show the machines of a run, and add, drain or remove some during the run.",
     "migrate": "Move a running task to another machine.",
     "pareto": "Show plans that trade time against cost.",
     "plan": "Predict time and cost of a workflow, and show the schedule.",
@@ -53,8 +53,8 @@ COMMANDS = {
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work.",
     "simulate": "Simulate runs with perturbed machines and arriving workflows.",
     "status": "Show the progress of a run: tasks by kind, running tasks, time left.",
-    "stop": "Stop the engine in good order; `weft resume` continues its runs.",
-    "tune": "Measure the settings of a planner that searches.",
+    "stop": "Stop the engine gracefully; `weft resume` continues its runs.",
+    "tune": "Compare the settings of a search planner.",
     "watch": "Follow a run until it ends.",
 }
 """Every command with its help text in one line."""
@@ -142,7 +142,7 @@ def _start_logging(level: str) -> None:
 
 
 def _print_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback of an unexpected exception without secrets; a hook of ``sys``."""
+    """Print the traceback of an unexpected exception without secrets; used as ``sys.excepthook``."""
     import traceback
 
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
@@ -212,7 +212,7 @@ def _run(given: list[str]) -> int:
 
 
 def _lacks_memory(error: BaseException | None) -> bool:
-    """Return whether a library could not be loaded for lack of memory; only the loader's text says so."""
+    """Return whether a library could not be loaded for lack of memory, by the message of the loader."""
     while error is not None and not isinstance(error, MemoryError):
         texts = ("failed to map segment", "cannot allocate memory")
         if isinstance(error, ImportError) and any(text in str(error).lower() for text in texts):
@@ -222,7 +222,7 @@ def _lacks_memory(error: BaseException | None) -> bool:
 
 
 def _lacks_threads(error: Exception) -> bool:
-    """Return whether Python could not start a thread; only the text of its RuntimeError says so."""
+    """Return whether Python could not start a thread, by the message of its RuntimeError."""
     return isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
 
 

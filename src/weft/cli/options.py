@@ -304,7 +304,7 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
 
 
 def _check_output(option: str, file: str) -> None:
-    """Raise InvalidInput if a file cannot be written, or lies in the state of weft."""
+    """Raise InvalidInput if a file cannot be written, or is inside ``.weft``."""
     from weft.private_files import STATE_FOLDER, check_target
 
     why = advice = ""

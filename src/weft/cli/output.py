@@ -20,7 +20,7 @@ from weft.redaction import redact
 _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-"""Control characters except newline and tab, marks that change the direction of text, half surrogates."""
+"""Control characters except newline and tab, marks that change the direction of text, lone surrogates."""
 
 _STREAM_ENCODING = "_WEFT_STREAM_ENCODING"
 """Environment variable that holds the encoding of the terminal while the interpreter is replaced."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     default=10,
     metavar="NUMBER",
     show_default=True,
-    help="Maximal number of points, not with --preset; about as many weights of time are searched.",
+    help="Maximal number of points (not used with --preset); about as many weights of time are searched.",
 )
 @click.option(
     "--preset",
@@ -108,7 +108,7 @@ def command(
 
 def front_progress(line: ProgressLine) -> Callable[[FrontProgress], None] | None:
     """Return a callback that shows the progress of the search for a front; None without a terminal."""
-    if line.news is None:
+    if line.on_progress is None:
         return None
 
     def show(progress: FrontProgress) -> None:

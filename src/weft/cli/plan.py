@@ -84,7 +84,7 @@ def command(
                 objective=objective or "makespan",
                 alpha=alpha,
                 **how,
-                progress=line.news,
+                progress=line.on_progress,
             )
     else:
         planned = _choose_plan(loaded, choose, how)

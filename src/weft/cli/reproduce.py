@@ -109,7 +109,7 @@ def _run_reproduction(
 
 def repetition_progress(line: ProgressLine) -> Callable[[ReproductionProgress], None] | None:
     """Return a callback that shows the completed runs and the time left; None without a terminal."""
-    if line.news is None:
+    if line.on_progress is None:
         return None
     begun_s = time.monotonic()
 
@@ -195,7 +195,7 @@ def _judge(made: ReproductionResult, runs: int | None) -> None:
         ids = ", ".join(dict.fromkeys(row.accepts for row in made.by_chance))
         click.echo(
             f"chance: {len(made.by_chance)} figures ({ids}) are outside their tolerance by less than two "
-            "standard errors and not judged; --full or more --runs decides",
+            "standard errors and are not judged; use --full or more --runs",
             err=True,
         )
     for row in made.outside:

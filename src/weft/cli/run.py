@@ -13,7 +13,7 @@ from weft.cli.terminal import stage
 @click.command("run")
 @options.workflows_argument()
 @options.on_backend
-@click.option("--arrivals", metavar="FILE", help="Scenario file whose `arrivals` arrive during the run.")
+@click.option("--arrivals", metavar="FILE", help="Scenario file with `arrivals` during the run.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only plan: run no task and write no file.")
 @click.option(
     "-j",
@@ -77,7 +77,7 @@ def command(
     """Run every WORKFLOW on this computer and reuse valid results of earlier runs.
 
     State is stored in .weft of the project directory. After an interruption the same command resumes the run.
-    Ctrl-C stops all programs in order (exit code 75, `weft resume` continues); a second Ctrl-C exits
+    Ctrl-C stops all programs gracefully (exit code 75, `weft resume` continues); a second Ctrl-C exits
     immediately. Exit code 1: a task failed; 3: some task can run on no machine; 4: another engine is running
     in the project.
     """

@@ -31,10 +31,10 @@ def command(
     format_name: str | None,
     as_json: bool,
 ) -> None:
-    """Show the settings of a run of WORKFLOW, and which of these states each, the last of which wins.
+    """Show the settings of a run of WORKFLOW, and where each is set.
 
-    The order is: default, --preset, `settings:` of the workflow, --profile, the task, --set. A profile is a
-    file with `weft: 1` and `profile: {settings: {...}}`; one that is stored as
+    Later sources override earlier ones: default, --preset, `settings:` of the workflow, --profile, the task,
+    --set. A profile is a file with `weft: 1` and `profile: {settings: {...}}`; one that is stored as
     ~/.config/weft/profiles/NAME.yaml is found by its name. With -v the meaning of every setting is printed.
     """
     from weft.api.settings import find_profile, list_settings, load_layers

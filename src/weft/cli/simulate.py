@@ -95,7 +95,7 @@ def command(
 
 def _progress_callback(line: ProgressLine) -> SimulationProgress | None:
     """Return a callback that shows the progress of the simulation; None without a terminal."""
-    if line.news is None:
+    if line.on_progress is None:
         return None
     return lambda entries, now_s, active: line.say_if_due(
         lambda: f"{format_seconds(now_s)}, {entries:,} events, {format_count(active, 'active workflow')}"

@@ -61,7 +61,7 @@ def redraws(stream: TextIO) -> bool:
 _UP_AND_CLEAR = "\x1b[{}A\x1b[J"
 _PAUSE_S = 0.2
 _SHARE = 20
-"""Drawing takes at most one part in this many of the elapsed time."""
+"""Drawing takes at most the fraction 1 / ``_SHARE`` of the elapsed time."""
 _FIRST_S, _LATER_S = 10.0, 30.0
 """Seconds between two lines without a terminal: in the first ``_SOON_S`` seconds, and later."""
 _SOON_S = 300.0
@@ -163,11 +163,11 @@ _UPDATE_PAUSE_S = 0.1
 
 
 class ProgressLine:
-    """A line with the current step; without a terminal, nothing is written and ``news`` is None."""
+    """A line with the current step; without a terminal, nothing is written and ``on_progress`` is None."""
 
     def __init__(self, text: str, *, seen: bool) -> None:
         self.text = text
-        self.news: Callable[[PlanProgress], None] | None = self._show_progress if seen else None
+        self.on_progress: Callable[[PlanProgress], None] | None = self._show_progress if seen else None
         self._shown_s = 0.0
 
     def say(self, more: str = "") -> None:
@@ -199,7 +199,7 @@ def stage(text: str) -> Iterator[ProgressLine]:
     The compilation of a kernel is shown too; it takes seconds, once per type of processor.
     """
     line = ProgressLine(text, seen=redraws(sys.stderr))
-    if line.news is None:
+    if line.on_progress is None:
         yield line
         return
     line.say()

@@ -1,4 +1,4 @@
-"""``weft tune``: measure the settings of a planner that searches."""
+"""``weft tune``: compare the settings of a search planner."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FOLDER = Path(".weft") / "tune"
 @click.option(
     "--grid",
     metavar="FILE",
-    help="File with the values of options to try; without it, only the planner as it is named.",
+    help="File with the values of options to try; without it, only the named planner is run.",
 )
 @click.option(
     "--repeat",
@@ -86,7 +86,7 @@ def command(
 
     The table has the precision P (distance from the reference), the improvement I over the first generation,
     the visited points, the share of successful runs and the median generation in which the best plan was
-    found, as the tuning studies of the papers. Every run is stored in .weft/tune when it ends, so an
+    found, as in the tuning studies of the papers. Every run is stored in .weft/tune when it ends, so an
     interrupted command continues where it stopped.
     """
     options.check_plan_files(workflow, on, out, None, as_json=as_json)

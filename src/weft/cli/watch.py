@@ -46,11 +46,12 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
             color=colored_errors(),
             began_s=found.started_at_s - followed.header.started_at_s,
         )
-        _tell(followed, found, view) if as_json else _show(followed, found, view)
+        _print_events(followed, found, view) if as_json else _show(followed, found, view)
         _end(opened, opened.runs.run(found.number), view, quiet=as_json)
 
 
-def _goes_on(opened: OpenProject, view: RunDisplay, found: RunRecord) -> bool:
+def _is_running(opened: OpenProject, view: RunDisplay, found: RunRecord) -> bool:
+    """Return whether a run is still running; update the promise of its display."""
     now = opened.runs.run(found.number)
     view.promises = {} if now.promise is None else {now.position: now.promise}
     return opened.state_of(now) == "running"
@@ -63,9 +64,9 @@ def _show(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None
     live = LiveDisplay(lambda columns, rows: view.block(now_s(), columns, rows), lambda: view.line(now_s()))
     try:
         while True:
-            goes_on = _goes_on(followed.opened, view, found)
+            running = _is_running(followed.opened, view, found)
             followed.catch_up()
-            if not goes_on:
+            if not running:
                 return
             live.tick()
             time.sleep(_PAUSE_S)
@@ -73,7 +74,7 @@ def _show(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None
         live.clear()
 
 
-def _tell(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None:
+def _print_events(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None:
     """Print the events of an execution as JSON lines until the run ends."""
     from weft.reports.events_jsonl import EventLines
 
@@ -86,12 +87,12 @@ def _tell(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None
 
     writer = EventLines(followed.history, followed.header.started_at_s, number)
     while True:
-        goes_on = _goes_on(followed.opened, view, found)
+        running = _is_running(followed.opened, view, found)
         for entry in followed.new_entries():
             for line in writer.lines(entry, followed.state):
                 click.echo(line)
         sys.stdout.flush()
-        if not goes_on:
+        if not running:
             return
         time.sleep(_PAUSE_S)
 
