@@ -75,7 +75,7 @@ class WorkflowResults:
         return None if not found else max(found) if self.maximised else min(found)
 
     def ratio(self, result: PlannerResult) -> float | None:
-        """Return by which factor a result is worse than the best, from 1; None without a plan.
+        """Return the factor (at least 1) by which a result is worse than the best; None without a plan.
 
         It is infinite if the values have no ratio because the better one is not positive.
         """
@@ -88,7 +88,7 @@ class WorkflowResults:
         return worse / better if better > 0 else math.inf
 
     def percent(self, result: PlannerResult) -> float | None:
-        """Return the value in percent of the baseline's; None if one is missing or that is not positive."""
+        """Return the value in percent of the baseline's; None if one is missing or the baseline's is <= 0."""
         base = next((self.score(other) for other in self.results if other.planner == self.baseline), None)
         own = self.score(result)
         return None if base is None or base <= 0 or own is None else 100.0 * own / base

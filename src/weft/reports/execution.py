@@ -102,12 +102,12 @@ def summarise_kinds(
     for attempt in attempts:
         found.setdefault((workflows[attempt.run], attempt.kind), []).append(attempt)
     return tuple(
-        _use(count, found.get((count.workflow, count.kind), []), measured, untimed)
+        _summarise_kind(count, found.get((count.workflow, count.kind), []), measured, untimed)
         for count in sum_by_workflow(counts)
     )
 
 
-def _use(
+def _summarise_kind(
     count: KindCount,
     tries: list[AttemptRecord],
     measured: Mapping[int, ProcessUsage],

@@ -277,7 +277,7 @@ _SHOWN_CHANGES = 10
 
 
 def _prediction_notes(executed: ExecutedRun) -> list[str]:
-    """Return notes on predictions that apply to no task or machine of the reported runs."""
+    """Return notes on predictions that match no task or machine of the reported runs."""
     runs = executed.state.runs
     flows = {runs[each.index].compiled.key: runs[each.index].compiled.graph.workflow
              for each in executed.run_summaries if each.index < len(runs)}  # fmt: skip

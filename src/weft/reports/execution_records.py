@@ -52,7 +52,7 @@ class AttemptLogs:
     def last(self, attempt: int, cause: str = "", lines: int = _LINES) -> LogTail | None:
         """Return the last lines of an attempt's standard error, else of its output; None: both are empty.
 
-        ``cause``: why it failed; if this is the task's own prolog or epilog, the lines of that program.
+        ``cause``: why the attempt failed; for a failed prolog or epilog, its own logs are read.
         """
         folder = self.layout.records(self.execution, attempt, self.nonce(attempt))
         folder = folder.relative_to(self.layout.project)

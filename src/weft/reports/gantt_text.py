@@ -245,15 +245,15 @@ class _TextChart:
         if capacity == 1:
             cells = bar_cells(view, tasks, self.columns, self.palette, ascii_only=self.ascii_only)
         rows = [cells] if cells is not None else self._skyline(tasks, capacity, height if capacity > 1 else 1)
-        return self._walled(rows, view.schedule.machines[machine], _counted(capacity, "node"), share)
+        return self._framed(rows, view.schedule.machines[machine], _counted(capacity, "node"), share)
 
     def _band(self, band: MachineBand, tasks: NDArray[np.intp], share: float, height: int) -> list[str]:
         capacity = sum(self.view.machine_nodes[machine] for machine in band.machines)
         rows = self._skyline(tasks, capacity, height)
-        return self._walled(rows, band.name, _counted(len(band.machines), "machine"), share)
+        return self._framed(rows, band.name, _counted(len(band.machines), "machine"), share)
 
-    def _walled(self, rows: list[list[ChartCell]], name: str, size: str, share: float) -> list[str]:
-        """Return rows as text between walls, with name and size on the left and busy share on the right."""
+    def _framed(self, rows: list[list[ChartCell]], name: str, size: str, share: float) -> list[str]:
+        """Return rows as text between borders, with name and size on the left and busy share on the right."""
         names = [printable(name, ascii_only=self.ascii_only), size, *[""] * len(rows)][: len(rows)]
         shares = [""] * (len(rows) - 1) + [f"{share * 100:4.0f} %"]
         wall = "|" if self.ascii_only else "│"

@@ -18,7 +18,7 @@ from weft.reports.page import render_page
 from weft.reports.text import TextTable, csv_text, fitted, printable
 from weft.units import format_count, format_seconds
 
-_MINUS = "–"
+_DASH = "–"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class NodeRange:
     @property
     def text(self) -> str:
         """Return kind and node counts as text, such as ``lapw1 2–4``."""
-        counts = str(self.least) if self.least == self.most else f"{self.least}{_MINUS}{self.most}"
+        counts = str(self.least) if self.least == self.most else f"{self.least}{_DASH}{self.most}"
         return f"{self.kind} {counts}"
 
     def as_record(self) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def _summary(view: FrontView) -> str:
     return (
         f"{format_count(len(view.points), 'plan')} for {format_count(view.tasks, 'task')}: {best}. "
         "No plan takes less than "
-        f"{format_seconds(view.lower_bound_s)} (lower bound). Take one with: weft plan --choose NUMBER"
+        f"{format_seconds(view.lower_bound_s)} (lower bound). Use one with: weft plan --choose NUMBER"
     )
 
 
@@ -352,7 +352,7 @@ def _tip(view: FrontView, point: FrontPoint) -> str:
         f"cost {point.cost:.4g}, {point.node_seconds:,.0f} node-seconds, {point.idle_share:.1%} idle",
     ]
     if point.alpha is not None:
-        lines.append(f"found under alpha {point.alpha:.3g} by {point.by}")
+        lines.append(f"found with alpha {point.alpha:.3g} by {point.by}")
     lines += [f"{found.text} nodes ({format_count(found.tasks, 'task')})" for found in point.nodes]
     lines += [f"{name}: {format_count(tasks, 'task')}" for name, tasks in point.machines]
     return "\n".join(lines)

@@ -132,12 +132,12 @@ def shape_lines(shape: Shape) -> list[str]:
     if shape.unknown_work:
         lines.append(f"  unknown work   {format_count(shape.unknown_work, 'task')} without a stated time")
     if shape.moldable_tasks:
-        lines.append(f"  moldable       {shape.moldable_tasks} tasks may take several node counts")
+        lines.append(f"  moldable       {shape.moldable_tasks} tasks can run on several node counts")
     if shape.abstract_machines:
         count = format_count(shape.abstract_machines, "abstract machine")
         lines.append(f"  bound together {count} with several tasks")
     if shape.loops:
-        lines.append(f"  loops          {', '.join(shape.loops)}; numbers are of one iteration")
+        lines.append(f"  loops          {', '.join(shape.loops)}; the numbers are those of one iteration")
     return lines
 
 

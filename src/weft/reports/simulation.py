@@ -194,7 +194,7 @@ def slowdown_table(slowdowns: Iterable[tuple[str, Summary]]) -> TextTable:
         for name, found in slowdowns
     ]
     heading = (
-        "application", "runs", "least", "quarter", "median", "3 quarters", "most", "mean", "deviation",
+        "application", "runs", "least", "1st quartile", "median", "3rd quartile", "most", "mean", "deviation",
         "mean deviation",
     )  # fmt: skip
     return TextTable(heading=heading, rows=tuple(rows), texts=1)

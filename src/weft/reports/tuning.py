@@ -1,4 +1,4 @@
-"""Results of tuning a planner that searches: precision, improvement, visited points and success rates.
+"""Results of tuning a search planner: precision, improvement, visited points and success rates.
 
 Precision P and improvement I: R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, section 12).
 Success rates and generations: M. Jaros, J. Jaros (docs/papers/moldable.md, section 8).
@@ -200,7 +200,7 @@ def _mean_percent(found: Summary | None) -> str:
 
 
 def value_table(result: TuningResult) -> TextTable | None:
-    """Return a table of the mean over all experiments by value of each option; None with few experiments."""
+    """Return a table of the mean over all experiments by value of each option; None if no value repeats."""
     rows = [
         (name, str(value).lower() if isinstance(value, bool) else str(value), str(number), f"{mean:.6g}")
         for name, value, number, mean in result.by_value()

@@ -44,7 +44,7 @@ def write_wfformat(executed: ExecutedRun, run: int | None = None) -> str:
         what = f"{len(executed.run_summaries)} runs for one WfFormat file"
         raise InvalidInput(what, rule="a WfFormat file holds one run", advice=advice)
     story = executed.history.runs[executed.run_summaries[0].index if run is None else run]
-    graph = _Executed(executed, executed.state.runs[story.index])
+    graph = _ExecutionGraph(executed, executed.state.runs[story.index])
     if not graph.instances:
         what = f"run {story.index} ({story.workflow}) has no task that completed"
         raise InvalidInput(what, rule="a WfFormat file has at least one task")
@@ -69,7 +69,9 @@ class _WfFormatInstance:
     writes: list[str] = field(default_factory=list)
 
 
-class _Executed:
+class _ExecutionGraph:
+    """The executions of the tasks of a run, with their dependencies and files."""
+
     def __init__(self, executed: ExecutedRun, run: RunState) -> None:
         self._executed = executed
         self._run = run
@@ -189,7 +191,7 @@ def _plain(file: str, number: int) -> str:
     return file if number == 1 else file.removesuffix(f"#{number}")
 
 
-def _document(executed: ExecutedRun, story: RunSummary, graph: _Executed) -> str:
+def _document(executed: ExecutedRun, story: RunSummary, graph: _ExecutionGraph) -> str:
     workflow = graph.graph.workflow
     wall = executed.records.wall
     began, ended = wall(story.arrival_s), wall(story.ended_s)
@@ -212,14 +214,17 @@ def _document(executed: ExecutedRun, story: RunSummary, graph: _Executed) -> str
         f'"tasks": {json_lines(_tasks(graph, ids, file_ids))}',
         f'"files": {json_lines(file_table(graph.sizes, file_ids))}',
     ]
-    ran = (_ran(executed, graph, instance, ids[at], hosts) for at, instance in enumerate(graph.instances))
+    ran = (
+        _execution_entry(executed, graph, instance, ids[at], hosts)
+        for at, instance in enumerate(graph.instances)
+    )
     machines = (_machine(executed.machines[machine], host) for machine, host in hosts.items())
     text = f'{json_text(head)[:-1]}, "workflow": {{"specification": {{{", ".join(sections)}}}'
     text += f', "execution": {json_text(execution)[:-1]}, "tasks": {json_lines(ran)}'
     return f'{text}, "machines": {json_lines(machines)}}}}}}}\n'
 
 
-def _tasks(graph: _Executed, ids: list[str], file_ids: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _tasks(graph: _ExecutionGraph, ids: list[str], file_ids: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     children: list[list[str]] = [[] for _ in ids]
     for at, instance in enumerate(graph.instances):
         for parent in instance.parents:
@@ -235,8 +240,12 @@ def _tasks(graph: _Executed, ids: list[str], file_ids: Mapping[str, str]) -> Ite
         }
 
 
-def _ran(
-    executed: ExecutedRun, graph: _Executed, instance: _WfFormatInstance, ident: str, hosts: Mapping[int, str]
+def _execution_entry(
+    executed: ExecutedRun,
+    graph: _ExecutionGraph,
+    instance: _WfFormatInstance,
+    ident: str,
+    hosts: Mapping[int, str],
 ) -> dict[str, Any]:
     last, product = instance.last, graph.product(instance)
     machine, measured = executed.machines[last.machine], executed.measured(last.number)

@@ -210,7 +210,7 @@
     }
     const pixel = (until - from) / span();
     const crowded = row.machines || (count > 50 && seconds < count * pixel * NARROW);
-    if (crowded) drawCrowd(pen, row, from, until, left, y, span(), row.size);
+    if (crowded) drawSkyline(pen, row, from, until, left, y, span(), row.size);
     else drawBars(row, y);
     pen.globalAlpha = 1;
   };
@@ -244,8 +244,8 @@
   };
   const title = (bar) => (size(bar) > 1 ? `${size(bar)} tasks` : bars.name[bar]);
 
-  // Too many bars to tell apart: per pixel column, the share of lanes that each kind takes, stacked.
-  const drawCrowd = (onto, row, early, late, x, y, wide, high) => {
+  // If there are too many bars to draw: per pixel column, the share of lanes that each kind uses, stacked.
+  const drawSkyline = (onto, row, early, late, x, y, wide, high) => {
     const columns = Math.ceil(wide);
     const pixel = (late - early) / columns;
     const layers = new Map();
@@ -343,7 +343,7 @@
     thin.clearRect(0, 0, width, high);
     thin.fillStyle = look.band;
     thin.fillRect(left, 0, span(), high);
-    drawCrowd(thin, everything, 0, end, left, 0, span(), high);
+    drawSkyline(thin, everything, 0, end, left, 0, span(), high);
     thin.font = font;
     thin.fillStyle = look.soft;
     thin.fillText("all machines", 8, high / 2 + 4);
@@ -389,7 +389,7 @@
     height = Math.min(total, Math.floor(innerHeight * 0.72));
     space.style.height = `${total}px`;
     canvas.style.height = `${height}px`;
-    width = view.clientWidth; // read after the heights are set: a scroll bar takes its part of it
+    width = view.clientWidth; // read after the heights are set: a scroll bar reduces it
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     overview.style.width = `${width}px`;
