@@ -122,9 +122,9 @@ class Measurements:
     S1's regression (R. Prodan, T. Fahringer, docs/papers/dynamic-grid.md, section 5) are such rows. Between
     measured node counts and values of one parameter, times are interpolated in log-log space, as
     ``PerformanceTable`` does; beyond the measured values of a parameter the best function of ``regression``
-    is used, if there are at least three. Several rows for the same point give the median, and P90 of their
-    spread. A node count beyond the measured ones is impossible, unless only one count was measured: then the
-    speed-up law of the task scales it. Rows of a machine win over rows of every machine.
+    is used, if there are at least three. Of several rows for the same point, the median and the 90 % quantile
+    are P50 and P90. A node count beyond the measured ones is impossible, unless only one count was measured:
+    then the speed-up law of the task scales the time. Rows of a machine win over rows of every machine.
 
     Deviations: S1 fits all points; here a measured or enclosed point is not fitted.
     """
@@ -153,7 +153,7 @@ class Measurements:
         return np.asarray(by_template[graph.template] & (graph.kind == COMPUTE))
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the estimate of one mode; None if the rows do not tell; "impossible" for too many nodes."""
+        """Return the estimate of one mode; None if the rows give none; "impossible" for too many nodes."""
         for name in dict.fromkeys((machine.name, machine.host_name, EVERY_MACHINE)):
             if (found := self._found.get((features.kind, name))) is None:
                 continue
