@@ -209,8 +209,9 @@ def run_jobs(units: int, scenario: Scenario, *, poll_every_s: float) -> StageLog
 def read_stage_log(
     entries: Sequence[JournalEntry], machines: Sequence[str], *, at_once: bool = False
 ) -> StageLog:
-    """Return the stage log of a journal with one run; ``at_once``: a program begins with its start command,
-    without an event.
+    """Return the stage log of a journal with one run.
+
+    ``at_once``: whether a program counts as begun with its start command, because no event reports it.
     """
     return StageLog(tuple(_StageLogReader(machines, at_once=at_once).lines(entries)))
 
@@ -429,5 +430,5 @@ def measure_requirements(log: StageLog) -> Measures:
 
 
 def _first_s(log: StageLog, what: str, job: int, reason: str) -> float:
-    """Return the time of the first matching line; 0 if there is none, so that the order is wrong."""
+    """Return the time of the first matching line; 0 if there is none, so that ``in_order`` is 0."""
     return next((line.at_s for line in log.of(what, job, reason=reason)), 0.0)

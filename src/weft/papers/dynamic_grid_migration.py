@@ -1,10 +1,11 @@
 """``s1-dynamic``: WIEN2k on machines that slow down, with and without migration.
 
 R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 8 to 10, 13 and 15; A1.9, A1.10). The
-preset ``s1`` is the paper: a task that violates its contract migrates and restarts from zero, and completed
-tasks bound to its abstract machine run again. Compared strategies: the same with checkpoints; the first plan
-without adaptation; the lazy baseline. The cases are one iteration (DAG1), a larger problem (DAG2), the loop
-(DG, three iterations), and the LAPW1 stage alone, which the prototype measured and the tolerances refer to.
+preset ``s1`` follows the paper: a task that violates its contract migrates and restarts from zero, and
+completed tasks bound to its abstract machine run again. Compared strategies: the same with checkpoints; the
+first plan without adaptation; the policy ``lazy``. The cases are one iteration (DAG1), a larger problem
+(DAG2), the loop (DG, three iterations), and the LAPW1 stage alone, which the prototype measured and the
+tolerances refer to.
 
 Perturbations as in the prototype: every 4 s on average a random machine is slowed by a factor of 3 to 10 for
 100 to 600 s; a scheduling event happens every 30 s. One run executes a case with all strategies under the
@@ -163,8 +164,8 @@ def execute_strategy(
         budget=PlanningBudget(steps=_PLAN_STEPS),
         seed=seed,
     )
-    watch = _ExecutionObserver()
-    return watch.measured(simulation.run(record=watch.entries.append, check=watch.look))
+    observer = _ExecutionObserver()
+    return observer.finish(simulation.run(record=observer.entries.append, check=observer.observe))
 
 
 _WORKFLOW_KEY = "workflow"
@@ -186,7 +187,7 @@ class _ExecutionObserver:
         self._waited_s = 0.0
         self._found = ExecutionMeasures()
 
-    def look(self, engine: Engine) -> None:
+    def observe(self, engine: Engine) -> None:
         entry = self.entries.pop()
         self._history.take(entry, engine.state)
         if isinstance(entry.event, ev.PlanReady):
@@ -203,7 +204,7 @@ class _ExecutionObserver:
             elif isinstance(command, cm.Cancel) and command.reason == "performance":
                 self._waited_s += entry.now - requested_s
 
-    def measured(self, engine: Engine) -> ExecutionMeasures:
+    def finish(self, engine: Engine) -> ExecutionMeasures:
         history, found = self._history.finish(), self._found
         run = engine.state.runs[0]
         ran_s = sum(attempt.ran_s for attempt in history.attempts.values())

@@ -315,7 +315,7 @@ def _correlation(results: Results, cases: Sequence[AlphaCase]) -> float:
 
 
 def _rescored_rows(results: Results) -> Iterator[ResultRow]:
-    """Yield the static plans of all alphas scored on demand, beside the plans that were searched for that."""
+    """Yield the static plans of all alphas by on-demand fitness, beside plans that were searched with it."""
     demanded = _points(results, sweep_cases())
     for objective in STATIC:
         cases = [one for one in static_cases(full=False) if one.objective == objective]
@@ -471,7 +471,7 @@ def _instance(case: AlphaCase) -> Instance:
 
 
 def warm_up(instance: Instance, goal: Objective) -> None:
-    """Compile or load the kernels, whose time is not that of a search."""
+    """Compile or load the kernels, so that their time is not measured as part of a search."""
     counts = NodeCountEncoding(instance, goal, queue=QUEUE)
     counts.values(counts.space.draw(generator(0, "warm-up"), 1))
 

@@ -12,9 +12,9 @@ The paper's claims about the start of xDCP and its passes (section 3) are measur
 
 Deviations: graphs of Table II have the widths of docs/papers, since the paper states none. Without ``full``
 only the ends of the factors are run, with fewer graphs; a figure that is outside its tolerance by less than
-two standard errors is then left to chance. That xDCP gets worse with more layers, and worst of all with more
-dependencies, is not reproduced (docs/papers, corrections): these rows are shown, not judged. Judged is that
-it falls behind pM-S as layers are added.
+two standard errors is then not judged. That xDCP gets worse with more layers, and that more dependencies
+worsen it more than the others, is not reproduced (docs/papers, corrections): these rows are shown, not
+judged. The claim that it falls behind pM-S as layers are added is judged.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def planned_s(planner: str, instance: Instance, steps: int | None = None) -> flo
 
 
 def measure_passes(layers: SweepLayers) -> dict[str, float]:
-    """Return what a pass of xDCP from either start, and all passes, give in percent of shuffle's makespan."""
+    """Return the makespans of xDCP after one and all passes from either start, in percent of shuffle's."""
     instance = compile_layers(layers)
     percent_s = planned_s("shuffle", instance) / 100.0
     found = {
@@ -262,7 +262,7 @@ def _direction_rows(results: Results, factor: SweepFactor) -> Iterator[ResultRow
 
 
 def _layer_rows(results: Results) -> Iterator[ResultRow]:
-    """Return what the paper's Figure 9 says about xDCP and pM-S as layers are added (#PST)."""
+    """Yield the rows of the paper's Figure 9: xDCP against pM-S as layers are added (#PST)."""
     (factor,) = (each for each in FACTORS if each.parameter == "layers")
     cases = [point_name(factor, point) for point in factor.ends]
     behind = [
@@ -287,7 +287,7 @@ def _layer_rows(results: Results) -> Iterator[ResultRow]:
 
 
 def _most_rows(results: Results) -> Iterator[ResultRow]:
-    """Return by how much xDCP gets worse than the others with more dependencies (ADPS)."""
+    """Yield by how much more than the others xDCP gets worse with more dependencies (ADPS)."""
     (factor,) = (each for each in FACTORS if each.parameter == "parents")
     changes = {}
     for name in ALGORITHMS:
@@ -303,7 +303,7 @@ def _most_rows(results: Results) -> Iterator[ResultRow]:
 
 
 def _share_error(percent: float, number: int) -> float:
-    """Return the standard error of a percentage of few graphs; none and all are no certainty either."""
+    """Return the standard error of a percentage of few graphs; it is above 0 even for 0 % and 100 %."""
     share = (percent / 100.0 * number + 1.0) / (number + 2.0)
     return 100.0 * math.sqrt(share * (1.0 - share) / number)
 

@@ -195,7 +195,7 @@ class ReproductionResult:
 
 
 class CellRunner(Protocol):
-    """What is repeated: one run of a cell, drawn from its own generator."""
+    """Interface of an object that runs a cell once, with a random generator of its own."""
 
     name: ClassVar[str]
 
@@ -262,7 +262,7 @@ def reproduce(
     )
     rows = reproduction.rows(results, full=full)
     return ReproductionResult(
-        # The tolerances are those of the complete form; with fewer runs chance has a say.
+        # The tolerances are for the complete grid; with fewer runs a figure may be outside by chance.
         rows=rows if full else [row.left_to_chance() for row in rows],
         runs=number,
         reused=reused,

@@ -87,14 +87,14 @@ class ToleranceBand:
 
 
 NO_FIGURE = "no figure in the paper"
-"""The paper says nothing about it; the prototype of the specification may."""
+"""The paper states no figure; the prototype of the specification may have one."""
 OWN_TIMES = "testbed and times are ours"
 """The paper has a number, which depends on machines, programs or times that are not published."""
 JUDGED_BELOW = "judged by another row"
 ONLY_WORDS = "a claim without a number"
 THIS_HOST = "depends on this host"
 NOT_REPRODUCED = "not reproduced, see docs/papers"
-FEW_RUNS = "few runs: left to chance"
+FEW_RUNS = "too few runs"
 """Reasons why a row has no tolerance."""
 
 _CHANCE = 2.0
@@ -123,7 +123,7 @@ class ResultRow:
     band: ToleranceBand | None = None
     """The accepted interval; None: the figure is not judged."""
     disturbed: bool = False
-    """Whether other load disturbed a figure that depends on durations: then only success is judged."""
+    """Whether other load disturbed a figure that depends on durations; it is judged only if inside then."""
     accepts: str = ""
     """Id of the acceptance test in docs/papers that defines the interval, such as ``A1.7``."""
     why: str = ""
@@ -228,7 +228,7 @@ def single_rows(results: Results, cell: str, tables: Mapping[str, Sequence[Figur
 def give_reasons(
     rows: Iterable[ResultRow], otherwise: str, reasons: Mapping[str, str] = _NO_REASONS
 ) -> list[ResultRow]:
-    """Return the rows with a reason for each that has no interval: its own, that of its table, or another.
+    """Return the rows; those without an interval get a reason: their own, by table, or ``otherwise``.
 
     ``reasons``: by the beginning of the table's heading; the first that fits applies.
     """

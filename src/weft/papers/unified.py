@@ -133,10 +133,10 @@ def make_simulation(variant: str, seed: int) -> Simulation:
 
 
 def _measures(variant: str, seed: int) -> Iterator[tuple[str, float]]:
-    guard = _InvariantCounter()
-    look = guard.look if VARIANTS[variant].checked else None
-    yield from _figures(run_simulation(make_simulation(variant, seed), check=look))
-    yield "broken", float(guard.broken)
+    counter = _InvariantCounter()
+    check = counter.check if VARIANTS[variant].checked else None
+    yield from _figures(run_simulation(make_simulation(variant, seed), check=check))
+    yield "broken", float(counter.broken)
 
 
 class _InvariantCounter:
@@ -145,7 +145,7 @@ class _InvariantCounter:
     def __init__(self) -> None:
         self.broken = 0
 
-    def look(self, engine: Engine) -> None:
+    def check(self, engine: Engine) -> None:
         try:
             check_engine(engine)
         except InvariantViolation:

@@ -10,8 +10,8 @@ the jobs of a machine. The latency of a batch system is added as sleep before th
 order of events are judged, not times.
 
 Deviations: in A the competing processes start after 20 iterations of job 0 instead of 120 s, which is
-equivalent on an undisturbed host. In B the phases have 90 and 60 units instead of 100 and 50, where job 1
-would end only 17 s of the paper after the others ask to migrate. A is also run without checkpoints.
+equivalent on an undisturbed host. In B the phases have 90 and 60 units instead of 100 and 50, with which job
+1 would end only 17 s of the paper after the others request migration. A is also run without checkpoints.
 """
 
 from __future__ import annotations
@@ -362,9 +362,7 @@ _DEMANDED = {
         Figure(
             "zero.to_babieca", "without restart files: migrations for performance", "", "1", "", _ONE, "A3.9"
         ),
-        Figure(
-            "zero.spared", "without restart files: iterations that were spared", "", "0", "", _NONE, "A3.9"
-        ),
+        Figure("zero.spared", "without restart files: iterations not repeated", "", "0", "", _NONE, "A3.9"),
     ),
     DEMANDS: (
         Figure("in_order", "events in the order of the paper (1 = yes)", "", "1", "", _ONE, "A3.2"),

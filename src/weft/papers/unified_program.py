@@ -70,12 +70,11 @@ def _demand(needed_mb: int, memory_mb: int, state: dict[str, Any]) -> None:
         time.sleep(1.0)
 
 
-def _come_first() -> None:
-    """Raise the priority of this process, so that other load of the host does not slow it down; only root
-    may.
+def _raise_priority() -> None:
+    """Raise the priority of this process, so that other load of the host does not slow it down.
 
-    The kernel weighs sessions before the processes in them. With a single core nothing is changed, since weft
-    itself would starve.
+    Only root may do this. The kernel weighs sessions before the processes in them. With a single core nothing
+    is changed, since weft itself would starve.
     """
     if (os.cpu_count() or 1) < _CORES:
         return
@@ -86,5 +85,5 @@ def _come_first() -> None:
 
 if __name__ == "__main__":
     if sys.argv[3] == "compute":
-        _come_first()
+        _raise_priority()
     main(*sys.argv[1:])
