@@ -67,7 +67,7 @@ class Auto(BasePlanner):
     best of them, and so does ``cp-sat`` if its model is small enough; every better plan or bound is passed to
     the others. Without any estimated time there is no search: it would optimise placeholders. The search
     ends when plan and bound meet, when the budget is spent, or with Ctrl-C. The plan
-    is never worse than that of any planner in the portfolio. A planner that fails is dropped, and a note of
+    is never worse than that of any planner that has run. A planner that fails is dropped, and a note of
     the plan says so.
 
     With a budget of steps the plan depends only on seed, steps and islands.
