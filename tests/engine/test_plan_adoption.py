@@ -149,7 +149,8 @@ def test_plans_are_made_at_the_replan_interval_or_back_to_back(every_s, seconds_
     assert done.run.ended_s == 32.0 + seconds_per_point
 
 
-def test_waiting_attempts_follow_the_new_plan():
+@pytest.mark.parametrize("settings", [RunSettings(), RunSettings(replan_when=("machines",))])
+def test_waiting_attempts_follow_the_plan_made_when_a_machine_returns(settings):
     """Task a failed on m1 and was queued on m0; it moves back when m1 returns.
 
     Task d stays on m0, because c, on the same abstract machine, ran there.
@@ -162,7 +163,6 @@ def test_waiting_attempts_follow_the_new_plan():
     }
     made = instance(tasks, platform({}, {}))
     down = Failure(machines=("m1",), at_s=1.0, repair_s=4.0)
-    settings = RunSettings(replan_when=("machines",))
     done = Done(made, settings, replace(UNDISTURBED, failures=(down,)))
     assert done.run.ending == "completed"
     assert done.machines() == {"a": [1, 1], "b": [0], "c": [0], "d": [0]}

@@ -111,6 +111,69 @@ def test_machine_without_access_is_not_used_as_in_the_simulation(tmp_path):
     assert story(ran.report.executed.history) == story(simulated.history) == [("work", 1, "completed", "")]
 
 
+WAITING = """
+weft: 1
+name: waiting
+tasks:
+  a:
+    command: |
+      touch FOLDER/{i}-on-$(echo $PWD | grep -o 'box-[a-z]*')
+      until test -e FOLDER/go-{i}; do sleep 0.1; done
+    seconds: 10
+    sweep: {i: 1..3}
+"""
+
+
+def let_end(folder: Path) -> None:
+    """Let the programs of WAITING end."""
+    for each in (1, 2, 3):
+        (folder / f"go-{each}").touch()
+
+
+def test_task_queued_elsewhere_uses_a_machine_that_came_back(tmp_path):
+    flow, machines = prepare(tmp_path, WAITING, TWO)
+    started = tmp_path / "2-on-box-second"
+
+    def lose() -> None:
+        try:
+            started.unlink()
+            (tmp_path / "box-second").rename(tmp_path / "away")  # it is created again at the next check
+            wait_for(started)
+        finally:
+            let_end(tmp_path)
+
+    ran = run_disturbed(flow, on=machines, when=started, action=lose)
+    assert ran.completed, str(ran)
+    changes = [e.event for e in entries_of(ran) if isinstance(e.event, ev.MachineChanged)]
+    assert [(each.machine, each.up) for each in changes] == [(1, False), (1, True)]
+    (tmp_path / "truth.yaml").write_text("weft: 1\nfailures: [{machine: second, at: 1, repair: 2}]\n")
+    simulated = weft.simulate(flow, on=machines, scenario=tmp_path / "truth.yaml", plan_steps=50).first
+    assert simulated.outcome == "completed"
+    for history in (ran.report.executed.history, simulated.history):
+        begun = [each for each in history.attempts.values() if each.started_s is not None]
+        assert [each.machine for each in begun if each.label == "a[2]"] == [1, 1]
+
+
+def test_task_queued_behind_one_that_the_user_moved_uses_the_machine_it_left(tmp_path):
+    flow, machines = prepare(tmp_path, WAITING, TWO)
+    said = []
+
+    def move() -> None:
+        wait_for(tmp_path / "1-on-box-first")
+        said.append(weft_command("migrate", "a[2]", "--to", "first", folder=tmp_path))
+        (tmp_path / "go-1").touch()
+        try:
+            wait_for(tmp_path / "2-on-box-first")
+            wait_for(tmp_path / "3-on-box-second")
+        finally:
+            let_end(tmp_path)
+
+    ran = run_disturbed(flow, on=machines, when=tmp_path / "2-on-box-second", action=move)
+    assert (said[0].returncode, said[0].stderr) == (0, "")
+    assert ran.completed, str(ran)
+    assert places(ran, tmp_path) == {"a[1]": ["first"], "a[2]": ["second", "first"], "a[3]": ["second"]}
+
+
 def test_reason_of_a_lost_machine_says_that_its_sandbox_is_no_directory(tmp_path):
     flow, machines = prepare(tmp_path, LOST)
     box, away = tmp_path / "box-first", tmp_path / "away"

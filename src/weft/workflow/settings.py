@@ -413,7 +413,7 @@ SETTINGS: tuple[Setting, ...] = (
             help="`true`: the planned order is kept even if a machine stays idle"),
     Setting(key="replan.when", attribute="replan_when", type=_MOMENTS, scope=RUN,
             help="events after which the rest of a run is planned again: contracts violated, machines "
-                 "lost or back, next iteration of a loop"),
+                 "lost, next iteration of a loop; machines that come back are planned with in any case"),
     Setting(key="replan.share", attribute="replan_share", type=_SHARE, scope=RUN,
             help="share of the running tasks that must violate their contracts for `violated`"),
     Setting(key="replan.every", attribute="replan_every_s", type=_TIME, optional=True, scope=RUN,

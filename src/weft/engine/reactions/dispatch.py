@@ -445,7 +445,11 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
 def _serve_queue(context: DecisionContext, index: int) -> None:
     """Start attempts from a machine's queue."""
     machine = context.state.machines[index]
-    if not machine.up or (machine.awaited_by and not admit_awaited(context, machine)):
+    if not machine.up:
+        return
+    for run in admit_awaited(context, machine) if machine.awaited_by else ():
+        replanning.replan_on_migration(context, run)
+    if machine.awaited_by:
         return
     if not machine.queue or _defer_service(context, machine):
         return

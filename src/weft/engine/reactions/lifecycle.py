@@ -132,6 +132,7 @@ def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | 
             _refuse(context, run.index, "migrate: no other machine can run it now", task)
         else:
             migrate_attempt(context, attempt, found[0].machine, found[0].count, MigrationReason.USER)
+            replanning.replan_on_migration(context, run)
     elif machine == attempt.machine:
         _refuse(context, run.index, "migrate: it is there already", task, machine)
     elif obstacle := _find_obstacle(context, run, attempt, machine):
@@ -160,6 +161,7 @@ def _migrate_to(context: DecisionContext, run: RunState, attempt: Attempt, machi
     nodes = run.compiled.options(task).nodes[machine, count]
     if context.state.machines.fits(machine, nodes, run.demand(task, machine, count)):
         migrate_attempt(context, attempt, machine, count, MigrationReason.USER)
+        replanning.replan_on_migration(context, run)
     else:
         migration.await_machine(context, attempt, machine, count)
 

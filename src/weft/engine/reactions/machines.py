@@ -28,6 +28,7 @@ from weft.engine.reactions.migration import (
     relocate_attempt,
     settle_cancelled,
 )
+from weft.engine.reactions.replanning import replan_on_answer
 from weft.engine.states import (
     FINAL,
     Admission,
@@ -99,6 +100,7 @@ def handle_answer(context: DecisionContext, event: messages.ProbeAnswered) -> No
         elif not context.state.machines[event.machine].up:
             context.emit(messages.MarkMachine(machine=event.machine, reason="it answers again", up=True))
             handle_machine_return(context, event.machine)
+            replan_on_answer(context)
         elif attempt is not None and _is_unconfirmed(attempt):
             # The machine was down when the cancellation was sent, so it is sent again.
             context.cancel(attempt, attempt.cancelled)

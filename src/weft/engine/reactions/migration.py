@@ -21,6 +21,8 @@ from zero, whichever ends sooner.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions.staging import request_data
@@ -83,17 +85,17 @@ def await_machine(context: DecisionContext, attempt: Attempt, machine: int, coun
     )  # fmt: skip
 
 
-def admit_awaited(context: DecisionContext, machine: MachineState) -> bool:
-    """Migrate the attempts that wait for a machine, as far as they fit; return whether none waits."""
+def admit_awaited(context: DecisionContext, machine: MachineState) -> Iterator[RunState]:
+    """Migrate the attempts that wait for a machine, as far as they fit, and yield the run of each."""
     state = context.state
     for number in list(machine.awaited_by):
         attempt = state.attempts[number]
         run, count = state.runs[attempt.run], attempt.awaited_count
         nodes = run.compiled.options(attempt.task).nodes[machine.index, count]
         if not state.machines.fits(machine.index, nodes, run.demand(attempt.task, machine.index, count)):
-            return False
+            return
         migrate_attempt(context, attempt, machine.index, count, MigrationReason.USER)
-    return True
+        yield run
 
 
 def rebind_members(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:

@@ -62,13 +62,26 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
 def replan_on_machine_change(context: DecisionContext, event: messages.MachineChanged) -> None:
     """Request a plan for every active run if the user changed a machine, or it went down or came back.
 
-    A change by the user always causes a new plan, another one only if the settings require it.
+    A change by the user and a machine that came back always cause a new plan, a lost machine only if the
+    settings require it: its tasks are placed elsewhere anyway, but queued tasks would not use a machine that
+    came back.
     """
     if event.up is None and event.admission is None:
         return
     for run in list(context.state.active.values()):
-        if event.admission is not None or "machines" in run.settings.replan_when:
+        if event.up or event.admission is not None or "machines" in run.settings.replan_when:
             _request_plan(context, run, "machines changed")
+
+
+def replan_on_answer(context: DecisionContext) -> None:
+    """Request a plan for every active run, because a probe has shown that a machine is back."""
+    for run in list(context.state.active.values()):
+        _request_plan(context, run, "machines changed")
+
+
+def replan_on_migration(context: DecisionContext, run: RunState) -> None:
+    """Request a plan because the user moved a task: tasks in the queue there may go where it was."""
+    _request_plan(context, run, "the user moved a task")
 
 
 def replan_on_iteration(context: DecisionContext, run: RunState) -> None:

@@ -219,8 +219,8 @@ class Occupation:
 def expected_end_s(state: EngineState, attempt: Attempt) -> float:
     """Return the estimated end of an attempt on the engine's clock, not before now."""
     now = state.now
-    if attempt.stage >= Stage.ENDED:
-        return now
+    if attempt.stage >= Stage.ENDED or attempt.replaced_by is not None:
+        return now  # the program of a task that moves is being ended
     machine = state.machines[attempt.machine]
     speed = machine.speed_factor
     if machine.time_shared and attempt.started_s is not None:
