@@ -10,7 +10,9 @@ import pytest
 
 import weft
 from cli.projects import Project, wait_for
+from weft.api.progress import ExecutionProgress, time_left
 from weft.engine import messages
+from weft.engine.history import History
 from weft.errors import InvalidInput
 
 MACHINES = """\
@@ -265,6 +267,35 @@ def test_selector_that_accepts_no_machine_is_called_again(machines):
     flow(machines, settings="{poll_every: 0.2s}", command=noted("command"), selector="./select")
     assert machines.run("flow.yaml").completed
     assert log_of(machines) == ["asked", "asked", "asked", "command m2"]
+
+
+@pytest.mark.parametrize(
+    ("facets", "reason"),
+    [
+        ({"selector": "./select"}, "its selector ./select, which accepts no machine now"),
+        ({"requirements": "free_disk > 9e17"}, "a machine: m1: "),
+    ],
+    ids=["selector", "requirements"],
+)
+def test_run_without_an_accepted_machine_says_so_and_fails_after_the_timeout(machines, facets, reason):
+    program(machines, "select", 'echo asked >> "$LOG"')
+    flow(
+        machines, settings="{poll_every: 0.2s, timeouts: {machines: 3s}}", command="true", work="1s", **facets
+    )
+    machines.write("machines.yaml", "machines: {m1: {disk: 1e18, backend: {kind: local}}}\n")
+    told = []
+
+    def note(entry, engine):
+        if (run := engine.state.active.get(0)) is not None and run.plan is not None:
+            told.append(str(time_left(run, ExecutionProgress(History(), engine.state), entry.now)))
+
+    ran = machines.run("flow.yaml", note=note)
+    assert ran.outcome == "failed"
+    assert f"a (ready) waits for {reason}" in str(ran)
+    assert told[-1].startswith("unknown (a waits for ")
+    if "selector" in facets:
+        assert len(log_of(machines)) > 1
+        assert told[-1] == f"unknown (a waits for {reason})"
 
 
 @pytest.mark.parametrize(

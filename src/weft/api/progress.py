@@ -7,7 +7,8 @@ time divided by estimated time: the median for P50, the 90 % quantile for P90. B
 the pace follows from the promise. Tasks without a stated time have a placeholder in the plan and use the pace
 of completed tasks of their kind. Paces of different groups are averaged, weighted by planned seconds.
 
-The time left is unknown without a plan, while held tasks block the run, while an open task has neither an
+The time left is unknown without a plan, while held tasks block the run, while the selector or the requirement
+of a ready task accepts no machine, while an open task has neither an
 estimate nor a completed task of its kind, if a loop states no expected number of iterations or exceeds it,
 and when the planned end has passed.
 """
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from weft.engine.explanation import describe_unplaceable
 from weft.engine.history import AttemptRecord, FailureRecord, History
 from weft.engine.journal import JournalEntry
 from weft.engine.kind_counts import KindCount, count_kinds
@@ -227,6 +229,8 @@ def time_left(
         return _blocked(held)
     if not any(machine.up for machine in progress.state.machines):
         return TimeLeft(p50_s=None, p90_s=None, why="all machines are lost")
+    if unplaced := describe_unplaceable(progress.state, run):
+        return TimeLeft(p50_s=None, p90_s=None, why=unplaced)
     further_s = None if run.plan is None else _further_s(run, run.plan.line)
     if run.plan is None or further_s is None:
         return UNKNOWN

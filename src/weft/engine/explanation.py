@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -361,9 +362,27 @@ def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str
 
 def _describe_selector(run: RunState, task: int) -> list[str]:
     facts = run.facts_of(task)
-    if facts.order_wanted:
-        return ["the answer of its selector program"]
-    return ["its selector program, which accepts no machine now"] if facts.order == () else []
+    if facts.order == ():
+        return [f"its selector {run.compiled.selector(task)}, which accepts no machine now"]
+    return [f"the answer of its selector {run.compiled.selector(task)}"] if facts.order_wanted else []
+
+
+def describe_unplaceable(state: EngineState, run: RunState) -> str:
+    """Return which ready task waits because its selector or requirement accepts no machine; "": none.
+
+    Only the first tasks are examined if many are ready.
+    """
+    if not (run.compiled.live_requirements or run.facts):
+        return ""
+    for task in islice(run.ready, _MAX_TASKS):
+        if run.facts_of(task).order == ():
+            return f"{run.name(task)} waits for {_describe_selector(run, task)[0]}"
+        text = find_requirement(run, task)
+        if text and not any(
+            accepts_machine(state, run, task, machine) for machine in run.compiled.options(task).counts
+        ):
+            return f"{run.name(task)} waits for a machine that meets {text}"
+    return ""
 
 
 def _describe_predecessors(run: RunState, task: int) -> list[str]:

@@ -132,7 +132,7 @@ def may_recover(state: EngineState) -> bool:
     """Return whether a machine may become usable for a waiting task later.
 
     This is possible if a machine is down, closed or not measured yet, or if a ready task has a requirement
-    that is checked at run time.
+    that is checked at run time or a selector program that accepts no machine now.
     """
     for machine in state.machines:
         if not machine.up or machine.admission != Admission.OPEN:
@@ -140,7 +140,7 @@ def may_recover(state: EngineState) -> bool:
         if not machine.usable and state.obstacle(machine.index) == STATE_UNKNOWN:
             return True
     return any(
-        find_requirement(run, task)
+        find_requirement(run, task) or run.facts_of(task).order == ()
         for run in state.active.values()
         if run.compiled.live_requirements or run.facts
         for task in run.ready

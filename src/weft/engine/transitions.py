@@ -861,7 +861,9 @@ def _unbind(state: EngineState, command: messages.Unbind) -> None:
 
 def _select_machines(state: EngineState, command: messages.SelectMachines) -> None:
     facts = state.runs[command.run].change_facts(command.task)
-    facts.order, facts.order_wanted = None, True
+    facts.order_wanted = True
+    if facts.order:
+        facts.order = None  # one that accepted no machine counts until the program answers again
 
 
 def _change_nothing(state: EngineState, command: messages.Command) -> None:

@@ -171,7 +171,7 @@ class StandstillRule:
         """Return whether a real clock has passed the standstill timeout without any activity.
 
         ``expected``: a submission or request is scheduled. A task that is held by a user, or whose selector
-        program has not answered or accepts no machine now, counts as activity.
+        program has not answered yet, counts as activity.
         """
         if (now := self._clock.now()) < self._check_at_s:
             return False

@@ -385,8 +385,8 @@ SETTINGS: tuple[Setting, ...] = (
             help="time that one run of a selector program may take"),
     Setting(key="timeouts.machines", attribute="machine_timeout_s", type=_TIME, optional=True,
             scope=EXECUTION,
-            help="time for which tasks wait for machines that are lost or do not meet a requirement now, if "
-                 "nothing else can go on; then the run fails"),
+            help="time for which tasks wait for machines that are lost, do not meet a requirement now, or "
+                 "are not accepted by a selector, if nothing else can go on; then the run fails"),
     Setting(key="probe_every", attribute="ladder_every_s", type=_INTERVAL, optional=True, scope=EXECUTION,
             help="time between probes that test whether job, runner and machine answer"),
     Setting(key="discover_every", attribute="discover_every_s", type=_INTERVAL, optional=True,

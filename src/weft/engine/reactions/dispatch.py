@@ -83,7 +83,7 @@ def _place_selected(context: DecisionContext, view: EngineView) -> None:
                     context,
                     Place(run=seen.index, task=task, machine=mode.machine, count=mode.count, reason=reason),
                 )
-            elif not facts.order and TimerKind.ASK not in context.state.timers:
+            elif not (facts.order or facts.order_wanted) and TimerKind.ASK not in context.state.timers:
                 context.set_timer(TimerKind.ASK, context.state.now + context.settings.poll_every_s)
 
 
@@ -107,8 +107,8 @@ def describe_selection(state: EngineState, run: RunState, task: int) -> messages
 def ask_selectors_again(context: DecisionContext) -> None:
     """Run the selector program again for every ready task for which it has accepted no machine."""
     for run in list(context.state.active.values()):
-        for task in [task for task, facts in run.facts.items() if facts.order == ()]:
-            if run.state[task] == _READY:
+        for task, facts in list(run.facts.items()):
+            if facts.order == () and not facts.order_wanted and run.state[task] == _READY:
                 context.emit(describe_selection(context.state, run, task))
 
 

@@ -237,7 +237,9 @@ class TaskFacts:
     reopened: bool = False
     """Whether the task runs again after it completed; started successors keep its earlier outputs."""
     order: tuple[int, ...] | None = None
-    """Machines that its selector program accepts, best first; None: not asked since the task was ready."""
+    """Machines that its selector program accepts, best first, until it is asked again; of one that accepts
+    none, until it answers again. None: no answer since the task was ready.
+    """
     order_wanted: bool = False
     """Whether the selector program was asked and has not answered."""
     order_usual: bool = False
@@ -450,9 +452,9 @@ class RunState:
 
     @property
     def is_selecting(self) -> bool:
-        """Return whether a selector program has not answered, or has accepted no machine."""
+        """Return whether a selector program has not answered yet; one that is asked again has."""
         return bool(self.compiled.selectors) and any(
-            facts.order_wanted or facts.order == () for facts in self.facts.values()
+            facts.order_wanted and facts.order is None for facts in self.facts.values()
         )
 
     def next_try(self, task: int) -> int:
