@@ -88,7 +88,7 @@ def test_stored_names_never_change() -> None:
     names = (
         "Submitted Started Ended StagedIn StagedOut CleanedUp Progressed Checkpointed Suspended Resumed "
         "RequirementsChanged MachineChanged Answered Discovered Fetched Selected PlanReady TimerFired TasksAdded "
-        "Asked Assign StageIn Start Signal Cancel StageOut CleanUp Probe Discover Fetch Select Replan SetTimer "
+        "Stalled Asked Assign StageIn Start Signal Cancel StageOut CleanUp Probe Discover Fetch Select Replan SetTimer "
         "Drop Return "
         "Settle Repeat Leave Finish StopRun EstimateSpeed MarkMachine AbandonAttempt LoseAttempt CountRequeue "
         "MarkViolating Unbind AdoptPlan Refuse ReportCondition ReportViolation AwaitMachine KeepAttempt "

@@ -277,7 +277,9 @@ def test_selector_that_accepts_no_machine_is_called_again(machines):
     ],
     ids=["selector", "requirements"],
 )
-def test_run_without_an_accepted_machine_says_so_and_fails_after_the_timeout(machines, facets, reason):
+def test_run_without_an_accepted_machine_says_so_and_fails_after_the_timeout(
+    machines, capsys, facets, reason
+):
     program(machines, "select", 'echo asked >> "$LOG"')
     flow(
         machines, settings="{poll_every: 0.2s, timeouts: {machines: 3s}}", command="true", work="1s", **facets
@@ -293,6 +295,11 @@ def test_run_without_an_accepted_machine_says_so_and_fails_after_the_timeout(mac
     assert ran.outcome == "failed"
     assert f"a (ready) waits for {reason}" in str(ran)
     assert told[-1].startswith("unknown (a waits for ")
+    shell = Project(machines.folder, capsys)
+    shown = [json.loads(line) for line in shell.weft("watch", "--json").out.splitlines()]
+    ended = [each for each in shown if each["what"] == "run-ended"]
+    assert [(each["run"], each["outcome"]) for each in ended] == [(1, "failed")]
+    assert ended[0]["reason"].startswith(f"a (ready) waits for {reason}")
     if "selector" in facets:
         assert len(log_of(machines)) > 1
         assert told[-1] == f"unknown (a waits for {reason})"

@@ -441,11 +441,12 @@ def describe_standstill(state: EngineState, numbers: Mapping[int, int] = Mapping
     return [
         f"run {numbers.get(run.index, run.index)}: {line}"
         for run in state.active.values()
-        for line in _describe_run(state, run)
+        for line in describe_stalled_run(state, run)
     ]
 
 
-def _describe_run(state: EngineState, run: RunState) -> Iterator[str]:
+def describe_stalled_run(state: EngineState, run: RunState) -> Iterator[str]:
+    """Yield lines that say what the unfinished tasks of a run wait for."""
     left = [task for task, value in enumerate(run.state) if value not in FINAL]
     # Tasks that wait for predecessors do not explain a standstill; list them only if there are no others.
     stuck = [task for task in left if run.state[task] != TaskState.WAITING] or left

@@ -887,7 +887,12 @@ class History:
     }
 
 
-_PASSIVE = messages.RECORDS | {messages.PlanReady, messages.StageOut, messages.StagedOut}
+_PASSIVE = messages.RECORDS | {
+    messages.PlanReady,
+    messages.StageOut,
+    messages.StagedOut,
+    messages.RunStalled,
+}
 """Messages that do not count as activity of a task."""
 
 

@@ -299,6 +299,15 @@ class TasksAdded:
     """By file name: the lines of the file."""
 
 
+@stored_as("Stalled")
+class RunStalled:
+    """Nothing can go on in a run, and its execution ends; the run stays open, so that it can be resumed."""
+
+    run: int
+    reason: str
+    outcome: RunOutcome = RunOutcome.FAILED
+
+
 @stored_as("Asked")
 class RequestReceived:
     """A request of a user."""
@@ -745,6 +754,7 @@ Event = (
     | PlanReady
     | TimerFired
     | TasksAdded
+    | RunStalled
     | RequestReceived
 )
 

@@ -369,6 +369,10 @@ def _on_request(state: EngineState, event: messages.RequestReceived) -> None:  #
     state.pending.policy = True
 
 
+def _on_run_stalled(state: EngineState, event: messages.RunStalled) -> None:
+    """Do nothing: the tasks of the run still wait if it is resumed."""
+
+
 _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.Submitted: _on_submitted,
     messages.Started: _on_started,
@@ -389,6 +393,7 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.PlanReady: _on_plan_ready,
     messages.TimerFired: _on_timer_fired,
     messages.TasksAdded: _on_tasks_added,
+    messages.RunStalled: _on_run_stalled,
     messages.RequestReceived: _on_request,
 }
 

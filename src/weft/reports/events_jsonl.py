@@ -23,6 +23,7 @@ from weft.reports.execution_records import to_datetime
 EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.Submitted: ("run-submitted", ("owner", "priority", "results")),
     cm.FinishRun: ("run-ended", ("outcome", "reason")),
+    ev.RunStalled: ("run-ended", ("outcome", "reason")),
     ev.TasksAdded: ("run-grown", ("lines",)),
     ev.RequestReceived: ("run-asked", ("asked",)),
     cm.RepeatLoop: ("loop-repeated", ("body",)),

@@ -29,6 +29,7 @@ from weft.backends.backend import Backend
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
+from weft.engine.explanation import describe_stalled_run
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import SUBMITTED, PlanReady, Replan
 from weft.engine.ranking import may_recover
@@ -375,6 +376,16 @@ class DriverLoop:
             if stop is not None and stop():
                 return
             self.turn(0.0 if self._virtual else self._wait_s())
+        if self.stuck:
+            self._record_standstill()
+
+    def _record_standstill(self) -> None:
+        """Write to the journal for every unfinished run that it was given up, and what its tasks wait for."""
+        state = self.engine.state
+        for run in list(state.active.values()):
+            self._decide(ev.RunStalled(run=run.index, reason="; ".join(describe_stalled_run(state, run))))
+        if self._journal is not None:
+            self._journal.commit()
 
     def turn(self, wait_s: float) -> None:
         """Wait at most ``wait_s`` for events, handle them, commit the journal, and execute the commands."""
