@@ -97,7 +97,7 @@ def test_a_machine_whose_sandbox_is_unusable_from_the_start_is_lost(project: Pro
     assert f"machine only is lost: its sandbox {sandbox} cannot be written" in project.weft(
         "report"
     ).out.replace("\n  ", " ")
-    alone = project.weft("run", "short.yaml", "--fresh", "--on", "one.yaml", "--set", "timeouts.machines=2s")
+    alone = project.weft("run", "short.yaml", "--fresh", "--on", "one.yaml")
     assert alone.code == 1
     assert (
         f"a (ready) waits for a machine: only: is lost: its sandbox {sandbox} cannot be written" in alone.err
@@ -105,10 +105,12 @@ def test_a_machine_whose_sandbox_is_unusable_from_the_start_is_lost(project: Pro
 
 
 def test_opening_a_lost_machine_says_that_it_is_lost(project: Project):
-    project.write("short.yaml", SHORT)
+    until = f"until test -e {project.folder}/go; do sleep 0.1; done"
+    busy = f"  b: {{command: '{until}', requirements: name == 'other'}}\n"
+    project.write("short.yaml", SHORT.replace('}"', "}\", requirements: name == 'only'") + busy)
     sandbox = project.write("disk", "")
-    project.write("one.yaml", ONE.format(sandbox=sandbox))
-    process = project.start("run", "short.yaml", "--on", "one.yaml")
+    project.write("two.yaml", ONE.format(sandbox=sandbox) + "  other: {backend: {kind: local}}\n")
+    process = project.start("run", "short.yaml", "--on", "two.yaml")
     try:
         wait_for(lambda: "is lost" in project.weft("machines", "ls").out)
         assert project.weft("machines", "drain", "only").code == 0
@@ -117,6 +119,8 @@ def test_opening_a_lost_machine_says_that_it_is_lost(project: Project):
             f"only is open, but no task starts there while it is lost: its sandbox {sandbox}"
         )
         sandbox.unlink()
+        wait_for(lambda: "is lost" not in project.weft("machines", "ls").out)
+        project.write("go", "")
         process.communicate(timeout=PATIENCE_S)
     finally:
         project.end(process)

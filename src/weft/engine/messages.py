@@ -219,6 +219,8 @@ class MachineChanged:
     """Why it went down, for the user."""
     admission: Admission | None = None
     """What the user decided about the machine; OPEN for one that joins."""
+    lasting: bool = False
+    """Whether it has never worked and cannot come back by itself, for example for a wrong path."""
 
 
 @stored_as("Answered")

@@ -131,11 +131,12 @@ def find_ranking(state: EngineState, run: RunState, task: int) -> TaskRanking | 
 def may_recover(state: EngineState) -> bool:
     """Return whether a machine may become usable for a waiting task later.
 
-    This is possible if a machine is down, closed or not measured yet, or if a ready task has a requirement
-    that is checked at run time or a selector program that accepts no machine now.
+    This is possible if a machine is closed, not measured yet, or down (unless its sandbox could never be
+    created), or if a ready task has a requirement that is checked at run time or a selector program that
+    accepts no machine now.
     """
     for machine in state.machines:
-        if not machine.up or machine.admission != Admission.OPEN:
+        if not (machine.up or machine.lasting) or machine.admission != Admission.OPEN:
             return True
         if not machine.usable and state.obstacle(machine.index) == STATE_UNKNOWN:
             return True

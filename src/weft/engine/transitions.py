@@ -301,6 +301,7 @@ def _uses_measurements(run: RunState, task: int, text: str | None) -> bool:
 def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> None:
     if event.up is not None:
         state.machines[event.machine].reason = "" if event.up else event.reason
+        state.machines[event.machine].lasting = event.lasting
         state.inquiries.set_up(event.machine, event.up, state.now)
         state.copies.lose(state.machines[event.machine].host)
     if event.speed_factor is not None:

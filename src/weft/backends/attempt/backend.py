@@ -692,7 +692,8 @@ class ProgramBackend:
             if up := report["is"] == "back":
                 return ev.MachineChanged(machine=machine, up=up)
             self._end_lost_programs(machine)
-            return ev.MachineChanged(machine=machine, up=up, reason=report["text"])
+            lasting = bool(report.get("lasting"))
+            return ev.MachineChanged(machine=machine, up=up, reason=report["text"], lasting=lasting)
         load, cores = report.get("load"), self._context.machines[machine].core_count
         return ev.Fetched(
             machine=machine,

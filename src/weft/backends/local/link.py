@@ -15,6 +15,7 @@ connection the engine sends the runner a list of its unknown programs and record
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -659,6 +660,20 @@ _CHECKED_BYTES = 65536
 """Number of bytes that are written to check for free space on a disk."""
 
 
+_WRONG_PATH = frozenset(
+    {
+        errno.EACCES,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+"""Errors of a path at which no sandbox can be created; a full disk or a failing file system may recover."""
+
+
 @dataclass(slots=True)
 class LostMachine:
     """A machine that cannot run programs now."""
@@ -675,13 +690,16 @@ class MachineHealth:
 
     A machine is lost while its sandbox is unusable, also at the start of a run. If only its runner cannot be
     started and the machine has never worked, it is not lost but attempts fail: its description may be wrong.
-    A sandbox that disappeared with its disk is not created on another one.
+    A sandbox that disappeared with its disk is not created on another one. A machine whose sandbox could
+    never be created, because its path is wrong, is not expected to return.
     """
 
     def __init__(self, context: ProjectContext) -> None:
         self._context = context
         self._identity: dict[int, tuple[int, int]] = {}
         """By machine: device and inode of its sandbox when it was last connected."""
+        self._wrong: set[int] = set()
+        """Machines whose sandbox could not be created at the last check, for a cause that does not pass."""
         self.lost: dict[int, LostMachine] = {}
 
     def remember(self, machine: int) -> None:
@@ -726,6 +744,10 @@ class MachineHealth:
         """Return whether the machine was connected before."""
         return machine in self._identity
 
+    def is_lasting(self, machine: int) -> bool:
+        """Return whether a machine has never worked, because its sandbox cannot be created."""
+        return machine in self._wrong and not self.has_worked(machine)
+
     def lose(self, machine: int, problem: str) -> bool:
         """Mark a machine as lost; return whether it was not lost before."""
         if machine in self.lost:
@@ -757,6 +779,7 @@ class MachineHealth:
     def _find_write_problem(self, machine: int) -> str:
         sandbox = self._sandbox(machine)
         name = sandbox / f".weft-{os.getpid()}-{machine}"
+        self._wrong.discard(machine)
         try:
             sandbox.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
             file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -767,6 +790,8 @@ class MachineHealth:
                 name.unlink()
         except OSError as error:
             is_file = isinstance(error, FileExistsError) and not sandbox.is_dir()
+            if is_file or error.errno in _WRONG_PATH:
+                self._wrong.add(machine)
             why = "it is not a directory" if is_file else error.strerror
             return f"its sandbox {sandbox} cannot be written: {why}"
         full = f"its sandbox {sandbox} cannot be written: no space left"
@@ -878,7 +903,8 @@ class RunnerPool:
     def _lose(self, machine: int, problem: str) -> None:
         """Report a machine as lost, once; its programs are ended as far as they can be reached."""
         if self._health.lose(machine, problem):
-            self._backlog.insert(0, {"is": "lost", "machine": machine, "text": problem})
+            lasting = self._health.is_lasting(machine)
+            self._backlog.insert(0, {"is": "lost", "machine": machine, "text": problem, "lasting": lasting})
 
     def _lose_runner(self, machine: int, problem: str) -> None:
         """Report a machine without a runner as lost if it has worked, or if its sandbox is the reason."""

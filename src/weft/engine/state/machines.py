@@ -63,6 +63,7 @@ class MachineState:
         "host",
         "index",
         "label",
+        "lasting",
         "learned_factor",
         "left",
         "location",
@@ -98,6 +99,8 @@ class MachineState:
         """Whether the user lets tasks start on it."""
         self.reason = ""
         """Why it is down; "": it is up, or the reason is unknown."""
+        self.lasting = False
+        """Whether it is down and not expected to come back by itself."""
         self.index = index
         self.name = machine.name
         self.label = machine.label

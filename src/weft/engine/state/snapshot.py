@@ -27,7 +27,7 @@ _RUN = (
 )  # fmt: skip
 _BY_TASK = ("attempt_of", "binding", "left_behind")
 _MACHINE = ("up", "free_nodes", "speed_factor", "believed_at_s")
-_LATER = {"learned_factor": 1.0, "measured_factor": 1.0, "reason": ""}
+_LATER = {"learned_factor": 1.0, "measured_factor": 1.0, "reason": "", "lasting": False}
 """Attributes of a machine that older snapshots do not have, with their defaults."""
 _STATE = ("now", "next_attempt")
 _ASKED = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
