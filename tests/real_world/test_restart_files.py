@@ -166,6 +166,9 @@ def test_program_is_asked_for_files_before_it_moves(counted):
     first, second = counted.attempts("a")
     assert (first.ending, second.machine) == ("migrated", 1)
     assert second.restart_from > 0
+    (run,) = counted.history.runs
+    # It has no stated time: alone it takes what both attempts took, the first until its files were written.
+    assert second.ran_s + 5 * 0.05 <= run.alone_s <= first.ran_s + second.ran_s + 1e-6
 
 
 def test_program_is_asked_for_files_before_its_time_limit(counted):

@@ -429,6 +429,8 @@ class History:
         """Machines that were lost, came back, joined, or were drained, removed or opened."""
         self.module_failures: Counter[ModuleFailure] = Counter()
         """How often a module of a task failed in the same way, in the order of the first failures."""
+        self._saved: dict[tuple[int, str], dict[int, float]] = {}
+        """By run and task: the attempts that wrote restart files, and when they last did."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
         """By run and task name: the last attempt."""
         self._newest: dict[tuple[int, str], int] = {}
@@ -596,6 +598,7 @@ class History:
             return
         if (attempt := self.attempts.get(event.attempt)) is not None:
             attempt.checkpoint = event.work_done
+            self._saved.setdefault((attempt.run, attempt.task), {})[attempt.number] = self.now
 
     def _suspend(self, event: messages.Suspended) -> None:
         self._suspended.setdefault(event.attempt, self.now)
@@ -750,7 +753,7 @@ class History:
             return TaskExecution(task, epoch, now_n, now_n)
         begun_n = now_n if attempt.begun_n is None else attempt.begun_n
         reused = attempt.reused_from is not None
-        return TaskExecution(task, epoch, begun_n, now_n, reused, attempt.seconds, attempt.ran_s)
+        return TaskExecution(task, epoch, begun_n, now_n, reused, attempt.seconds, self._worked_s(attempt))
 
     def _list_executions(self, run: int) -> Iterable[TaskExecution]:
         """Return the completed tasks of a run."""
@@ -766,7 +769,25 @@ class History:
         if attempt is None:
             return TaskExecution(task, 0, task, task)
         reused = attempt.reused_from is not None
-        return TaskExecution(task, 0, task, task, reused, attempt.seconds, attempt.ran_s)
+        return TaskExecution(task, 0, task, task, reused, attempt.seconds, self._worked_s(attempt))
+
+    def _worked_s(self, attempt: AttemptRecord) -> float:
+        """Return how long the work in the result of an attempt takes on its machine, from the beginning.
+
+        Of earlier attempts, from whose restart files it continued, the time until they were written counts,
+        scaled by the estimates for both machines.
+        """
+        total_s, share = attempt.ran_s, attempt.restart_from
+        for number, saved_s in reversed(self._saved.get((attempt.run, attempt.task), {}).items()):
+            if share <= 0.0:
+                break
+            earlier = self.attempts[number]
+            same = earlier.counters == attempt.counters and number < attempt.number
+            if same and earlier.started_s is not None and earlier.seconds > 0.0:
+                until_s = saved_s if earlier.ended_s is None else min(saved_s, earlier.ended_s)
+                total_s += (until_s - earlier.started_s) * attempt.seconds / earlier.seconds
+                share = earlier.restart_from
+        return total_s
 
     def _add_failure(self, command: messages.Settle, attempt: AttemptRecord | None) -> None:
         run = self._state.runs[command.run]

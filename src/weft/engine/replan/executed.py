@@ -4,7 +4,7 @@ The time alone of a run is the makespan of a HEFT plan on the empty platform (do
 section 7). At the submission the workflow is planned with the expected iterations of its loops. When the run
 has ended, the executed work is planned: every iteration that was executed, one after the other, without tasks
 that were skipped and without the work of tasks whose outputs were reused. A task without a stated time counts
-with its measured seconds.
+with its measured seconds, those of earlier attempts included if it continued from their restart files.
 
 Deviations: the paper has no loops, branches or reuse. O(v + e) for v executions with e edges between them.
 """
@@ -39,7 +39,7 @@ class TaskExecution(NamedTuple):
     estimated_s: float = 0.0
     """Estimated seconds on its machine; 0 for a task without a program."""
     ran_s: float = 0.0
-    """Measured seconds on its machine."""
+    """Measured seconds of its work on its machine, from the beginning."""
 
 
 def find_reference(run: RunState, executions: Iterable[TaskExecution]) -> tuple[float, Instance | None]:
