@@ -46,6 +46,26 @@ def test_slowness_learned_from_progress_survives_the_next_measurement_of_the_mac
     assert machine.speed_factor == 1.0  # the load explained it and is over
 
 
+@pytest.mark.parametrize(
+    ("load_here", "load_there", "moves"),
+    [(2.0, 2.0, False), (1.0, 3.0, False), (2.0, 0.0, True), (0.0, 0.0, True)],
+    ids=["same load", "more load there", "load here only", "slow without load"],
+)
+def test_load_of_both_machines_is_compared_by_the_same_measure(load_here, load_there, moves):
+    """At a quarter of its speed a task has 180 s left, more than the measured load of 2 (a third) explains."""
+    settings = RunSettings(contract=0.5, fetch_every_s=30.0, pushes_state=True, poll_every_s=600.0)
+    engine = running(settings, platform_of(2, 2))
+    for machine in (0, 1):
+        engine.handle(ev.Fetched(machine=machine, speed_factor=1.0, load=0.0))
+    engine.handle(ev.Started(attempt=0))
+    for machine, load in enumerate((load_here, load_there)):
+        engine.handle(ev.Fetched(machine=machine, speed_factor=1.0 / (load + 1.0), load=load), at=1)
+    engine.handle(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
+    words = engine.handle(slow(), at=20)
+    assert (words[-1] == "assign 1 m1 after 0: performance") == moves
+    assert ("note stay" in words) != moves
+
+
 def test_violation_always_moves_the_task_with_migrate_always():
     engine = running(EAGER)
     words = engine.handle(slow(), at=20)

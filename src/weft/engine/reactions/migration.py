@@ -227,7 +227,7 @@ def relocate_attempt(
     ):
         _record_stay(context, attempt, reason, f"it has moved {allowed} times for that")
         return
-    if (found := find_best_mode(context, run, attempt)) is None:
+    if (found := find_best_mode(context, run, attempt, behind)) is None:
         if must:
             context.cancel(attempt, reason)
         else:
@@ -277,9 +277,7 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
     """
     state = context.state
     machine = state.machines[attempt.machine]
-    pace = machine.crowding() / machine.speed_factor
-    if behind is not None:
-        pace = max(pace, 1.0 + behind)
+    pace = _pace_here(machine, behind)
     whole = 1.0 - attempt.restart_from
     if attempt.started_s is None or whole <= 0.0:
         return attempt.seconds * pace
@@ -292,7 +290,28 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
     return (1.0 - estimate_work_done(state, attempt)) / whole * attempt.seconds * pace
 
 
-def find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -> tuple[Mode, float] | None:
+def _pace_here(machine: MachineState, behind: float | None) -> float:
+    """Return the factor by which an attempt takes longer than estimated, by the slower of both speeds."""
+    pace = machine.crowding() / machine.speed_factor
+    return pace if behind is None else max(pace, 1.0 + behind)
+
+
+def _speed_there(here: MachineState, there: MachineState, behind: float | None) -> float:
+    """Return the speed that an attempt on ``here`` would have on another machine.
+
+    If programs of others load both machines, measured loads are compared with each other, not one with the
+    progress of the attempt: what the measurement here misses, it misses there too.
+    """
+    loaded = all(each.measured.load is not None and each.measured_factor < 1.0 for each in (here, there))
+    if not loaded or there.learned_factor < 1.0:
+        return there.speed_factor
+    missed = here.measured_factor * _pace_here(here, behind) / here.crowding()
+    return min(1.0, there.measured_factor / missed)
+
+
+def find_best_mode(
+    context: DecisionContext, run: RunState, attempt: Attempt, behind: float | None = None
+) -> tuple[Mode, float] | None:
     """Return the best free mode of a task on another machine, and its estimated seconds; None: none.
 
     Modes are compared by the task's rank for their machine (those without a number last), then by these
@@ -308,14 +327,16 @@ def find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) ->
         if mode.machine == attempt.machine or (order is not None and mode.machine not in order):
             continue
         rank = view.rank(seen, attempt.task, mode.machine) if order is None else -order.index(mode.machine)
-        there_s = _time_there_s(context, run, attempt, mode)
+        there_s = _time_there_s(context, run, attempt, mode, behind)
         key = (rank is None, -(rank or 0.0), there_s, mode.machine, mode.count)
         if best is None or key < best:
             best, chosen = key, (mode, there_s)
     return chosen
 
 
-def _time_there_s(context: DecisionContext, run: RunState, attempt: Attempt, mode: Mode) -> float:
+def _time_there_s(
+    context: DecisionContext, run: RunState, attempt: Attempt, mode: Mode, behind: float | None
+) -> float:
     """Return the estimated seconds of an attempt in another mode: staging, restart, remaining work."""
     state, task = context.state, attempt.task
     share = spared_share_if_ended(state, run, attempt, mode.count)
@@ -328,7 +349,8 @@ def _time_there_s(context: DecisionContext, run: RunState, attempt: Attempt, mod
         else 0.0
     )
     moving_s = mode.ready_s - state.now + files_s + run.settings_of(task).restart_cost_s
-    return moving_s + seconds / state.machines[mode.machine].speed_factor
+    speed = _speed_there(state.machines[attempt.machine], state.machines[mode.machine], behind)
+    return moving_s + seconds / speed
 
 
 def move_to_better_machines(context: DecisionContext) -> None:
