@@ -24,9 +24,14 @@ from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 
 _MAX_DISTURBANCES = 100_000
-"""Number of disturbances without an event of a task after which a simulation is ended with an error."""
+"""Disturbances in which no task succeeds, after which a simulation is ended with an error."""
 _MAX_SILENT_DISTURBANCES = 10_000
 """Successive disturbances without an event after which an otherwise empty queue counts as exhausted."""
+
+
+def _shows_progress(event: ev.Event) -> bool:
+    """Return whether a run has arrived or a program has ended by itself: nothing else limits a simulation."""
+    return isinstance(event, ev.Submitted) or (isinstance(event, ev.Ended) and event.cause == Cause.NONE)
 
 
 class SimulationBackend:
@@ -127,7 +132,7 @@ class SimulationBackend:
                 staging.arrive()
             elif queued < math.inf:
                 if (event := queue.take()) is not None:
-                    if not isinstance(event, ev.TimerFired):
+                    if _shows_progress(event):
                         self._disturbed = 0
                     return [event]
             else:
