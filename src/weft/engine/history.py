@@ -216,6 +216,31 @@ class ModuleFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageRetry:
+    """The outputs of an attempt could not be copied; the copy, not the program, is tried again."""
+
+    at_s: float
+    run: int
+    label: str
+    """Name of the task, with its iterations."""
+    attempt: int
+    problem: str
+    """Why they could not be copied."""
+    reason: str
+    """The same with the number of the retry and the pause before it."""
+
+    @property
+    def text(self) -> str:
+        """Return a line about the retry."""
+        return f"{self.label}: {self.reason}"
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the retry as plain data."""
+        record = {key: getattr(self, key) for key in ("at_s", "run", "attempt")}
+        return record | {"task": self.label, "problem": self.problem, "text": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChange:
     """A machine was lost, came back, joined, or was drained, removed or opened."""
 
@@ -429,6 +454,7 @@ class History:
         """Machines that were lost, came back, joined, or were drained, removed or opened."""
         self.module_failures: Counter[ModuleFailure] = Counter()
         """How often a module of a task failed in the same way, in the order of the first failures."""
+        self.stage_retries: list[StageRetry] = []
         self._saved: dict[tuple[int, str], dict[int, float]] = {}
         """By run and task: the attempts that wrote restart files, and when they last did."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
@@ -866,6 +892,18 @@ class History:
             ModuleFailure(run=command.run, label=label, module=command.module, reason=command.reason)
         ] += 1
 
+    def _postpone_staging(self, command: messages.PostponeStaging) -> None:
+        self.stage_retries.append(
+            StageRetry(
+                at_s=self.now,
+                run=command.run,
+                label=self._state.runs[command.run].name(command.task),
+                attempt=command.attempt,
+                problem=self._problems.get(command.attempt, ""),
+                reason=command.reason,
+            )
+        )
+
     def _adopt_plan(self, command: messages.AdoptPlan) -> None:
         self.runs[command.run].plans += 1
 
@@ -903,6 +941,7 @@ class History:
         messages.LoseAttempt: _lose_attempt,
         messages.ReportViolation: _report_violation,
         messages.ReportModule: _report_module,
+        messages.PostponeStaging: _postpone_staging,
         messages.AdoptPlan: _adopt_plan,
         messages.MarkMachine: _mark_machine,
     }
