@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -29,6 +29,7 @@ from weft.engine.states import Cause, RunOutcome, TaskState, format_counters
 from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
+from weft.workflow.workflow import Workflow
 
 
 @dataclass(slots=True, kw_only=True)
@@ -305,6 +306,8 @@ class RunSummary:
     """Weight of the run against other runs."""
     results: str = ""
     """Folder of the project with the outputs; "": the folder of the workflow."""
+    application: str = ""
+    """Name of the workflow, whatever its parameters are; runs of one application are compared."""
 
     @property
     def response_s(self) -> float | None:
@@ -472,6 +475,10 @@ class History:
         self._suspended: dict[int, float] = {}
         self._ready_of: dict[int, int] = {}
         self._ready_total = 0
+        self._applications: dict[str, Workflow] = {}
+        """By name of the application: its workflow, without parameters."""
+        self._application_of: dict[str, str] = {}
+        """By key of a workflow: the name of its application."""
         self._entry: JournalEntry
         self._state: EngineState
 
@@ -504,6 +511,7 @@ class History:
         # The history of a simulation is kept longer than its engine.
         vars(self).pop("_entry", None)
         vars(self).pop("_state", None)
+        self._applications.clear()
         return self
 
     def measure_useful_work(self) -> None:
@@ -545,6 +553,7 @@ class History:
             RunSummary(
                 index=event.run,
                 workflow=event.workflow,
+                application=self._name_application(event.workflow, compiled.graph.workflow),
                 owner=event.owner,
                 priority=event.priority,
                 results=event.results,
@@ -555,6 +564,17 @@ class History:
             )
         )
         self.active.add(self.now, 1)
+
+    def _name_application(self, key: str, workflow: Workflow) -> str:
+        """Return the name of the application of a workflow, equal for workflows that differ in parameters."""
+        if key in self._application_of:
+            return self._application_of[key]
+        # The key of a workflow with other parameters ends with them: `flow.yaml (x=7)`.
+        name = key.partition(" (")[0] if workflow.params else key
+        plain = replace(workflow, params={})
+        found = name if self._applications.setdefault(name, plain) == plain else key
+        self._application_of[key] = found
+        return found
 
     def _started(self, event: messages.Started) -> None:
         attempt = self.attempts.get(event.attempt)
@@ -1047,9 +1067,9 @@ def count_causes(history: History) -> dict[str, int]:
 
 
 def list_slowdowns(runs: Iterable[RunSummary]) -> dict[str, list[float]]:
-    """Return the slowdowns of the completed runs by workflow, in order of arrival."""
+    """Return the slowdowns of the completed runs by application, in order of arrival."""
     found: dict[str, list[float]] = {}
     for run in runs:
         if run.slowdown is not None:
-            found.setdefault(run.workflow, []).append(run.slowdown)
+            found.setdefault(run.application, []).append(run.slowdown)
     return found
