@@ -584,7 +584,7 @@ class History:
     def _ended(self, event: messages.Ended) -> None:
         attempt = self.attempts.get(event.attempt)
         was_running = self.running.pop(event.attempt, None) is not None
-        if event.cause or event.exit_code is None:
+        if event.cause or event.exit_code is None or (event.exit_code and not requests_rerun(event)):
             self._problems[event.attempt] = event.story
         if attempt is None:
             return
