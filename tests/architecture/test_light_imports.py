@@ -120,3 +120,6 @@ def test_a_run_of_one_task_loads_few_modules(tmp_path: Path) -> None:
     assert "weft.reports.page" in own
     assert len(own) <= MOST_MODULES_FOR_RUN
     assert not own & {"weft.api.plan", "weft.api.simulation", "weft.backends.simulation"}
+    # No search follows the first plan, and no entry points are read for names that weft itself has.
+    assert not own & {"weft.planners.plan_search", "weft.planners.exact", "weft.search.optimiser"}
+    assert "importlib.metadata" not in modules

@@ -59,6 +59,9 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
         return [each["machine"] for each in project.json("status")["running"]] == [other]
 
     wait_for(moved)
+    assert (
+        f"1 migration:\n  a migrates from {going['machine']} to {other} (user" in project.weft("status").out
+    )
     project.write("go", "")
     assert project.weft("release", "b[1]").code == 0
     wait_for(lambda: project.json("status")["kinds"][1]["done"] == 1)
@@ -74,6 +77,7 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     assert engine.wait(timeout=PATIENCE_S) == 0
     assert (project.folder / "y.2").read_text() == "1\n"
     (move,) = project.json("report")["migrations"]
+    assert project.json("status")["migrations"] == [move]
     assert (move["target"], move["reason"]) == (other, "user")
 
 

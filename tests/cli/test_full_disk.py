@@ -79,3 +79,41 @@ def test_clean_makes_room_on_a_small_disk(tmp_path: Path) -> None:
         assert folders(disk) == []
         (disk / "filler").unlink()
         assert weft(disk, "run", "tiny.yaml", "-q").returncode == 0
+
+
+FAILING = """\
+weft: 1
+name: failing
+tasks:
+  told: {command: "head -c 9 /dev/zero > /dev/full"}
+  plain: {command: "exit 3"}
+  filled: {command: "head -c 4063232 /dev/zero > big; exit 1", requirements: "name == 'small'"}
+"""
+SMALL = """\
+weft: 1
+machines:
+  usual: {{backend: {{kind: local}}}}
+  small: {{backend: {{kind: local, sandbox: {disk}}}}}
+"""
+
+
+def test_failure_on_a_full_disk_says_so(project: Project) -> None:
+    """A program reports the error, or leaves a full disk; the message has place, space and advice."""
+    disk = project.folder / "disk"
+    with small_disk(disk, 4096):
+        project.write("failing.yaml", FAILING)
+        project.write("small.yaml", SMALL.format(disk=disk))
+        ran = project.json("run", "--keep-going", "failing.yaml", "--on", "small.yaml")
+    reasons = {each["task"]: each["reason"] for each in ran["failures"]}
+    assert reasons["plain"] == "exit code 3; no retry left (0 for error)"
+    said = "exit code 1; its program reports 'No space left on device'; "
+    assert reasons["told"].startswith(said)
+    assert "let it write elsewhere" in reasons["told"]
+    assert reasons["filled"].startswith(f"exit code 1; the disk of {disk}/")
+    assert " of 4.194 MB were free at its end; free space there" in reasons["filled"]
+    shown = project.weft("status", "-v").out
+    assert said in shown
+    assert f"the disk of {disk}/" in shown
+    assert said in project.weft("explain", "told").out
+    # The path is longer than a line, so it is wrapped.
+    assert f"diskof{disk}/" in "".join(project.weft("report").out.split())

@@ -115,9 +115,10 @@ def test_opening_a_lost_machine_says_that_it_is_lost(project: Project):
         wait_for(lambda: "is lost" in project.weft("machines", "ls").out)
         assert project.weft("machines", "drain", "only").code == 0
         opened = project.weft("machines", "drain", "only", "--undo")
-        assert opened.out.startswith(
-            f"only is open, but no task starts there while it is lost: its sandbox {sandbox}"
-        )
+        message = f"only is open, but no task starts there while it is lost: its sandbox {sandbox}"
+        assert opened.out.startswith(message)
+        assert project.weft("machines", "drain", "only").code == 0
+        assert project.json("machines", "drain", "only", "--undo")["text"].startswith(message)
         sandbox.unlink()
         wait_for(lambda: "is lost" not in project.weft("machines", "ls").out)
         project.write("go", "")

@@ -8,8 +8,9 @@ import sqlite3
 
 import pytest
 
-from cli.projects import Project
+from cli.projects import Project, wait_for
 from cli.shell import refused
+from patience import PATIENCE_S
 
 READING = (
     "ls",
@@ -268,3 +269,35 @@ def test_run_without_journal_entries_is_refused(done: Project) -> None:
 def test_damaged_products_are_refused(done: Project) -> None:
     damage(done, "UPDATE product SET parts = replace(parts, '{', '<')")
     refused(done.weft("report"), 2, "database damaged at product", "not valid JSON", "restore it")
+
+
+BLOCKED = """\
+weft: 1
+name: blocked
+predictions: [{kind: other, machine: local, seconds: 2}]
+settings: {retries: {staging: 1000}, pauses: {first: 0.2, longest: 0.2}}
+tasks:
+  a: {command: "echo done > x", outputs: {x: {to: out/x}}}
+"""
+
+
+def test_stages_that_succeed_after_retries_are_counted_with_their_cause(project: Project) -> None:
+    project.write("blocked.yaml", BLOCKED)
+    place = project.write("out", "a file, not a folder")
+    process = project.start("run", "blocked.yaml", "--json")
+    try:
+        wait_for(lambda: (project.folder / ".weft").is_dir() and project.weft("ls").code == 0)
+        wait_for(lambda: project.json("status").get("stage_retries"))
+        assert "retried stage" in project.weft("status").out
+        place.unlink()
+        ran = json.loads(process.communicate(timeout=PATIENCE_S)[0])
+    finally:
+        project.end(process)
+    assert (ran["outcome"], ran["failures"]) == ("completed", [])
+    tried = ran["stage_retries"]
+    assert {(each["run"], each["task"]) for each in tried} == {(1, "a")}
+    assert "'out' cannot be opened: it is a file" in tried[0]["problem"]
+    assert project.json("status")["stage_retries"] == tried
+    assert f"  retried stages  {len(tried)} (" in project.weft("report").out
+    assert ran["notes"] == ["predictions of task 'other' have no effect: there is no such task"]
+    assert project.json("report")["notes"] == ran["notes"]

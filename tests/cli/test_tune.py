@@ -74,7 +74,7 @@ def test_tune_prints_json_and_writes_csv_and_json_files(knobs: Path) -> None:
 
 def test_grid_files_are_checked_and_have_a_schema(knobs: Path) -> None:
     assert weft("check", "knobs.yaml", folder=knobs).out == (
-        "knobs.yaml: a tuning grid of 4 experiments; no problems found\n"
+        "knobs.yaml: a tuning grid of 4 experiments for genetic, moldable-genetic; no problems found\n"
     )
     (knobs / "bad.yaml").write_text("weft: 1\ngrid: {population: []}\nvary: none\n")
     lines = refused(weft("check", "bad.yaml", folder=knobs), 2, "no values of 'population'", "all, alone")

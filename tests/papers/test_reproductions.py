@@ -164,3 +164,24 @@ def test_rows_show_value_error_and_unit():
     assert (row.text, row.within) == ("1,234.6 ± 0.2 s", None)
     assert ResultRow(table="t", figure="f", ours=2e-16, digits=0).text == "2.0e-16"
     assert ResultRow(table="t", figure="f", ours=0.0, digits=0).text == "0"
+
+
+def rows_of(name):
+    reproduction = REPRODUCTIONS.load(name)()
+    return reproduction.rows(results_of(reproduction, 1.0, full=True), full=True)
+
+
+def test_rows_without_a_verdict_have_their_own_reasons():
+    """No row with a number of the paper says that there is none; chance and load are reasons too."""
+    rows = rows_of("s2-local")
+    told = {(bool(row.paper), row.why) for row in rows if row.band is None}
+    one_range = "the paper has one range for all selections"
+    assert told == {(True, one_range), (False, "no figure in the paper")}
+    rows = [row for row in rows_of("s4-samples") if row.table == "differences between graphs"]
+    assert {(row.paper, row.why) for row in rows if row.band is None} == {
+        ("in-tree worse", "not reproduced, see docs/papers"),
+        ("equal", "the paper claims it most for xDCP, which is judged"),
+    }
+    near = ResultRow(table="t", figure="f", ours=1.5, error=1.0, band=ToleranceBand(most=1.0))
+    assert near.left_to_chance().as_record()["not_judged"].startswith("outside its tolerance by less")
+    assert near.as_record()["not_judged"] is None

@@ -80,6 +80,10 @@ arrivals:
     assert arriving.text("results/flow-2/plain") == "8 42\n"
     assert arriving.text("mine/plain") == "9 42\n"
     assert "outputs of run 1 (sub/flow.yaml (x=7)) are in results/flow-1" in done.out.replace("\n  ", " ")
+    status = Project(arriving.folder, capsys).json("status")
+    assert {name: found["number"] for name, found in status["slowdowns"].items()} == {"sub/flow.yaml": 3}
+    simulated = weft.simulate(on="machines.yaml", scenario="list.yaml").first
+    assert list(simulated.slowdown_of) == ["sub/flow.yaml"]
 
 
 def test_a_workflow_named_twice_on_the_command_line_has_two_folders(arriving):

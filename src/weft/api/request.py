@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
-from weft.errors import Infeasible, InvalidInput, nearest, shorten, suggest
+from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation, nearest, shorten, suggest
 from weft.formats.files import STDIN, describes_machines, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
 from weft.formats.services import bind_services
@@ -30,7 +30,7 @@ from weft.records import dataclass
 from weft.runtime.budget import PlanningBudget
 from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold, find_prediction_problems
-from weft.workflow.settings import RunSettings, SettingsLayers
+from weft.workflow.settings import RunSettings, SettingsLayer, SettingsLayers, complete_layer
 from weft.workflow.task import Isolation
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.workflow import Workflow, set_params
@@ -98,6 +98,7 @@ class Request:
         (``planned``) or rule of re-planning is stated, it is ``SHARED_POLICY``.
         """
         common = layers.of_execution(self.workflows.values())
+        self._check_names(layers, common)
         policy = common.policy or DEFAULT_POLICY
         if common.policy is None and runs > 1:
             each = [layers.of_workflow(flow) for flow in self.workflows.values()]
@@ -127,6 +128,13 @@ class Request:
         from weft.api.plan import prepare_plans  # loads the lower bounds, which a run does not need
 
         return prepare_plans(self, layers, chosen, plan_file=plan_file, choose=choose, seed=seed)
+
+    def _check_names(self, layers: SettingsLayers, common: RunSettings) -> None:
+        """Raise InvalidInput if the settings name something unknown, whether the policy uses it or not."""
+        each = [layers.of_workflow(flow) for flow in self.workflows.values()]
+        found = [list(find_unknown_names(complete_layer(one))) for one in (common, *each)]
+        if problems := list(dict.fromkeys(problem for some in found for problem in some)):
+            raise InvalidInput(problems)
 
     def _check_planners(self, layers: SettingsLayers, default: str) -> None:
         """Raise InvalidInput if the planner of a workflow does not support its objective."""
@@ -169,6 +177,27 @@ def refuse_functions(objective: object) -> None:
         what = f"the objective {getattr(objective, '__qualname__', shorten(objective))}"
         rule = "a run records its objective: it must be a name or a formula"
         raise InvalidInput(what, rule=rule, advice="use functions only with plan, compare and tune")
+
+
+def find_unknown_names(layer: SettingsLayer, origin: str | None = None) -> Iterator[Problem]:
+    """Yield the problems of the policies, planners and objective that settings name, with their options.
+
+    ``origin``: the file or option that states the settings.
+    """
+    makers = {
+        "policy": make_policy,
+        "planner": make_planner,
+        "replan_planner": make_planner,
+        "objective": make_objective,
+    }
+    for attribute, make in makers.items():
+        if not isinstance(name := layer.get(attribute), str):
+            continue
+        try:
+            make(name)  # type: ignore[operator]
+        except InvalidInput as error:
+            where = None if origin is None else SourceLocation(file=origin)
+            yield from (replace(each, location=where) for each in error.problems)
 
 
 def _requires_plan(settings: RunSettings) -> bool:

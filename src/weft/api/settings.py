@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from weft.api.request import DEFAULT_PLANNER, DEFAULT_POLICY, find_unknown_names
 from weft.engine.state.state import MEASURE_EVERY_S
 from weft.errors import InvalidInput, suggest
 from weft.formats.profiles import DEFAULT_PRESET, Profile, load_preset, load_profile
 from weft.instance.instance import Instance
 from weft.instance.preferences import measures_machines
 from weft.records import dataclass
+from weft.runtime.budget import DEFAULT_PLAN_TIME_S, PlanningBudget
+from weft.schedule.objective import make_objective
 from weft.workflow.settings import (
     DEFAULTS,
     RunSettings,
@@ -84,10 +87,14 @@ class SettingRow:
 
     key: str
     value: Any
-    """Plain value, as in a file."""
+    """Plain value, as in a file: the one that a run uses."""
     origin: str
     help: str
     scope: str
+    note: str = ""
+    """What the value of the default means, or when another one is used."""
+    changed: bool = False
+    """Whether the value differs from the default."""
 
 
 def list_settings(
@@ -98,7 +105,10 @@ def list_settings(
     workflow: Workflow | None = None,
     task: str | None = None,
 ) -> list[SettingRow]:
-    """Return every setting of a run or, with ``task``, of one of its tasks."""
+    """Return every setting of a run or, with ``task``, of one of its tasks.
+
+    Raises InvalidInput if a policy, planner or objective is unknown, or if values do not fit together.
+    """
     named: list[tuple[str, SettingsLayer]] = [("default", complete_layer(DEFAULTS))]
     named.append((f"preset {preset}", load_preset(preset)))
     if workflow is not None:
@@ -107,14 +117,65 @@ def list_settings(
     if task is not None:
         named.append((f"task {task}", task_layer(_find_task(workflow, task))))
     named.append(("--set", layers.overrides))
-    return [_row(*each) for each in explain_settings(named)]
+    _check_layers(named)
+    found = list(explain_settings(named))
+    used = _chosen_values(DEFAULTS.with_layers({setting.attribute: value for setting, value, _ in found}))
+    defaults = {**complete_layer(DEFAULTS), **_chosen_values(DEFAULTS)}
+    return [
+        _row(setting, used.get(setting.attribute, value), origin, value, defaults[setting.attribute])
+        for setting, value, origin in found
+    ]
 
 
-def _row(setting: Setting, value: Any, origin: str) -> SettingRow:
+def _check_layers(named: Iterable[tuple[str, SettingsLayer]]) -> None:
+    """Raise InvalidInput as ``weft run`` does for unknown names and values that exclude each other."""
+    layers = list(named)
+    if problems := [each for origin, layer in layers for each in find_unknown_names(layer, origin)]:
+        raise InvalidInput(problems)
+    settings = DEFAULTS.with_layers(*(layer for _, layer in layers))
+    make_objective(
+        settings.objective, settings.alpha, deadline_s=settings.deadline_s, max_cost=settings.max_cost
+    )
+    PlanningBudget(time_s=settings.plan_time_s, steps=settings.plan_steps)
+
+
+def _chosen_values(settings: RunSettings) -> dict[str, Any]:
+    """Return what ``weft run`` of one workflow uses instead of values that are None."""
+    planner = settings.planner or DEFAULT_PLANNER
+    values: dict[str, Any] = {
+        "policy": settings.policy or DEFAULT_POLICY,
+        "planner": planner,
+        "replan_planner": settings.replan_planner or planner,
+        "alpha": make_objective(settings.objective).alpha if settings.alpha is None else settings.alpha,
+        "plan_time_s": settings.plan_time_s,
+    }
+    if settings.plan_time_s is None and settings.plan_steps is None:
+        values["plan_time_s"] = DEFAULT_PLAN_TIME_S
+    return values
+
+
+def _note(setting: Setting, value: Any) -> str:
+    """Return what a setting that is not stated means, in words; empty if the value says it."""
+    if setting.attribute == "plan_time_s" and value is None:
+        return "plan_steps is stated instead"
+    text = setting.default_text.replace("`", "")
+    return "" if text == str(value) else text
+
+
+def _row(setting: Setting, value: Any, origin: str, stated: Any, default: Any) -> SettingRow:
+    """Return a row; ``stated`` is the value of the layer, which ``value`` replaces if it is None."""
     plain = write_settings({setting.attribute: value})
     for part in setting.key.split("."):
         plain = plain[part]
-    return SettingRow(key=setting.key, value=plain, origin=origin, help=setting.help, scope=setting.scope)
+    return SettingRow(
+        key=setting.key,
+        value=plain,
+        origin=origin,
+        help=setting.help,
+        scope=setting.scope,
+        note=_note(setting, value) if stated is None else "",
+        changed=value != default,
+    )
 
 
 def _find_task(workflow: Workflow | None, name: str) -> Any:

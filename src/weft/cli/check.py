@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from weft.formats.format import SourceFile
     from weft.platform.platform import Platform
+    from weft.workflow.settings import SettingsLayer
     from weft.workflow.task import Task
     from weft.workflow.task_graph import TaskGraph
 
@@ -132,6 +133,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         return other
     reader = detect_format(source)
     workflow = reader.read(source)
+    _check_names(workflow.settings, name)
     graph = check_and_unfold(workflow if machines is None else bind_services(workflow, machines))
     _check_programs(graph, name)
     if reader.name == WeftYaml.name:
@@ -172,11 +174,24 @@ def _check_grid(source: SourceFile) -> dict[str, object] | None:
 
     if not WeftYaml().recognises(source) or not _GRID_KEY.search(source.head):
         return None
-    from weft.planners.tuning import read_grid
+    from weft.planners.tuning import find_tuned_planners, read_grid
 
     grid = read_grid(parse_document(source.text(), source.name))
-    summary = f"a tuning grid of {format_count(grid.count, 'experiment')}; no problems found"
+    planners = find_tuned_planners(grid)
+    summary = (
+        f"a tuning grid of {format_count(grid.count, 'experiment')} "
+        f"for {', '.join(planners)}; no problems found"
+    )
     return {"file": source.name, "kind": "grid", "summary": summary}
+
+
+def _check_names(settings: SettingsLayer, origin: str) -> None:
+    """Raise InvalidInput if settings name an unknown policy, planner, objective or option."""
+    from weft.api.request import find_unknown_names
+    from weft.errors import InvalidInput
+
+    if problems := list(find_unknown_names(settings, origin)):
+        raise InvalidInput(problems)
 
 
 def _check_services(source: SourceFile) -> dict[str, object] | None:
@@ -242,6 +257,7 @@ def _check_profile(source: SourceFile) -> dict[str, object] | None:
     if root is None or not isinstance(root.value, dict) or "profile" not in root.value:
         return None
     profile = read_profile(source)
+    _check_names(profile.settings, source.name)
     if profile.on is not None:
         load_platform(profile.on)
     summary = f"a profile of {format_count(len(profile.settings), 'setting')}; no problems found"
@@ -263,6 +279,8 @@ def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, 
         return None
     scenario = read_scenario(document)
     workflows = load_arrival_workflows(scenario)
+    for key, workflow in workflows.items():
+        _check_names(workflow.settings, key)
     arrivals = sum(1 for entry in scenario.arrivals for _ in workflow_keys(entry))
     check_scenario(scenario, machines, workflows or None)
     summary = (

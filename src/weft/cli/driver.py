@@ -56,6 +56,7 @@ class RunDriver:
         self.live = LiveDisplay(self._block, self._line, quiet=quiet)
         self._only_errors = quiet and errors
         self._printed_failures = self._printed_moves = self._printed_changes = self._printed_modules = 0
+        self._printed_stages = 0
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
@@ -80,6 +81,7 @@ class RunDriver:
         self._printed_moves = len(self.view.progress.history.moves)
         self._printed_changes = len(self.view.progress.history.machine_changes)
         self._printed_modules = len(self.view.progress.history.module_failures)
+        self._printed_stages = len(self.view.progress.history.stage_retries)
         return [self._record_entry]
 
     def interrupted(self) -> bool:
@@ -109,6 +111,10 @@ class RunDriver:
         for move in moves[self._printed_moves :] if not self._only_errors else ():
             self.live.say(self.view.describe_migration(move))
         self._printed_moves = len(moves)
+        stages = self.view.progress.history.stage_retries
+        for stage in stages[self._printed_stages :] if not self._only_errors else ():
+            self.live.say(self.view.describe_retry(stage))
+        self._printed_stages = len(stages)
         changes = self.view.progress.history.machine_changes
         for change in changes[self._printed_changes :] if not self._only_errors else ():
             self.live.say(self.view.describe_machine(change))
@@ -212,7 +218,7 @@ def _show_briefly(ran: RunResult, driver: RunDriver) -> None:
     """Print a short summary of a run that is too large for automatic reports."""
     view = driver.view
     if view is not None:
-        options.print_lines((*view.kind_lines(), *view.failure_lines()))
+        options.print_lines((*view.kind_lines(), *view.change_lines(), *view.failure_lines()))
     for run in ran.runs:
         click.echo(f"run {run.number}, {run.workflow}: {run.state}; details: `weft report {run.number}`")
 
@@ -262,6 +268,8 @@ def _reuse_lines(driver: RunDriver) -> list[str]:
 
 
 def _record(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder: Path) -> dict[str, Any]:
+    from weft.reports.execution_page import execution_notes
+
     progress = driver.view.progress if driver.view is not None else None
     numbers = {run.position: run.number for run in ran.runs}
     return {
@@ -277,6 +285,7 @@ def _record(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder:
         ],
         **summary.executed.as_record(),
         "outcome": ran.outcome,
+        "notes": execution_notes(summary.executed),
     }
 
 

@@ -163,19 +163,21 @@ def _set_admission(project: str | None, name: str, admission: Admission, done: s
 def _describe_loss(opened: OpenProject, name: str) -> str:
     """Return the text to append if an opened machine is lost; "" if it is not."""
     from weft.api.machines import list_machines
-    from weft.reports.text import printable
 
     lost = [each for each in list_machines(opened)[1] if each.name == name and each.state == "lost"]
-    why = f": {printable(lost[0].reason)}" if lost and lost[0].reason else ""
+    why = f": {lost[0].reason}" if lost and lost[0].reason else ""
     return f", but no task starts there while it is lost{why}" if lost else ""
 
 
 def _print_reply(done: str, reply: RequestReply, *, as_json: bool) -> None:
     """Print the reply to a request; exit with code 1 if it was refused or there is none."""
+    from weft.reports.text import printable
+
     if as_json:
-        options.print_json({"granted": reply.granted, "heard": reply.replied, "text": reply.text})
+        text = done if reply.granted else reply.text
+        options.print_json({"granted": reply.granted, "heard": reply.replied, "text": text})
     elif reply.granted:
-        click.echo(done)
+        click.echo(printable(done))
     if not reply.granted:
         _fail(reply)
 

@@ -35,7 +35,7 @@ def command(
         from weft.api.project import OpenProject
         from weft.api.report import read_report
         from weft.formats.files import save_text
-        from weft.reports.execution_page import execution_lines
+        from weft.reports.execution_page import execution_lines, execution_notes
 
         with OpenProject.at(project) as opened:
             found = opened.runs.run(run)
@@ -50,7 +50,8 @@ def command(
         if file is not None:
             save_text(texts[name](), file)
     if as_json:
-        options.print_json({"number": found.number, **report.executed.as_record()})
+        notes = execution_notes(report.executed)
+        options.print_json({"number": found.number, **report.executed.as_record(), "notes": notes})
     elif "-" not in files.values():
         click.echo(f"run {found.number}")
         options.print_lines(execution_lines(report.executed, width=width(), ascii_only=ascii_only()))

@@ -18,7 +18,7 @@ from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
     from weft.api.progress import ExecutionProgress, TimeLeft
-    from weft.engine.history import FailureRecord, MachineChange, MigrationRecord
+    from weft.engine.history import FailureRecord, MachineChange, MigrationRecord, StageRetry
     from weft.engine.kind_counts import KindCount
     from weft.engine.replan.promise import Promise
     from weft.engine.state.run import RunState
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _COLUMNS = ("kind", "waiting", "running", "done", "reused", "failed")
 _FAILURES = 3
 _MIGRATIONS = 2
+_LISTED = 5
+"""Number of migrations and of retried stages that ``weft status`` lists."""
 _LOG_LINES = 2
 _AT_LEAST = 3
 """Minimal number of rows of the table of kinds."""
@@ -91,8 +93,10 @@ class RunDisplay:
             number = sum(getattr(each, name) for each in counts)
             if number:
                 parts.append(f"{number} {name}")
-        if moves := len(self._moves()):
+        if moves := len(self.migrations):
             parts.append(f"{moves} migrated")
+        if stages := len(self.stage_retries):
+            parts.append(format_count(stages, "retried stage"))
         parts += self._workflows_part()
         so_far = format_seconds(round(now_s - self.began_s))
         return f"{so_far}: {', '.join(parts)}; {self.left_text(now_s)}"
@@ -122,13 +126,9 @@ class RunDisplay:
             lines.append(f"slowdown of {len(every)} of {len(runs)} runs: {facts}")
         return lines
 
-    def _moves(self) -> list[MigrationRecord]:
-        moves = self.progress.history.moves
-        return [each for each in moves if not each.off and self.run in (None, each.run)]
-
     def migration_lines(self, most: int = _MIGRATIONS) -> list[str]:
         """Return lines about the last ``most`` migrations: task, machines and reason."""
-        return [self.describe_migration(each) for each in self._moves()[-most:]]
+        return [self.describe_migration(each) for each in self.migrations[-most:]]
 
     def describe_migration(self, each: MigrationRecord) -> str:
         """Return a line about one migration."""
@@ -136,6 +136,32 @@ class RunDisplay:
         source, target = machines[each.source].name, machines[each.target].name
         saved = f", {where}" if (where := describe_restart(each.restart_from)) else ""
         return f"{each.label} migrates from {source} to {target} ({each.reason}{saved})"
+
+    @property
+    def migrations(self) -> list[MigrationRecord]:
+        """Return the migrations of the displayed runs, without those that were called off."""
+        moves = self.progress.history.moves
+        return [each for each in moves if not each.off and self.run in (None, each.run)]
+
+    @property
+    def stage_retries(self) -> list[StageRetry]:
+        """Return the repeated copies of outputs of the displayed runs."""
+        return [each for each in self.progress.history.stage_retries if self.run in (None, each.run)]
+
+    def describe_retry(self, each: StageRetry) -> str:
+        """Return a line about outputs that are copied again."""
+        return printable(redact(each.text))
+
+    def change_lines(self, most: int = _LISTED) -> list[str]:
+        """Return the numbers of migrations and of retried stages, each with the last ``most`` of them."""
+        moves = [printable(self.describe_migration(each)) for each in self.migrations]
+        stages = list(map(self.describe_retry, self.stage_retries))
+        lines = []
+        for noun, texts in (("migration", moves), ("retried stage", stages)):
+            if texts:
+                last = ", the last:" if len(texts) > most else ":"
+                lines += [format_count(len(texts), noun) + last, *(f"  {text}" for text in texts[-most:])]
+        return lines
 
     def describe_machine(self, change: MachineChange) -> str:
         """Return a line about a machine that was lost, came back, joined or was closed."""
@@ -153,7 +179,8 @@ class RunDisplay:
         moves = []
         if rows > _LOW:
             modules = self.module_lines()[-_MIGRATIONS:]
-            moves = [*map(self.describe_machine, changes), *self.migration_lines(), *modules]
+            stages = map(self.describe_retry, self.stage_retries[-_MIGRATIONS:])
+            moves = [*map(self.describe_machine, changes), *self.migration_lines(), *stages, *modules]
         lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures) - len(moves)))
         lines += [self.line(now_s), *([promise] if promise else []), *moves]
         shown = [

@@ -44,7 +44,7 @@ def command(
     found = find_profile(profile)
     layers = load_layers(preset=preset, profile=found, settings=settings)
     rows = list_settings(layers, preset=preset, profile=found, workflow=flow, task=task)
-    rows = [row for row in rows if row.origin != "default"] if changed else rows
+    rows = [row for row in rows if row.changed] if changed else rows
     if as_json:
         options.print_json([asdict(row) for row in rows])
         return
@@ -52,7 +52,8 @@ def command(
     shown = {row.key: _value_text(row.value) for row in rows}
     middle = max((len(text) for text in shown.values()), default=0)
     for row in rows:
-        click.echo(f"{row.key:<{width}}  {shown[row.key]:<{middle}}  {row.origin}")
+        note = f" ({row.note})" if row.note else ""
+        click.echo(f"{row.key:<{width}}  {shown[row.key]:<{middle}}  {row.origin}{note}")
         if verbose:
             click.echo(f"    {row.help.replace('`', '')}")
     if not rows:

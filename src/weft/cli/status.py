@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -93,6 +94,8 @@ def _show(
         click.echo(line)
     if strays := view.stray_line():
         click.echo(printable(f"note: {strays}"))
+    for line in view.change_lines(*([sys.maxsize] if verbose else [])):
+        click.echo(line)
     for line in view.failure_lines(*([len(view.progress.failures)] if verbose else [])):
         click.echo(redact(printable(line)))
 
@@ -119,6 +122,7 @@ def _record(
     now_s = _now_s(opened, found, followed)
     left = view.left(now_s)
     engine = opened.engine
+    names = tuple(machine.name for machine in view.progress.state.machines)
     return {
         **found.as_record(),
         "state": opened.state_of(found),
@@ -140,6 +144,12 @@ def _record(
         "slowdowns": {
             name: asdict(summarise(values)) for name, values in list_slowdowns(followed.history.runs).items()
         },
+        "migrations": [
+            each.as_record(names) | {"run": found.number}
+            for each in followed.history.moves
+            if each.run == view.run
+        ],
+        "stage_retries": [each.as_record() | {"run": found.number} for each in view.stage_retries],
         "failures": [
             _failure_record(each) | {"run": found.number}
             for each in view.progress.failures

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -29,6 +29,7 @@ from weft.engine.states import Cause, RunOutcome, TaskState, format_counters
 from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
+from weft.workflow.workflow import Workflow
 
 
 @dataclass(slots=True, kw_only=True)
@@ -216,6 +217,31 @@ class ModuleFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageRetry:
+    """The outputs of an attempt could not be copied; the copy, not the program, is tried again."""
+
+    at_s: float
+    run: int
+    label: str
+    """Name of the task, with its iterations."""
+    attempt: int
+    problem: str
+    """Why they could not be copied."""
+    reason: str
+    """The same with the number of the retry and the pause before it."""
+
+    @property
+    def text(self) -> str:
+        """Return a line about the retry."""
+        return f"{self.label}: {self.reason}"
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the retry as plain data."""
+        record = {key: getattr(self, key) for key in ("at_s", "run", "attempt")}
+        return record | {"task": self.label, "problem": self.problem, "text": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChange:
     """A machine was lost, came back, joined, or was drained, removed or opened."""
 
@@ -280,6 +306,8 @@ class RunSummary:
     """Weight of the run against other runs."""
     results: str = ""
     """Folder of the project with the outputs; "": the folder of the workflow."""
+    application: str = ""
+    """Name of the workflow, whatever its parameters are; runs of one application are compared."""
 
     @property
     def response_s(self) -> float | None:
@@ -429,6 +457,7 @@ class History:
         """Machines that were lost, came back, joined, or were drained, removed or opened."""
         self.module_failures: Counter[ModuleFailure] = Counter()
         """How often a module of a task failed in the same way, in the order of the first failures."""
+        self.stage_retries: list[StageRetry] = []
         self._saved: dict[tuple[int, str], dict[int, float]] = {}
         """By run and task: the attempts that wrote restart files, and when they last did."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
@@ -446,6 +475,10 @@ class History:
         self._suspended: dict[int, float] = {}
         self._ready_of: dict[int, int] = {}
         self._ready_total = 0
+        self._applications: dict[str, Workflow] = {}
+        """By name of the application: its workflow, without parameters."""
+        self._application_of: dict[str, str] = {}
+        """By key of a workflow: the name of its application."""
         self._entry: JournalEntry
         self._state: EngineState
 
@@ -478,6 +511,7 @@ class History:
         # The history of a simulation is kept longer than its engine.
         vars(self).pop("_entry", None)
         vars(self).pop("_state", None)
+        self._applications.clear()
         return self
 
     def measure_useful_work(self) -> None:
@@ -519,6 +553,7 @@ class History:
             RunSummary(
                 index=event.run,
                 workflow=event.workflow,
+                application=self._name_application(event.workflow, compiled.graph.workflow),
                 owner=event.owner,
                 priority=event.priority,
                 results=event.results,
@@ -530,6 +565,17 @@ class History:
         )
         self.active.add(self.now, 1)
 
+    def _name_application(self, key: str, workflow: Workflow) -> str:
+        """Return the name of the application of a workflow, equal for workflows that differ in parameters."""
+        if key in self._application_of:
+            return self._application_of[key]
+        # The key of a workflow with other parameters ends with them: `flow.yaml (x=7)`.
+        name = key.partition(" (")[0] if workflow.params else key
+        plain = replace(workflow, params={})
+        found = name if self._applications.setdefault(name, plain) == plain else key
+        self._application_of[key] = found
+        return found
+
     def _started(self, event: messages.Started) -> None:
         attempt = self.attempts.get(event.attempt)
         if attempt is not None and attempt.started_s is None and not attempt.ending:
@@ -538,7 +584,7 @@ class History:
     def _ended(self, event: messages.Ended) -> None:
         attempt = self.attempts.get(event.attempt)
         was_running = self.running.pop(event.attempt, None) is not None
-        if event.cause or event.exit_code is None:
+        if event.cause or event.exit_code is None or (event.exit_code and not requests_rerun(event)):
             self._problems[event.attempt] = event.story
         if attempt is None:
             return
@@ -866,6 +912,18 @@ class History:
             ModuleFailure(run=command.run, label=label, module=command.module, reason=command.reason)
         ] += 1
 
+    def _postpone_staging(self, command: messages.PostponeStaging) -> None:
+        self.stage_retries.append(
+            StageRetry(
+                at_s=self.now,
+                run=command.run,
+                label=self._state.runs[command.run].name(command.task),
+                attempt=command.attempt,
+                problem=self._problems.get(command.attempt, ""),
+                reason=command.reason,
+            )
+        )
+
     def _adopt_plan(self, command: messages.AdoptPlan) -> None:
         self.runs[command.run].plans += 1
 
@@ -903,6 +961,7 @@ class History:
         messages.LoseAttempt: _lose_attempt,
         messages.ReportViolation: _report_violation,
         messages.ReportModule: _report_module,
+        messages.PostponeStaging: _postpone_staging,
         messages.AdoptPlan: _adopt_plan,
         messages.MarkMachine: _mark_machine,
     }
@@ -1008,9 +1067,9 @@ def count_causes(history: History) -> dict[str, int]:
 
 
 def list_slowdowns(runs: Iterable[RunSummary]) -> dict[str, list[float]]:
-    """Return the slowdowns of the completed runs by workflow, in order of arrival."""
+    """Return the slowdowns of the completed runs by application, in order of arrival."""
     found: dict[str, list[float]] = {}
     for run in runs:
         if run.slowdown is not None:
-            found.setdefault(run.workflow, []).append(run.slowdown)
+            found.setdefault(run.application, []).append(run.slowdown)
     return found

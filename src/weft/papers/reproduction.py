@@ -94,7 +94,6 @@ JUDGED_BELOW = "judged by another row"
 ONLY_WORDS = "a claim without a number"
 THIS_HOST = "depends on this host"
 NOT_REPRODUCED = "not reproduced, see docs/papers"
-FEW_RUNS = "too few runs"
 """Reasons why a row has no tolerance."""
 
 _CHANCE = 2.0
@@ -147,6 +146,15 @@ class ResultRow:
         inside = self.ours in self.band
         return None if self.disturbed and not inside else inside
 
+    @property
+    def unjudged(self) -> str:
+        """Return why the figure is not judged; "" if it is."""
+        if self.within is not None:
+            return ""
+        if self.by_chance:
+            return "outside its tolerance by less than two standard errors"
+        return "other load disturbed all attempts" if self.disturbed else self.why
+
     def left_to_chance(self) -> ResultRow:
         """Return the row, marked if it is outside its interval by less than two standard errors."""
         if self.band is None or self.ours in self.band or math.isnan(self.error):
@@ -171,7 +179,7 @@ class ResultRow:
             "within": self.within,
             "disturbed": self.disturbed,
             "by_chance": self.by_chance,
-            "not_judged": self.why or None,
+            "not_judged": self.unjudged or None,
             "acceptance": self.accepts or None,
         }
 

@@ -10,9 +10,16 @@ from weft.errors import Infeasible
 from weft.instance.instance import Instance, mark_untimed_tasks
 from weft.planners import PLANNERS
 from weft.planners.evaluation import compute_bounds
-from weft.planners.exact.exact_instance import count_terms, is_communication_free
-from weft.planners.plan_search import supported_objective
-from weft.planners.planner import BasePlanner, Budget, ClockSlice, Plan, Planner, PlanRequest, Unsupported
+from weft.planners.planner import (
+    BasePlanner,
+    Budget,
+    ClockSlice,
+    Plan,
+    Planner,
+    PlanRequest,
+    Unsupported,
+    supported_objective,
+)
 from weft.planners.portfolio import Contender, Incumbent, PortfolioSearch
 from weft.planners.problem import compile_problem
 from weft.schedule.objective import Objective
@@ -207,6 +214,8 @@ def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
     With communication the lower bounds hardly ever equal the optimum, so that a proof is needed. If the exact
     model is small enough to be solved at once, the exact planner comes first.
     """
+    from weft.planners.exact.exact_instance import count_terms, is_communication_free  # only for searches
+
     for group in (_MAIN_SEARCHES, _FALLBACK_SEARCHES):
         found = [
             Contender(name=name, alone=alone, least_s=least_s, least_steps=least_steps)

@@ -11,9 +11,17 @@ from weft.errors import Infeasible
 from weft.instance.instance import Instance
 from weft.planners import PLANNERS
 from weft.planners.evaluation import evaluate_loss
-from weft.planners.planner import Budget, Plan, Planner, PlanProgress, PlanRequest, Unsupported
+from weft.planners.planner import (
+    Budget,
+    Plan,
+    Planner,
+    PlanProgress,
+    PlanRequest,
+    Unsupported,
+    supported_objective,
+)
 from weft.planners.problem import compile_problem
-from weft.schedule.objective import OBJECTIVES, Objective
+from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search.optimiser import Optimiser, SearchState
 from weft.search.space import Floats, Points, Space
@@ -85,14 +93,6 @@ def plan_seeds(request: PlanRequest) -> Seeds:
     if not found:
         raise Infeasible("no list planner supports this instance, so a search has no plan to start from")
     return Seeds(tuple(sorted(found, key=lambda one: evaluate_loss(instance, objective, one))), steps)
-
-
-def supported_objective(planner: Planner, instance: Instance, objective: Objective) -> Objective | None:
-    """Return the objective if the planner supports it, else the makespan, else None."""
-    if planner.supports(instance, objective) is None:
-        return objective
-    makespan = OBJECTIVES["makespan"]
-    return makespan if planner.supports(instance, makespan) is None else None
 
 
 class PreparedSearch(NamedTuple):

@@ -17,7 +17,7 @@ from weft.errors import InvalidInput
 from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.registry import make_by_name
-from weft.schedule.objective import Objective
+from weft.schedule.objective import OBJECTIVES, Objective
 from weft.schedule.schedule import Schedule
 from weft.search.pool import INLINE_POOL, Pool
 
@@ -215,6 +215,14 @@ def check_no_budgets(label: str, instance: Instance) -> Unsupported | None:
     if budgets := instance.binding_budgets():
         return Unsupported(reason=f"{label} does not keep within budgets: {', '.join(budgets)}")
     return None
+
+
+def supported_objective(planner: Planner, instance: Instance, objective: Objective) -> Objective | None:
+    """Return the objective if the planner supports it, else the makespan, else None."""
+    if planner.supports(instance, objective) is None:
+        return objective
+    makespan = OBJECTIVES["makespan"]
+    return makespan if planner.supports(instance, makespan) is None else None
 
 
 def make_planner(text: str) -> Planner:

@@ -18,6 +18,7 @@ import numpy as np
 from weft.documents import Document, DocumentNode, Reader
 from weft.errors import InvalidInput, Problem, suggest
 from weft.fields import Field, Record, Shape, ValueType, any_of, choice, mapping_shape, version_field
+from weft.planners import PLANNERS
 from weft.planners.plan_search import SearchPlanner
 from weft.planners.planner import PlanRequest, make_planner
 from weft.records import dataclass
@@ -75,11 +76,25 @@ def find_planners(planner: str, grid: TuningGrid) -> dict[str, SearchPlanner]:
         raise InvalidInput(what, rule=f"at most {MOST_EXPERIMENTS:,} are allowed", advice="use fewer values")
     if not isinstance(base := make_planner(planner), SearchPlanner):
         what = f"planner {planner!r} is not an optimiser whose runs can be measured"
-        raise InvalidInput(what, advice="use genetic, moldable-genetic or annealing")
+        raise InvalidInput(what, advice=f"use {', '.join(_TUNED[:-1])} or {_TUNED[-1]}")
     if problems := list(_option_problems(planner, type(base), grid)):
         raise InvalidInput(problems)
     texts = [option_text(options) for options in grid.experiments()]
     return {text: make_planner(f"{planner}:{text}" if text else planner) for text in texts}  # type: ignore[misc]
+
+
+_TUNED = ("genetic", "moldable-genetic", "annealing")
+
+
+def find_tuned_planners(grid: TuningGrid) -> list[str]:
+    """Return the planners that have all options of a grid; raise InvalidInput if none has.
+
+    The problems are those of the planner with the fewest.
+    """
+    found = {name: list(_option_problems(name, PLANNERS.load(name), grid)) for name in _TUNED}
+    if fitting := [name for name, problems in found.items() if not problems]:
+        return fitting
+    raise InvalidInput(min(found.values(), key=len))
 
 
 def _option_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Problem]:

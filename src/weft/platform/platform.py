@@ -14,6 +14,7 @@ from weft.errors import DocumentPath, InvalidInput, Problem, shorten, suggest
 from weft.platform.machine import Machine, ServiceProgram, find_name_problems
 from weft.predictions import Prediction
 from weft.records import dataclass
+from weft.registry import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,15 +293,16 @@ class Platform:
         """Yield every problem of the platform; paths are those of its file."""
         return _find_platform_problems(self)
 
-    def find_unknown_backends(self, known: Iterable[str]) -> Iterator[Problem]:
+    def find_unknown_backends(self, known: Registry) -> Iterator[Problem]:
         """Yield a problem with its location for every kind of backend that is not in ``known``."""
         found: dict[DocumentPath, Problem] = {}
-        names, keys = set(known), _written_keys(self)
+        keys = _written_keys(self)
         for machine in self.machines:
             kind = machine.backend.get("kind")
-            if kind is not None and kind not in names:
+            # Listing the registry reads the entry points of all packages.
+            if kind is not None and str(kind) not in known:
                 path = ("machines", keys.get(machine.name, machine.name), "backend", "kind")
-                found[path] = _unknown("backend", str(kind), sorted(names), "", path)
+                found[path] = _unknown("backend", str(kind), sorted(known), "", path)
         return locate_problems(found.values(), self.document)
 
 

@@ -19,6 +19,7 @@ from weft.engine.history import (
     MigrationRecord,
     ModuleFailure,
     RunSummary,
+    StageRetry,
     StepFunction,
     list_slowdowns,
     measure_machines,
@@ -398,6 +399,12 @@ class ExecutedRun:
         return tuple(move for move in self.history.moves if move.run in chosen)
 
     @cached_property
+    def stage_retries(self) -> tuple[StageRetry, ...]:
+        """Return the repeated copies of outputs of the reported runs."""
+        chosen = {story.index for story in self.run_summaries}
+        return tuple(each for each in self.history.stage_retries if each.run in chosen)
+
+    @cached_property
     def module_failures(self) -> tuple[tuple[ModuleFailure, int], ...]:
         """Return the failures of modules of the reported runs that had no consequences, and their counts."""
         chosen = {story.index for story in self.run_summaries}
@@ -566,6 +573,7 @@ class ExecutedRun:
             "kinds": [asdict(kind) | {"ratio": kind.ratio} for kind in self.kinds],
             "machines": [asdict(use) for use in self.uses],
             "migrations": [numbered(move.as_record(names)) for move in self.moves],
+            "stage_retries": [numbered(each.as_record()) for each in self.stage_retries],
             "module_failures": [
                 numbered({"run": each.run, "task": each.label, "module": each.module})
                 | {"reason": redact(each.reason), "count": count}

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from weft.engine.history import AttemptRecord
+from weft.errors import shorten
 from weft.papers.statistics import Summary, summarise
 from weft.predictions import note_unused
 from weft.redaction import redact
@@ -190,6 +191,8 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
     failed, moved = executed.failures, [move for move in executed.moves if not move.off]
     if failed:
         facts.append(("failures", _counts(each.failed.cause for each in failed)))
+    if executed.stage_retries:
+        facts.append(("retried stages", _counts(shorten(each.problem) for each in executed.stage_retries)))
     if moved:
         facts.append(("migrations", _counts(move.reason for move in moved)))
     if moves := transfers_text(executed.attempts):

@@ -35,7 +35,9 @@ ProgramReport = Mapping[str, Any]
 """Report of a transport on a program: ``is`` (``ended``, ``stopped``, ``continued``), ``attempt``, ``nonce``.
 
 An end has ``code``, ``signal``, ``cause``, ``text``, ``at`` (wall-clock time), ``seconds`` (run time)
-and ``strays`` (number of processes that were running when the program had ended by itself).
+and ``strays`` (number of processes that were running when the program had ended by itself). One with an
+exit code other than 0 or a signal has ``disk``: ``folder``, ``free_bytes``, ``size_bytes`` and ``free_files``
+of the fullest file system that the program wrote to (None: unknown), at its end.
 """
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode

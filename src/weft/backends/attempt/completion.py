@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import fnmatch
 import math
+import os
 import re
 import signal
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -50,6 +51,7 @@ from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.states import UNKNOWN_SHARE, Cause
 from weft.expressions import Value
 from weft.records import dataclass
+from weft.units import format_bytes
 from weft.urls import is_url
 from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.templates import fill_template
@@ -312,9 +314,28 @@ class AttemptFinisher:
         elif compiled.description(attempt.task).recovery.checkpoint and not attempt.rebooted:
             self._save(attempt, ended=True)
             finished.checkpoint = take_saved(attempt)
+        if full := self._find_full_disk(attempt, report, compiled, finished.ended):
+            code = finished.ended.exit_code
+            first = finished.ended.story or ("no exit code" if code is None else f"exit code {code}")
+            finished.ended = replace(finished.ended, story=f"{first}; {full}")
         if strays := report.get("strays"):
             finished.ended = replace(finished.ended, strays=strays)
         return finished
+
+    def _find_full_disk(
+        self, attempt: ActiveAttempt, report: ProgramReport, compiled: CompiledWorkflow, ended: ev.Ended
+    ) -> str:
+        """Return a text about the full disk that a failed program wrote to; "": none, or it did not fail."""
+        accepted = (*compiled.outcomes(attempt.task), _RERUN_CODE, _CHECKPOINTED_CODE)
+        failed = ended.cause == Cause.ERROR or (not ended.cause and ended.exit_code not in accepted)
+        if not failed or not attempt.launched:
+            return ""
+        try:
+            records = Path(attempt.records_path)
+            text = read_task_file(records, "err", tail=True, max_bytes=_MOST_MESSAGE_BYTES)
+        except JobProblem:
+            text = ""
+        return describe_full_disk(report.get("disk"), text or "", attempt.workdir_path)
 
     def _read_fork_failure(self, attempt: ActiveAttempt, compiled: CompiledWorkflow, code: int | None) -> str:
         """Return the message of a command's own shell that it could not start a process; "" if there is none.
@@ -615,6 +636,34 @@ def _is_result(name: str, results: set[str]) -> bool:
     if name in results or f"{name}/" in results:  # a directory is declared with a trailing slash
         return True
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in results)
+
+
+_FULL_BYTES, _FULL_SHARE = 1 << 20, 0.05
+"""A disk with less free, and less than this share of its size, is the probable reason of a failure."""
+_SPACE_ERRORS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+
+
+def describe_full_disk(disk: Mapping[str, Any] | None, stderr: str, workdir: str) -> str:
+    """Return a text that says that a disk is full, where, and what to do; "": it is not.
+
+    ``disk``: the fullest file system that the program wrote to, at its end (see ``ProgramReport``); None:
+    unknown. ``stderr``: the last lines of the program. ``workdir``: its working directory.
+    """
+    folder, advice = workdir, "free space there, `weft clean` helps, or set `sandbox` to a larger disk"
+    full = ""
+    if disk is not None:
+        folder, free, size = disk["folder"], disk["free_bytes"], disk["size_bytes"]
+        if free < min(_FULL_BYTES, _FULL_SHARE * size):
+            full = f"is nearly full: {format_bytes(free)} of {format_bytes(size)} were free at its end"
+        elif disk["free_files"] == 0:
+            full = f"has no room for another file, but {format_bytes(free)} free"
+    if full:
+        return f"the disk of {folder} {full}; {advice}"
+    said = next((text for text in _SPACE_ERRORS if text in stderr), "")
+    if not said:
+        return ""
+    free_text = "" if disk is None else f"; {folder} had {format_bytes(disk['free_bytes'])} free"
+    return f"its program reports {said!r}{free_text}; free space where it writes, or let it write elsewhere"
 
 
 def _classify_end(attempt: ActiveAttempt, report: ProgramReport) -> ev.Ended:

@@ -245,6 +245,8 @@ class RunnerTask:
         self.restart = [f"{glob.escape(order.cwd)}/{name}" for name in order.restart]
         """Names or wildcards of the restart files."""
         self.request: RestartRequest | None = None
+        self.folders = (order.cwd, os.path.dirname(order.stderr))
+        """Where it writes: its working directory, and the directory of its standard error."""
         self.memory_bytes = order.memory_bytes
         self.peak_bytes = 0
         self.cause: str | None = None
@@ -713,6 +715,8 @@ class RunnerTasks:
             seconds=time.monotonic() - task.began_s, user_s=user_s, system_s=system_s,
             max_rss_bytes=max(peak_bytes, task.peak_bytes) or None, strays=task.strays,
         )  # fmt: skip
+        if code != 0 and not cause:
+            end["disk"] = _measure_fullest(task.folders)
         self._record_end(end)
 
     def _finish_discarded(self, task: RunnerTask) -> None:
@@ -783,6 +787,25 @@ def _encode_problem(attempt: object, text: str) -> str:
 def _nonce(record: Record) -> str:
     """Return the nonce in a record; "" if it was written by an older version."""
     return str(record.get("nonce") or "")
+
+
+def _measure_fullest(folders: tuple[str, ...]) -> Record | None:
+    """Return the free space and files of the file system with the least free space; None: unknown.
+
+    Measured at once, because the space may be free again when the engine reads the end.
+    """
+    found: list[Record] = []
+    for folder in folders:
+        try:
+            disk = os.statvfs(folder)
+        except OSError:
+            continue
+        free_bytes, size_bytes = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+        # Some file systems do not count files.
+        free_files = disk.f_favail if disk.f_files else None
+        numbers = {"free_bytes": free_bytes, "size_bytes": size_bytes, "free_files": free_files}
+        found.append({"folder": folder, **numbers})
+    return min(found, key=lambda each: each["free_bytes"], default=None)  # type: ignore[arg-type, return-value]
 
 
 _BOOT = boot_id()

@@ -1,0 +1,80 @@
+"""``weft settings`` shows the values that a run uses; unknown names are refused wherever they are stated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.shell import refused
+from cli.warm_process import weft
+
+TASK = "tasks: {a: {command: 'true'}}\n"
+WRONG = {
+    "planner: hefft": "unknown planner 'hefft'; did you mean 'heft'?",
+    "planner: 'genetic:populaton=3'": "has no option 'populaton=3'; did you mean 'population=...'?",
+    "replan: {planner: hefft}": "unknown planner 'hefft'",
+    "policy: fof": "unknown policy 'fof'; did you mean 'foft'?",
+    "objective: makespam": "unknown objective 'makespam'; did you mean 'makespan'?",
+}
+
+
+def values(folder: Path, *arguments: str) -> dict[str, tuple[object, str]]:
+    rows = json.loads(weft("settings", *arguments, "--json", folder=folder).out)
+    return {row["key"]: (row["value"], row["note"]) for row in rows}
+
+
+def test_values_are_those_that_a_run_uses(folder: Path) -> None:
+    found = values(folder)
+    assert found["alpha"] == (0.5, "")
+    assert {key: found[key][0] for key in ("policy", "planner", "replan.planner", "plan_time")} == {
+        "policy": "plan", "planner": "auto", "replan.planner": "auto", "plan_time": 2.0,
+    }  # fmt: skip
+    assert "of several runs foft" in found["policy"][1]
+    assert values(folder, "--set", "planner=heft")["replan.planner"] == ("heft", "that of the first plan")
+    assert values(folder, "--set", "plan_steps=9")["plan_time"] == ("none", "plan_steps is stated instead")
+    shown = weft("settings", folder=folder).out
+    assert "(plan; of several runs foft" in shown
+
+
+def test_changed_lists_only_values_that_differ(folder: Path) -> None:
+    same = ("migration.gain=0.2", "planner=auto", "policy=plan", "alpha=none", "plan_time=2s")
+    assert values(folder, "--changed", *(word for each in same for word in ("--set", each))) == {}
+    assert values(folder, "--changed", "--set", "migration.gain=0.3") == {"migration.gain": (0.3, "")}
+
+
+@pytest.mark.parametrize("stated", WRONG)
+def test_unknown_names_are_refused_everywhere(stated: str, folder: Path) -> None:
+    (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{{stated}}}\n{TASK}")
+    (folder / "good.yaml").write_text(f"weft: 1\n{TASK}")
+    (folder / "profile.yaml").write_text(f"weft: 1\nprofile: {{settings: {{{stated}}}}}\n")
+    profile = ("--profile", "profile.yaml")
+    unplanned = () if "policy" in stated else ("--policy", "basic")  # which uses no planner and no objective
+    for arguments in (
+        ("check", "flow.yaml"),
+        ("check", "profile.yaml"),
+        ("settings", "flow.yaml"),
+        ("settings", "good.yaml", *profile),
+        ("run", "flow.yaml"),
+        ("run", "good.yaml", *profile, *unplanned),
+    ):
+        refused(weft(*arguments, folder=folder), 2, WRONG[stated])
+
+
+def test_values_that_exclude_each_other_are_refused(folder: Path) -> None:
+    refused(weft("settings", "--set", "alpha=0.3", folder=folder), 2, "'makespan' has no alpha")
+    both = ("--set", "plan_time=3", "--set", "plan_steps=9")
+    refused(weft("settings", *both, folder=folder), 2, "both a planning time")
+
+
+def test_check_refuses_options_of_a_grid_that_no_planner_has(folder: Path) -> None:
+    grid = folder / "knobs.yaml"
+    grid.write_text("weft: 1\ngrid: {populaton: [4, 8]}\n")
+    message = "planner 'genetic' has no option 'populaton'; did you mean 'population'?"
+    refused(weft("check", "knobs.yaml", folder=folder), 2, message)
+    refused(weft("tune", "hello.yaml", "--grid", "knobs.yaml", folder=folder), 2, message)
+    grid.write_text("weft: 1\ngrid: {crossover: [unifrom]}\n")
+    refused(weft("check", "knobs.yaml", folder=folder), 2, "crossover=unifrom", "must be one of")
+    grid.write_text("weft: 1\ngrid: {population: [4, 8]}\n")
+    assert "for genetic, moldable-genetic" in weft("check", "knobs.yaml", folder=folder).out
