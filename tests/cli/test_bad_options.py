@@ -99,7 +99,7 @@ PLATFORMS = {
     "identical:x": ["identical:x", "whole number"],
     "identical:2.5": ["identical:2.5", "whole number"],
     "identical:²": ["identical:²", "whole number"],
-    "identical:99999999999": ["1,000,000"],
+    "identical:99999999999": ["100,000"],
     "identical:2,bandwith=1MB/s": ["'bandwith'", "did you mean 'bandwidth'?"],
     "identical:2,bandwidth=": ["bandwidth", "100MB/s"],
     "identical:2,bandwidth=-1MB/s": ["bandwidth", "-1MB/s"],

@@ -84,7 +84,7 @@ def test_the_same_generator_state_gives_the_same_platform() -> None:
     ("machines", "options", "words"),
     [
         (0, {}, "0 machines"),
-        (1_000_001, {}, "from 1 to 1,000,000"),
+        (100_001, {}, "from 1 to 100,000"),
         (3, {"heterogeneity": 0.9}, "heterogeneity 0.9"),
         (3, {"heterogeneity": float("nan")}, "finite"),
         (3, {"heterogeneity": float("inf")}, "finite"),

@@ -169,7 +169,7 @@ def test_result_cannot_overwrite_the_state_of_weft(place: Place) -> None:
     reported = [entry.event.problem for entry in place.journal().entries if type(entry.event) is StagedOut]
     assert [problem for problem in reported if problem] == [
         "'.weft/weft.db' is not copied to the project: weft keeps its own state there"
-    ]
+    ], (str(place.ran), place.ends())
 
 
 @pytest.mark.parametrize("written", [".weft/weft.db", "./.weft/key", ".weft/reports/1/report.html", "."])

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeVar
 
-from weft.documents import MOST_NAMES, Document, DocumentNode, Reader, expand_braces
+from weft.documents import Document, DocumentNode, Reader, expand_braces
 from weft.fields import (
     ANY_SHAPE,
     NULL_SHAPE,
@@ -27,7 +27,7 @@ from weft.fields import (
     mapping_shape,
     version_field,
 )
-from weft.platform.machine import OCCUPANCIES, QUEUES, Attribute, Machine, ServiceProgram
+from weft.platform.machine import MOST_MACHINES, OCCUPANCIES, QUEUES, Attribute, Machine, ServiceProgram
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform, Share
 from weft.predictions import PREDICTIONS
 from weft.units import parse_bytes, parse_rate, parse_seconds
@@ -313,8 +313,8 @@ def _read_machines(reader: Reader, node: DocumentNode) -> tuple[Machine, ...]:
     names = [reader.collect_problems(entry, partial(expand_braces, key)) for key, entry in entries.items()]
     if not all(names):
         return ()
-    if (count := sum(len(group) for group in names)) > MOST_NAMES:
-        reader.add_problem(node, f"{count:,} machines", rule=f"a platform has at most {MOST_NAMES:,}")
+    if (count := sum(len(group) for group in names)) > MOST_MACHINES:
+        reader.add_problem(node, f"{count:,} machines", rule=f"a platform has at most {MOST_MACHINES:,}")
         return ()
     groups = zip(templates, names, strict=True)
     return tuple(machine for template, group in groups for machine in template.under_names(group))

@@ -13,9 +13,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.documents import MOST_NAMES
 from weft.errors import InvalidInput, Problem, shorten, suggest
-from weft.platform.machine import Machine
+from weft.platform.machine import MOST_MACHINES, Machine
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform
 
 DISTRIBUTIONS = ("uniform", "log-uniform", "classes")
@@ -117,7 +116,7 @@ def _check(
     most_sites = min(machines, _MOST_SITES)
     least_classes = 1 if heterogeneity == 1 else 2
     rules = [
-        (1 <= machines <= MOST_NAMES, f"{shorten(machines)} machines", f"from 1 to {MOST_NAMES:,}"),
+        (1 <= machines <= MOST_MACHINES, f"{shorten(machines)} machines", f"from 1 to {MOST_MACHINES:,}"),
         (1 <= heterogeneity < math.inf, f"heterogeneity {heterogeneity}", "finite and at least 1"),
         (classes >= least_classes, f"{shorten(classes)} classes", f"at least {least_classes}"),
         (

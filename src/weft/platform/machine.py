@@ -51,6 +51,8 @@ precedence.
 
 MOST = 1_000_000_000
 """Maximum number of nodes, cores or GPUs."""
+MOST_MACHINES = 100_000
+"""Maximum number of machines of a platform; more would take longer to read than a command may take."""
 
 _MOST_NAME = 200
 _NODE_IS_CORE = ("local", "dask")

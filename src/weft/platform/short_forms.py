@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft.documents import MOST_NAMES
 from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.platform.local import local_machine
-from weft.platform.machine import MOST, QUEUES, Machine
+from weft.platform.machine import MOST, MOST_MACHINES, QUEUES, Machine
 from weft.platform.platform import DEFAULT_LINK, Link, Platform
 from weft.records import dataclass
 from weft.units import parse_bytes, parse_rate, parse_seconds
@@ -41,13 +40,18 @@ def parse_short_form(text: str) -> Platform | None:
     return platform
 
 
+_MOST_NODES = 1_000_000
+"""Maximum number of nodes or cores in a short form."""
+
+
 def _count(word: str, form: _ShortForm, text: str) -> int | None:
     if not text.strip() and not form.needs_count:
         return None
-    if (count := _whole(text)) is None or not 1 <= count <= MOST_NAMES:
+    most = MOST_MACHINES if form.counts == "machines" else _MOST_NODES
+    if (count := _whole(text)) is None or not 1 <= count <= most:
         raise InvalidInput(
             f"{word}:{shorten(text)}" if text.strip() else f"{word!r} without a number",
-            rule=f"the number of {form.counts} must be a whole number from 1 to {MOST_NAMES:,}",
+            rule=f"the number of {form.counts} must be a whole number from 1 to {most:,}",
             advice=f"write for example {word}:8",
         )
     return count

@@ -226,3 +226,14 @@ def test_simulations_in_which_nothing_can_end_are_refused(tmp_path: Path) -> Non
     )
     with pytest.raises(InvalidInput, match="no task made progress"):
         weft.simulate(tmp_path / "w.yaml", on="identical:1", scenario=tmp_path / "s.yaml")
+
+
+def test_failures_of_a_machine_do_not_prolong_a_simulation_without_end(tmp_path: Path) -> None:
+    """Each failure and repair counted as progress of a task that takes longer than any simulation."""
+    (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {work: 1e299, command: 'true'}}\n")
+    (tmp_path / "s.yaml").write_text(
+        "weft: 1\nfailures: [{machine: m2, mtbf: 6h, repair: 10m}]\n"
+        "perturbations: [{machines: '*', every: 40s, slowdown: 2, lasting: 60s}]\n"
+    )
+    with pytest.raises(InvalidInput, match="no task made progress"):
+        weft.simulate(tmp_path / "w.yaml", on="identical:2", scenario=tmp_path / "s.yaml", plan_steps=5)
