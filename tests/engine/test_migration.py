@@ -238,7 +238,7 @@ def test_nodes_are_reserved_when_the_migration_is_decided():
 
 
 @pytest.mark.parametrize("nodes", ["any", "same"])
-def test_moldable_task_changes_its_node_count_if_its_files_allow(nodes):
+def test_migration_changes_the_node_count_only_if_the_checkpoint_allows(nodes):
     checkpoint = CHECKPOINT | {"nodes": nodes}
     platform = Platform(machines=(Machine(name="m0", nodes=2, speed=2.0), Machine(name="m1", nodes=4)))
     engine = DrivenEngine(

@@ -33,7 +33,7 @@ def test_priorities_follow_the_formulas_of_the_paper(made):
     assert worth("foft", view, run) == (25.0 + 10.0 - 5.0) / 10.0
 
 
-def test_priority_of_a_run_multiplies_its_value_under_every_policy(made):
+def test_priority_of_a_run_scales_the_priority_of_its_tasks_in_every_formula(made):
     runs = [
         run_of(made, arrival_s=5.0, alone_s=10.0),
         run_of(made, arrival_s=5.0, alone_s=10.0, priority=3.0),

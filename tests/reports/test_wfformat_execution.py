@@ -151,7 +151,7 @@ def test_executed_graph_equals_the_workflow_without_loops(written):
     assert work == pytest.approx(done)
 
 
-def test_task_that_never_ran_is_replaced_by_its_predecessors():
+def test_edges_through_a_task_that_never_ran_are_joined():
     flow = weft.Builder("flow")
     flow.task("a", work=1)
     flow.task("gate", kind="virtual", after=["a"])

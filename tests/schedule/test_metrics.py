@@ -75,7 +75,7 @@ def test_efficiency_counts_the_nodes_used_at_once():
     assert found.overhead_s == pytest.approx(12 - 30 / 4)
 
 
-def test_tasks_that_always_use_several_nodes_lose_no_efficiency_by_them():
+def test_fixed_node_counts_do_not_reduce_efficiency():
     found = metrics_of({"a": {"work": 6, "nodes": 3}, "b": {"work": 6, "nodes": 3}}, "cluster:6")
     assert (found.nodes_used, found.efficiency, found.overhead_s) == (6, pytest.approx(1), pytest.approx(0))
 

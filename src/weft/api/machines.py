@@ -202,4 +202,7 @@ def _refuse_changes(old: Platform, new: Platform, file: str) -> None:
         for each in (old, new)
     )
     if changed := sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key)):
-        raise InvalidInput(f"{file} has other {changed[0]} than the run", rule=rule, advice="undo the change")
+        what = f"`{changed[0]}` in {file} differs from the platform of the run"
+        raise InvalidInput(
+            what, rule="during a run only machines can be added and removed", advice="undo the change"
+        )

@@ -365,7 +365,10 @@ def clean(
 
 
 def _list_originals(opened: OpenProject, runs: Sequence[int]) -> dict[int, str]:
-    """Return the runs of a copied project that only the original can resume or cancel, with its folder."""
+    """Return the runs of a copied project that only the original can resume or cancel.
+
+    By number of the run: the folder of the original.
+    """
     found: dict[int, str] = {}
     for number in runs:
         execution = opened.runs.run(number).execution
@@ -376,7 +379,10 @@ def _list_originals(opened: OpenProject, runs: Sequence[int]) -> dict[int, str]:
 
 
 def _list_shared(opened: OpenProject) -> dict[str, str]:
-    """Return the directories that belong to the original of a copied project, with its folder."""
+    """Return the sandboxes outside of this project that belong to a project of which it has copied runs.
+
+    By path of the sandbox: the folder of that project.
+    """
     originals, layout = opened.database.list_originals(), opened.layout
     store, found = JournalStore(opened.database), dict[str, str]()
     for execution in opened.runs.executions() if originals else ():

@@ -88,7 +88,7 @@ def add(name: str, description: tuple[str, ...], project: str | None, as_json: b
 
 @command.command("drain")
 @click.argument("name")
-@click.option("--undo", is_flag=True, help="Let tasks start there again; also on a removed machine.")
+@click.option("--undo", is_flag=True, help="Let tasks start on the machine again, even if it was removed.")
 @options.project
 @options.as_json
 def drain(name: str, undo: bool, project: str | None, as_json: bool) -> None:

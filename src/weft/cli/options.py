@@ -218,13 +218,15 @@ def named_plan(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--plan`` and ``--choose``, which name the first plan of a run."""
     add = _combine(
         click.option(
-            "--plan", metavar="FILE.json", help="First plan: a file of `weft plan --out`, for one WORKFLOW."
+            "--plan",
+            metavar="FILE.json",
+            help="Start with the plan in this file of `weft plan --out`; only for one WORKFLOW.",
         ),
         click.option(
             "--choose",
             type=click.IntRange(min=1),
             metavar="POINT",
-            help="First plan: this point of the front last shown by `weft pareto`, for one WORKFLOW.",
+            help="Start with the plan of this point of the last `weft pareto` front; only for one WORKFLOW.",
         ),
     )
     return add(function)

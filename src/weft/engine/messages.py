@@ -294,7 +294,7 @@ class TimerFired:
 
 @stored_as("TasksAdded")
 class TasksAdded:
-    """A file over which a sweep is unfolded exists now: the run's graph grows."""
+    """Files whose lines are the values of a sweep exist now: tasks are added to the run's graph."""
 
     run: int
     lines: Mapping[str, tuple[str, ...]]

@@ -206,7 +206,10 @@ class _DagReader:
 
 
 def _parse_parts(marks: Iterator[str]) -> list[PortParts]:
-    """Return the ports and containers of a valid source up to its closing parenthesis, as shell text."""
+    """Return the entries of a valid source up to the next unmatched ``)`` or its end.
+
+    Ports are quoted paths, containers are lists.
+    """
     found: list[PortParts] = []
     for mark in marks:
         if mark == ")":

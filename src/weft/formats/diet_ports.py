@@ -134,7 +134,7 @@ class PortSetup:
         self._set(port, target)
 
     def read_parts(self, port: XmlElement, parts: PortParts) -> None:
-        """Add a port that reads a container of other files."""
+        """Add a port that reads a new container, into which the files and containers ``parts`` are copied."""
         target = self._target(port)
         self._copy_parts(parts, target)
         self._set(port, target)
@@ -214,7 +214,7 @@ class PortSetup:
 
 
 PortParts = str | list["PortParts"]
-"""A container of other data: shell text of a path, or a list of parts."""
+"""The data of a port: a path as shell text, or a container as a list of such data."""
 
 
 def _walk_items(items: Sequence[Data], levels: int, prefix: str = "") -> list[tuple[str, Data]]:

@@ -487,7 +487,7 @@ class SharedGoal(NamedTuple):
 
 
 class SharedScore(NamedTuple):
-    """Excess over limits and objective value of the current and of the best state; arrays of one element."""
+    """Objective value and excess over the limits, for the current and the best state; arrays of length 1."""
 
     missed: Doubles
     value: Doubles

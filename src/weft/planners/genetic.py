@@ -173,7 +173,7 @@ class GeneticPlanner(GeneticOptions):
 
 
 def check_bindings_support(label: str, instance: Instance) -> Unsupported | None:
-    """Return the refusal of an instance with binding budgets or too large a table of modes, else None."""
+    """Return the refusal of budgets that a plan could exceed or of too large a table of modes, else None."""
     moldable = compile_problem(instance).modes.moldable.astype(bool)
     counts = sum(len(np.unique(group.count)) for group in instance.groups) if moldable.any() else 0
     if counts * len(instance.machines) > _MAX_CELLS:

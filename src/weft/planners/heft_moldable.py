@@ -73,7 +73,7 @@ class HeftMoldable(BasePlanner):
             raise InvalidInput(what, rule="must be from 0 (any node count) to 1 (no loss)")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Refuse binding budgets, and objectives other than makespan, cost and their weighted sums."""
+        """Refuse budgets that a plan could exceed, and objectives except makespan, cost and their sums."""
         if objective.name == "cost" or objective.has_alpha:
             return self.check(instance)
         return BasePlanner.supports(self, instance, objective)

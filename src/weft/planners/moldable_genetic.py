@@ -59,7 +59,7 @@ class MoldableGeneticPlanner(GeneticOptions):
     """The rule by which the queue starts tasks; ``machine``: the rule given in the platform."""
 
     def check(self, instance: Instance) -> Unsupported | None:
-        """Refuse instances with several machines, reservations after time 0, or binding budgets."""
+        """Refuse several machines, reservations after time 0, and budgets that a plan could exceed."""
         if len(instance.machines) != 1:
             reason = f"{self.label} supports one machine, not {len(instance.machines)}"
             return Unsupported(reason=reason)

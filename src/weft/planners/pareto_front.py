@@ -168,13 +168,13 @@ class Tradeoff(Protocol):
 
     Tradeoffs: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
     (docs/papers/moldable.md, sections 4 and 9) plot makespan against cost and against the share of idle
-    node-time, found under five weights. Here the weights follow from known entries: the weights under which
-    two neighbours of a front are equal lead to the entries below the line between them (Y. P. Aneja, K. P. K.
-    Nair, Management Science 25, 1979). Cost is the price of all node-seconds; without prices, the
-    node-seconds. The idle share ``1 - c / (P * makespan)`` of c node-seconds on P nodes is not linear, but it
-    is least where ``makespan - s * c / P`` is least, with ``1 / s`` the largest used share (W. Dinkelbach,
-    Management Science 13, 1967); this is the objective ``static-literal`` with ``s = (1 - alpha) / alpha``.
-    All idle nodes count equally, whatever their price.
+    node-time, for five weights. Here each weight is computed from two neighbouring points of the front, such
+    that both have the same weighted sum. Minimising this sum finds points below the line between them (Y. P.
+    Aneja, K. P. K. Nair, Management Science 25, 1979). Cost is the price of all node-seconds, or the
+    node-seconds if no machine has a price. The idle share ``1 - c / (P * makespan)`` of c node-seconds on P
+    nodes is not linear. It is minimised by minimising ``makespan - s * c / P``, where ``1 / s`` is the
+    largest share of used node-time (W. Dinkelbach, Management Science 13, 1967); this is the objective
+    ``static-literal`` with ``s = (1 - alpha) / alpha``. All idle nodes count equally, whatever their price.
     """
 
     against: Against
@@ -187,7 +187,10 @@ class Tradeoff(Protocol):
         ...
 
     def amounts(self, decoded: DecodedPopulation) -> Floats | None:
-        """Return the amount of each individual of a decoded population; None if it needs whole schedules."""
+        """Return the amount of each individual of a decoded population.
+
+        None: the amount can only be computed from schedules.
+        """
         ...
 
     def between(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
@@ -312,7 +315,7 @@ class _FormulaTradeoff:
         return self._measure.value(schedule, self.searched)
 
     def amounts(self, decoded: DecodedPopulation) -> Floats | None:
-        """Return the value of the formula for each individual; None if it needs whole schedules."""
+        """Return the value of the formula for each individual; None if the formula needs whole schedules."""
         formula = self._measure.formula
         if formula is None or not needs_no_schedule(self._measure):
             return None

@@ -41,7 +41,7 @@ class PredictorChain:
 
     @property
     def final(self) -> bool:
-        """Return whether all predictors of the chain are final."""
+        """Return whether no predictor of the chain returns None for a task to which it applies."""
         return all(predictor.final for predictor in self.predictors)
 
     def applies(self, graph: TaskGraph) -> Flags:

@@ -201,7 +201,7 @@ def _fixed_text_problems(task: str, job: JobSpec) -> Iterator[Problem]:
         for field in list_fields(text or ""):
             yield Problem(
                 what=f"{{{field.name}}} in {shorten(text)!r} would not be replaced",
-                rule=f"a text of `{path[-1]}` has no fields",
+                rule=f"fields in braces are not replaced in `{path[-1]}`",
                 advice="write the value itself",
                 path=("tasks", task, *path),
             )

@@ -291,7 +291,10 @@ def find_code_arguments(words: Sequence[ShellWord]) -> Iterator[_Refused]:
 
 
 def _find_operands(name: str, arguments: Sequence[ShellWord]) -> Iterator[_Refused]:
-    """Yield operands whose option is, or may be, ``-v``, which evaluates them in bash."""
+    """Yield the fields of arguments after ``-v``, or after a field that may become ``-v``.
+
+    Bash evaluates such arguments.
+    """
     for before, word in pairwise(arguments[:2] if name == "printf" else arguments):
         if before.literal == "-v" or before.literal.startswith(FIELD_MARK):
             what = f"as an argument of `{name}` after an option that may evaluate it"

@@ -92,10 +92,10 @@ def _rows_named(rows: SubtaskTable, name: str) -> range:
 def _cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]) -> None:
     """Remove the edges that carry data from one iteration of a declared loop to the next.
 
-    A declared back edge is not an edge of the graph. A file that a later task of the body writes and an
-    earlier task reads comes from the previous iteration; the depth-first search from the first task finds its
-    edge. The search begins with the outermost loop: from an inner one, the edges that enter the inner loop
-    would seem to lead back.
+    A declared back edge is not an edge of the graph. If a later task of the loop's body writes a file that an
+    earlier task reads, the file comes from the previous iteration. A depth-first search from the first task
+    of the body finds these edges. Outer loops are searched first: a search from an inner loop would take the
+    edges that enter it for back edges.
     """
     if not loops or merged.order() is not None:
         return

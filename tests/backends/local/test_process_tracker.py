@@ -135,7 +135,9 @@ def test_daemon_without_environment_is_killed_before_the_end_is_reported(bench: 
     assert (end["code"], end["strays"]) == (0, 1)
 
 
-def test_daemons_without_environment_of_two_tasks_are_not_confused(bench: Bench, daemon: str) -> None:
+def test_daemon_with_a_cleared_environment_is_killed_only_with_its_own_task(
+    bench: Bench, daemon: str
+) -> None:
     bench.sh(1, f"{daemon} first clean 0; sleep 1000")
     first = bench.wait_for_pid("first")
     for attempt in (2, 3, 4):
@@ -161,7 +163,7 @@ def test_daemon_without_any_mark_is_killed(bench: Bench, daemon: str) -> None:
     assert bench.records("ends").keys() == {2}
 
 
-def test_job_with_a_group_of_its_own_is_ended_with_its_task(bench: Bench) -> None:
+def test_background_process_in_its_own_process_group_is_killed_with_its_task(bench: Bench) -> None:
     bench.start(1, "/bin/bash", "-c", "set -m; env -i sleep 1000 & echo $! > pid")
     assert bench.wait_for_end(1)["strays"] == 1
     assert not is_running(bench.wait_for_pid("pid"))

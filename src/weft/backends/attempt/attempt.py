@@ -276,7 +276,10 @@ class AttemptRecords:
             os.close(self._open.popitem()[1][0])
 
     def _checked_parent(self, path: str) -> int:
-        """Return the open parent directory of a path; raise OSError if none is open or it was replaced."""
+        """Return the descriptor of a path's parent directory.
+
+        Raises OSError if it is not open or was replaced.
+        """
         directory = path[: path.rfind("/")]
         fd, identity = self._open.get(directory, _NOT_OPEN)
         found = os.stat(directory)  # noqa: PTH116 -- for every attempt
@@ -285,7 +288,10 @@ class AttemptRecords:
         return fd
 
     def _parent(self, path: str) -> int:
-        """Return the parent directory that was open when the attempt started; raise OSError if none was."""
+        """Return the descriptor of a path's parent directory, even if it was replaced since it was opened.
+
+        Raises OSError if it is not open.
+        """
         directory = path[: path.rfind("/")]
         fd, _ = self._open.get(directory, _NOT_OPEN)
         if fd < 0:

@@ -142,7 +142,7 @@ def _find_tied_ancestors(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowMembers:
-    """The tasks of a window by role, and the edges that may still be followed."""
+    """The tasks of a replanning window by role, and the edges without ended loops and branches not taken."""
 
     present: list[list[int]]
     """By task: its successors, without decided edges and tasks that only decided edges lead to."""

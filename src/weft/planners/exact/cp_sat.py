@@ -70,7 +70,7 @@ class CpSat(BasePlanner):
     def plan(self, request: PlanRequest) -> Plan:
         """Return the best plan found; the search starts from the incumbent or from plans of list planners.
 
-        With binding budgets and no incumbent it starts without a plan.
+        With budgets that a plan could exceed and no incumbent it starts without a plan.
         """
         search = _ExactSearch(request, self.workers or request.pool.workers)
         if request.incumbent is None and request.instance.binding_budgets():

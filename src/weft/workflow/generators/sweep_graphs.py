@@ -252,7 +252,10 @@ def in_tree(layers: int, fan: int) -> Parents:
 
 
 def dense_out_tree(layers: int, first: int, fan: int, step: int) -> Parents:
-    """Return parents such that subtask x has the ``fan`` children from ``step * x`` on."""
+    """Return parents such that x has the children ``step * x`` to ``step * x + fan - 1`` of the next layer.
+
+    ``first``: the number of subtasks of the first layer.
+    """
     found, width = [_first(first)], first
     for _ in range(layers - 1):
         children = step * (width - 1) + fan
@@ -268,7 +271,11 @@ def dense_out_tree(layers: int, first: int, fan: int, step: int) -> Parents:
 
 
 def dense_in_tree(layers: int, first: int, fan: int, step: int) -> Parents:
-    """Return parents such that subtask x has the ``fan`` parents from ``step * x`` on."""
+    """Return parents such that x has the parents ``step * x`` to ``step * x + fan - 1`` of the layer before.
+
+    ``first``: the number of subtasks of the first layer. Raises InvalidInput if these groups do not cover a
+    layer exactly.
+    """
     found, width = [_first(first)], first
     for _ in range(layers - 1):
         steps, rest = divmod(width - fan, step)
