@@ -37,7 +37,7 @@ class Capabilities:
     signals: bool
     """Whether a running program can be suspended, resumed, and signalled to write its restart files."""
     own_disk: bool
-    """Whether its machines have file systems of their own, separate from the project's."""
+    """Whether the backend's machines have file systems of their own, separate from that of the project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +56,11 @@ class RecoveredAttempt:
     stage: str
     """``assigned`` (inputs may be in transfer), ``started``, ``ended`` (outputs may be in transfer)."""
     nonce: str = ""
-    """Random identity (see ``ProjectContext.attempt_nonce``). Numbers are used again if the tail of the
-    journal is lost; a record with another nonce belongs to another attempt."""
+    """Random identity (see ``ProjectContext.attempt_nonce``). Attempt numbers are used again if the tail of
+    the journal is lost, so a record with the same number and another nonce belongs to another attempt."""
     cancelled: bool = False
     tries: int = 1
-    """Number of this start of its task in its iteration, from 1."""
+    """How often the task was started in this iteration, including this attempt; 1: the first start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +95,16 @@ class ProjectContext(BackendContext):
     workflow_folder: Callable[[int], str]
     """Returns the folder of a run's workflow file, the base of relative paths of inputs."""
     results_folder: Callable[[int], str] = lambda _: ""
-    """Returns the folder of the project below which the outputs of a run are placed; "": that of its file."""
+    """Returns the folder, relative to the project, into which the outputs of a run are published.
+
+    "": the folder of the run's workflow file."""
     products: ProductStore
     token: str
     """Secret of the execution, by which its processes authenticate the engine."""
     fresh: bool = False
     """Whether nothing stored by earlier executions is used: no products, no digests of inputs."""
     secrets: Mapping[str, SecretValues] = field(default_factory=dict)
-    """By workflow: the values of the secrets that it declares; none for a workflow without secrets."""
+    """By key of a workflow (``CompiledWorkflow.key``): its secrets; no entry for a workflow without any."""
     task_settings: Callable[[int, int], RunSettings] = lambda run, task: DEFAULTS  # noqa: ARG005
     """Returns the settings of a task of a run."""
 
@@ -112,7 +114,7 @@ class ProjectContext(BackendContext):
 
 
 class Backend(Protocol):
-    """A way to execute attempts on machines of one kind."""
+    """Executes attempts on machines of one kind and reports what happens as events."""
 
     kind: ClassVar[str]
     capabilities: ClassVar[Capabilities]
@@ -124,14 +126,14 @@ class Backend(Protocol):
     def execute(self, commands: Sequence[Command]) -> None:
         """Start executing commands and return at once; ``poll`` reports the outcome.
 
-        Commands of other kinds (timers, planning, changes of state) are ignored.
+        Commands that are not meant for a backend (timers, planning, changes of state) are ignored.
         """
 
     def poll(self, timeout_s: float) -> list[Event]:
         """Return new events; without any, wait for at most ``timeout_s``."""
 
     def confirm_ends(self, attempts: Sequence[int]) -> None:
-        """Drop all records of the ends of these attempts: they are in the journal, and on disk."""
+        """Drop the backend's own records of the ends of these attempts: the journal on disk has them now."""
 
     def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
         """Re-attach to the attempts of an engine that stopped or died; ``poll`` reports their state."""
@@ -146,8 +148,8 @@ class Backend(Protocol):
     def halt(self, most_s: float = math.inf) -> float:
         """Terminate all programs; ``poll`` reports them with the exit code that requests another run.
 
-        Each has the time of its setting ``timeouts.ending``, at most ``most_s``, to write its restart files.
-        Return the longest of these times.
+        A program has the seconds of its task's setting ``timeouts.ending``, at most ``most_s``, to write its
+        restart files, and as many again to end. Return the seconds until the last program must have ended.
         """
 
     def close(self, *, stop: bool) -> None:
@@ -181,7 +183,7 @@ class Product:
     name: str
     """Name of the task, such as ``lapw1[k=3]``."""
     kind: str
-    """Name of its description, such as ``lapw1``."""
+    """Name of the task's description, such as ``lapw1``."""
     workflow: str
     attempt: int
     iteration: int = 1
@@ -196,7 +198,8 @@ class Product:
     fingerprint: str = ""
     """Hash over everything the outputs depend on; "": unknown, never reused."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """The fingerprint by part (``command``, ``environment``, ``inputs``, ``scripts``, ``version``)."""
+    """By part of the fingerprint (``task``, ``command``, ``inputs``, ``scripts``, ``environment``, ...): a
+    text that differs if the part differs. Used to explain why a product is stale."""
     seconds: float = 0.0
     """Run time of the program."""
     boot: str = ""
@@ -210,13 +213,16 @@ class ProductStore(Protocol):
         """Add a product; it is written to disk before the next event is handled."""
 
     def of(self, execution: int, run: int, task: int) -> Product | None:
-        """Return the last product of a task of a run."""
+        """Return the last product of a task of a run; None: there is none."""
 
     def previous(self, product: Product) -> Product | None:
-        """Return the product of the same task of the same run before the iteration of a product."""
+        """Return the last product of the same task and run from another iteration than that of ``product``.
+
+        None: there is none.
+        """
 
     def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
-        """Return the newest product with a fingerprint; ``besides``: ignore this execution."""
+        """Return the newest product with a fingerprint, or None; ``besides``: ignore this execution."""
 
     def find_by_name(self, workflow: str, name: str) -> Product | None:
-        """Return the newest product of a task by its name, with any fingerprint."""
+        """Return the newest product of a task by its name, with any fingerprint; None: there is none."""

@@ -5,9 +5,9 @@ so that a task cannot forge them by writing into its own directory. A symbolic l
 directories would redirect weft's writes, so opening a project with such a link is refused, and so is a
 ``.weft`` or a sandbox in which another user can replace directories.
 
-A sandbox may be shared by several projects and outlive ``.weft``. Numbers of executions and attempts are used
-again there, and after a lost tail of the journal. The paths of working directories therefore contain the
-identity of the project and the nonce of the attempt:
+A sandbox may be shared by several projects and outlive ``.weft``. The same numbers of executions and attempts
+then occur several times in one sandbox. They also occur again after the tail of a journal is lost. The paths
+of working directories therefore contain the identity of the project and the nonce of the attempt:
 
     SANDBOX/PROJECT/EXECUTION/ATTEMPT-NONCE     working directory of an attempt
     SANDBOX/PROJECT/cache                       cache of inputs
@@ -82,8 +82,8 @@ class ProjectLayout:
     def sandbox(self, machine: Machine) -> Path:
         """Return the sandbox of a machine: as stated in its ``backend``, or a directory in ``.weft``.
 
-        Virtual shares use the sandbox of their physical machine, because they have its disk in common. Other
-        projects may use it too; ``own_sandbox`` is the part of this project.
+        Shares (virtual resources) use the sandbox of their physical machine, because they use its disk. Other
+        projects may use the same sandbox; ``own_sandbox`` is the directory of one project in it.
         """
         stated = machine.backend.get("sandbox")
         if isinstance(stated, str) and stated:
@@ -150,7 +150,10 @@ def check_sandboxes(layout: ProjectLayout, machines: Iterable[Machine]) -> None:
 
 
 def _find_sandbox_problem(sandbox: Path) -> Problem | None:
-    """Return why other users can replace directories in a sandbox; a missing one is created private."""
+    """Return why other users can replace directories in a sandbox; None: they cannot.
+
+    Of a sandbox that does not exist only the parents are checked: it is created with private permissions.
+    """
     for folder in (sandbox, *sandbox.parents):
         try:
             status = folder.stat()
@@ -170,7 +173,7 @@ def _find_sandbox_problem(sandbox: Path) -> Problem | None:
 
 
 def _is_private_group(status: os.stat_result) -> bool:
-    """Return whether the group of a folder is that of its owner alone, which has the same name."""
+    """Return whether the group of a folder has the name of the folder's owner and no other members."""
     with suppress(KeyError):
         group, user = grp.getgrgid(status.st_gid), pwd.getpwuid(status.st_uid)
         return group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}

@@ -42,7 +42,7 @@ class SecretValues:
     """Environment variables of weft that hold values; programs do not inherit them."""
 
     def environment(self, job: JobSpec | None) -> dict[str, str | None]:
-        """Return the variables of a program that a start order sets, or removes (None)."""
+        """Return the variables that the start order of a program sets, by name; None removes a variable."""
         removed: dict[str, str | None] = dict.fromkeys(self.sources)
         return {**removed, **{name: self.values[name] for name in self.names(job)}}
 
@@ -64,7 +64,11 @@ NO_SECRETS = SecretValues()
 def read_secrets(
     layout: ProjectLayout, workflows: Mapping[str, Workflow], folders: Mapping[str, str]
 ) -> dict[str, SecretValues]:
-    """Return the secrets of workflows, by workflow; raise InvalidInput with every secret that is missing."""
+    """Return the secrets by key of the workflow; raise InvalidInput with every secret that is missing.
+
+    ``workflows`` and ``folders`` (folders of the workflow files) have the same keys. A workflow without
+    secrets has no entry in the result.
+    """
     found, problems = {}, list[Problem]()
     for key, workflow in workflows.items():
         values = {}
@@ -107,7 +111,7 @@ def _make_values(workflow: Workflow, values: Mapping[str, str], key: bytes) -> S
 
 
 def _read_value(secret: Secret, folder: Path) -> str | Problem:
-    """Return the value of a secret, without a final newline, or why there is none."""
+    """Return the value of a secret, without newlines at its end, or the problem if it cannot be read."""
     where, advice = (
         f"the environment variable {secret.source}",
         f"run `export {secret.source}=...` before weft",

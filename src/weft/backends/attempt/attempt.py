@@ -35,9 +35,10 @@ ProgramReport = Mapping[str, Any]
 """Report of a transport on a program: ``is`` (``ended``, ``stopped``, ``continued``), ``attempt``, ``nonce``.
 
 An end has ``code``, ``signal``, ``cause``, ``text``, ``at`` (wall-clock time), ``seconds`` (run time)
-and ``strays`` (number of processes that were running when the program had ended by itself). One with an
-exit code other than 0 or a signal has ``disk``: ``folder``, ``free_bytes``, ``size_bytes`` and ``free_files``
-of the fullest file system that the program wrote to (None: unknown), at its end.
+and ``strays`` (number of processes that were running when the program had ended by itself). The report of an
+end with a signal, or with an exit code other than 0, also has ``disk``: ``folder``, ``free_bytes``,
+``size_bytes`` and ``free_files`` of the fullest file system that the program wrote to, measured at its end;
+None: unknown.
 """
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -63,7 +64,7 @@ class ActiveAttempt:
     counters: tuple[int, ...] = ()
     """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
     tries: int = 1
-    """Number of this start of its task in this iteration, from 1."""
+    """How often the task was started in this iteration, including this attempt; 1: the first start."""
     recovered: bool = False
     """Whether an earlier engine had assigned it."""
     has_workdir: bool = False
@@ -87,7 +88,9 @@ class ActiveAttempt:
     scripts: dict[str, str] | None = None
     """Digests of the staged files that the command names; None: not staged yet."""
     owes_epilog: bool = False
-    """Whether the task's own epilog is deferred to the removal of its files, as when its task moves."""
+    """Whether the task's own epilog has still to run. It runs when the files of the attempt are removed, for
+    example after the task has moved to another machine, or when the task has ended.
+    """
     module_problem: str = ""
     """The last problem of the evaluator that was reported; "": none."""
     halted: bool = False
@@ -127,7 +130,7 @@ class ActiveAttempt:
     copies_at_s: float = 0.0
     """Time on the monotonic clock at which its restart files are requested next; infinity: never."""
     requested_at_s: float | None = None
-    """Time on the monotonic clock of the request for restart files; None: they were copied since."""
+    """Time on the monotonic clock of the last request for restart files; None: no copy is awaited."""
     copying: bool = False
     """Whether its restart files are being copied in a thread."""
     saved_share: float | None = None
@@ -140,7 +143,7 @@ class ActiveAttempt:
     reported_at: float | None = None
     """Wall-clock time of the program's last progress report; None: there is none."""
     reports_every_s: float | None = None
-    """Longest time between two reports, or from the start to the first; None: there is none."""
+    """Longest time so far between two progress reports, or from the start to the first; None: no report."""
 
     def note_report(self, at: float) -> None:
         """Record a progress report of the program that was written at this wall-clock time."""
@@ -197,14 +200,14 @@ class AttemptRecords:
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[int, _Identity]] = {}
-        """Open parent directories by path, with device and inode."""
+        """By path of an open parent directory: its descriptor, and its device and inode."""
         self._pending: deque[tuple[str, str, Callable[[], bytes], _OnFailure]] = deque()
         """Deferred records: directory, name, content and failure callback."""
 
     def make_workdir(self, path: str, *, recovered: bool = False) -> None:
-        """Create the working directory of an attempt, which is empty; raises StagingProblem.
+        """Create an empty working directory for an attempt; raises StagingProblem.
 
-        ``recovered``: an earlier engine has prepared the attempt; the directory that it left is removed.
+        ``recovered``: an earlier engine may have created the directory; it is removed first.
         """
         try:
             os.mkdir(_name(path), FOLDER_MODE, dir_fd=self._checked_parent(path))
@@ -221,7 +224,7 @@ class AttemptRecords:
             self._keep_open(workdir.parent)
 
     def has_no_result(self, workdir: str) -> bool:
-        """Return whether an attempt certainly left no result file; False: it must be checked."""
+        """Return whether an attempt certainly left no result file; False: there may be one."""
         try:
             parent, name = self._parent(workdir), _name(workdir)
             if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):

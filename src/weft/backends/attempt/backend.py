@@ -65,7 +65,9 @@ class SurvivingPrograms:
     running: set[int] = field(default_factory=set)
     """Attempts whose programs still run."""
     ends: dict[int, ProgramReport] = field(default_factory=dict)
-    """By attempt: the report on a program that has ended since; ``boot`` is the boot in which it ran."""
+    """By attempt: the report on a program that has ended since; ``boot`` identifies the boot of the host
+    during which the program ran.
+    """
     starts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     """By attempt: ``at`` (wall-clock time of the start) and ``reminder`` (see ``ActiveAttempt.save``)."""
 
@@ -76,7 +78,10 @@ class SurvivingPrograms:
         self.starts |= other.starts
 
     def restore(self, attempt: ActiveAttempt) -> None:
-        """Restore the data of an attempt as stored at its start; its inputs may have changed since."""
+        """Restore the data of an attempt that were stored when its program started.
+
+        They are not computed again, because the inputs may have changed since.
+        """
         number = attempt.number
         start = self.starts.pop(number, None)
         if start is None or not (number in self.running or number in self.ends):
@@ -97,7 +102,8 @@ class Transport(Protocol):
     def start(self, machine: int, order: Mapping[str, Any]) -> str:
         """Start a program as ordered (see ``AttemptPreparer``); return why it failed, or "".
 
-        Every report on it must have the ``nonce`` of the order; reports with another one are ignored.
+        Every report on the program must have the ``nonce`` of the order; reports with another nonce are
+        ignored.
         """
 
     def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
@@ -107,7 +113,7 @@ class Transport(Protocol):
         """Send a signal to a program."""
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Drop the stored end of an attempt's program, because it is in the journal, on disk."""
+        """Drop the stored end of an attempt's program: the journal on disk has it now."""
 
     def measure(self, machine: int, every_s: float) -> None:
         """Measure the state of a machine at an interval.
@@ -141,11 +147,11 @@ class Transport(Protocol):
         """Return the reports found by a periodic check of the machines; called once a second."""
 
     def recover(self, attempts: Sequence[RecoveredAttempt]) -> SurvivingPrograms:
-        """Return what is left of the programs of these attempts, which an earlier engine started.
+        """Return the programs of these attempts that still run or whose end or start is recorded.
 
-        Programs and records of other attempts, also of one with the same number and another nonce, must be
-        ended and removed before any program is started. Called only if the backend re-attaches
-        (``Capabilities.reattaches``).
+        An earlier engine started them. The programs of all other attempts, including those with the same
+        number and another nonce, must be ended, and their records removed, before any program is started.
+        Called only if the backend re-attaches (``Capabilities.reattaches``).
         """
 
     def close(self, *, stop: bool) -> None:
@@ -193,7 +199,7 @@ class ProgramBackend:
         self._unconfirmed: dict[int, int] = {}
         """By attempt: its machine. The transport keeps the end of its program until it is confirmed."""
         self._modules: dict[int, _RunningModule] = {}
-        """By number: the modules that run."""
+        """By number (see ``module_number``): the modules that run."""
         self._owed_epilogs = 0
         """Number of deferred epilogs that run."""
         self._later: list[tuple[float, Callable[[], None]]] = []
@@ -278,7 +284,10 @@ class ProgramBackend:
             self._threads.run(lambda: self._preparer.stage_in(attempt, command), then)
 
     def _transfer(self, attempt: ActiveAttempt, command: cm.StageIn) -> tuple[ev.StagedIn, Product | None]:
-        """Copy the file of a transfer in a thread; return the event that reports it, and the product."""
+        """Copy the file of a transfer; return the event that reports it, and the product (None: it failed).
+
+        Called in a thread.
+        """
         staged = partial(ev.StagedIn, attempt=attempt.number, part=command.part)
         prepared = self._preparer.transfer(attempt, command)
         if prepared.problem:
@@ -302,7 +311,10 @@ class ProgramBackend:
         self._events.append(event)
 
     def _stage_prolog(self, attempt: ActiveAttempt, staged: ev.StagedIn | None) -> None:
-        """Run the own prolog of a migrated task after its data were staged, then report both."""
+        """Run the prolog of a task that moves to another machine after its data were staged there.
+
+        The end of the staging is reported after the prolog.
+        """
         if staged is None or staged.problem or attempt.cancelled or attempt.over:
             self._report(staged)
             return
@@ -350,7 +362,7 @@ class ProgramBackend:
             self._threads.run(lambda: self._preparer.prepare(attempt), partial(self._launch, attempt))
 
     def _launch(self, attempt: ActiveAttempt, prepared: PreparedAttempt) -> None:
-        """Pass a prepared program to the transport, or report why there is none."""
+        """Pass a prepared program to the transport, or report the end of an attempt that runs no program."""
         if attempt.over:
             return
         if attempt.cancelled or attempt.halted:
@@ -437,7 +449,11 @@ class ProgramBackend:
         return True
 
     def _run_epilog(self, attempt: ActiveAttempt, report: ProgramReport, failures: int = 0) -> None:
-        """Run the own epilog of an attempt whose program has ended, again after a failure, then finish."""
+        """Run the task's own epilog after its program has ended, then collect the outputs.
+
+        A failed epilog is repeated after a pause, as often as the task's setting ``retries`` allows;
+        ``failures`` is the number of failures so far.
+        """
 
         def end(done: ProgramReport) -> None:
             problem = describe_failure(EPILOG, done, attempt.records_path)
@@ -454,7 +470,7 @@ class ProgramBackend:
         self._prepare_and_run(attempt, EPILOG, end)
 
     def _evaluate(self, attempt: ActiveAttempt) -> None:
-        """Run the evaluator program of an attempt, unless it still runs; its exit code is the verdict."""
+        """Run the evaluator program of an attempt, unless the previous one still runs."""
         number = module_number(attempt.number, EVALUATOR)
         if number in self._modules or not self._has_module(attempt, EVALUATOR):
             return
@@ -462,7 +478,7 @@ class ProgramBackend:
         self._prepare_and_run(attempt, EVALUATOR, partial(self._end_evaluation, attempt), given)
 
     def _end_evaluation(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
-        """Report the verdict: 0 is fine, 1 is too slow; anything else is a failure of the evaluator."""
+        """Report the verdict of an evaluator: exit code 0 is fine, 1 is too slow, any other is a failure."""
         if attempt.over or attempt.cancelled:
             return
         degraded, problem = "", ""
@@ -480,7 +496,7 @@ class ProgramBackend:
         attempt.module_problem = problem
 
     def _run_owed_epilog(self, attempt: ActiveAttempt, then: Callable[[str], None]) -> None:
-        """Run the deferred epilog of an attempt; ``then`` gets its problem, or ""."""
+        """Run the deferred epilog of an attempt; ``then`` gets the reason of its failure, "" on success."""
         attempt.owes_epilog = False
         self._owed_epilogs += 1
 
@@ -492,7 +508,7 @@ class ProgramBackend:
 
     def _report_reuse(self, attempt: ActiveAttempt, prepared: PreparedAttempt, product: Product) -> None:
         self._products.add(product)
-        # Stored for this execution too, so that it can be resumed after the other one is cleaned up.
+        # Stored for this execution too, so that it can be resumed after the producing one is cleaned up.
         self._context.products.add(product)
         ended = ev.Ended(
             attempt=attempt.number,
@@ -519,7 +535,7 @@ class ProgramBackend:
             self._transport.signal(attempt.machine, attempt.number, _SIGNALS["checkpoint"])
 
     def _copy_restart_files(self, attempt: ActiveAttempt) -> None:
-        """Copy the restart files of a running program in a thread, then report it."""
+        """Copy the restart files of a running program in a thread, then report the copy."""
 
         def report(_: None) -> None:
             attempt.copying = False
@@ -655,7 +671,7 @@ class ProgramBackend:
         return min((due_s for due_s, _ in self._later), default=math.inf) - now_s
 
     def confirm_ends(self, attempts: Sequence[int]) -> None:
-        """Let the transport drop the ends of these attempts: they are in the journal, and on disk."""
+        """Let the transport drop the ends of these attempts: the journal on disk has them now."""
         for number in attempts:
             if (machine := self._unconfirmed.pop(number, None)) is not None:
                 self._transport.forget(machine, number)
@@ -818,7 +834,8 @@ class ProgramBackend:
     def halt(self, most_s: float = math.inf) -> float:
         """Terminate all programs; they are reported with the exit code that requests another run.
 
-        Return the longest time that one of them has to end.
+        Return the seconds until the last of them must have ended: each has its grace period twice, to write
+        restart files and to end.
         """
         longest_s = 0.0
         for number in list(self._paused):

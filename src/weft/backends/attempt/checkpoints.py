@@ -58,9 +58,9 @@ NO_MAKER: CheckpointMaker = -1, ""
 def keep_checkpoint(
     workdir: Path, names: Sequence[str], into: Path, maker: CheckpointMaker = NO_MAKER
 ) -> bool:
-    """Copy the restart files if one has changed and none changes meanwhile; return whether it was done.
+    """Copy the restart files if they differ from the last copy; return whether a new copy was kept.
 
-    ``maker`` is the attempt that wrote them.
+    The copy is discarded if a file changes during it. ``maker`` is the attempt that wrote the files.
     """
     if not (before := _find_versions(workdir, names)) or _is_kept(workdir, before, into):
         return False
@@ -96,7 +96,8 @@ class CheckpointKeeper:
     def keep(self, attempt: ActiveAttempt) -> tuple[bool, str]:
         """Copy the restart files of an attempt if they changed and are complete.
 
-        Return whether it was done, and why a copy could not be made; "": no problem.
+        Return whether a new copy was made on the engine's disk, and why that copy or the one in the task's
+        store (``url``) failed; "": no problem.
         """
         context = self._context
         _, names = monitored_files(context.compiled_workflow(attempt.run), attempt.task)
@@ -140,7 +141,7 @@ class CheckpointKeeper:
         return Path(self._context.workflow_folder(attempt.run))
 
     def _place(self, attempt: ActiveAttempt) -> str:
-        """Return the path or URL of the copies in the store of a task; "": it has none."""
+        """Return the path or URL of the copies in the store of a task; "": the task states no store."""
         context = self._context
         compiled = context.compiled_workflow(attempt.run)
         description = compiled.description(attempt.task)

@@ -77,8 +77,9 @@ class RenderedJob:
     streams: tuple[str, ...] = ()
     """Stream files inside the task's directory; their parent directories are created before the start."""
     words: Mapping[str, str | None]
-    """Files of the workflow's folder named in the command, which are staged under these names; each with the
-    folder that the user states for a name with values of tasks (``stated_folder``).
+    """Files of the workflow's folder that the command names and that are staged under the same names. By
+    name: the folder that the user states for it (see ``stated_folder``); None: the user states the whole
+    name.
     """
     body: str | None = None
     """Shell script of the command; None: it runs without a shell."""
@@ -91,13 +92,13 @@ class RenderedJob:
     script_name: str = "command.sh"
     """Name of the file with the text of ``script``."""
     command: str = ""
-    """The command for people, without values that differ between attempts of one task."""
+    """The command as shown to users, without values that differ between attempts of one task."""
     values: str = ""
     """Shell texts and their values, for the fingerprint."""
     declared: Mapping[str, str]
     """Environment variables declared by the task."""
     secrets: tuple[str, ...] = ()
-    """Names of further variables, whose values only the start order contains."""
+    """Names of environment variables with secrets; only the start order contains their values."""
     environment: Environment | None = None
     isolation: Isolation | None = None
     """How the program is isolated; None: it is not."""
@@ -138,7 +139,10 @@ _MANY = ("inputs", "outputs")
 
 @functools.lru_cache(maxsize=1024)
 def split_words(line: str) -> tuple[str, ...]:
-    """Split a shell line into words, without redirection targets; fields in braces are kept."""
+    """Return the distinct words of a shell line that may name input files; fields in braces are kept.
+
+    Options, absolute paths and targets of output redirections are left out.
+    """
     reader = shlex.shlex(line, posix=True, punctuation_chars=True)
     reader.whitespace_split = True
     reader.commenters = ""
@@ -168,7 +172,8 @@ def find_command_files(
 ) -> dict[str, str | None]:
     """Return the words that name files of the workflow's folder, without the files declared by the task.
 
-    Each word has the folder that the user states for it, see ``stated_folder``.
+    The values of ``words`` and of the result are the folders that the user states for the words (see
+    ``stated_folder``); None: the user states the whole name.
     """
     found: dict[str, str | None] = {}
     for word, below in words.items():
@@ -253,7 +258,9 @@ class CommandTemplate:
     evaluator: ShellPieces
     """Shell text of the evaluator program; empty: there is none. Outputs do not depend on it."""
     shell: ShellTemplate | None
-    """The compiled shell texts; None: they have raw fields, whose values are text."""
+    """The compiled shell texts; None: they have raw fields, whose values become shell text, so that they are
+    compiled for each attempt.
+    """
     source: tuple[str, ...]
     """Shell texts as they are written."""
     kept: tuple[str, ...]
@@ -315,7 +322,7 @@ _CPU_SHARE = re.compile(r"cpu:([0-9]+(?:\.[0-9]+)?)%")
 
 
 def _evaluator_line(job: JobSpec) -> str:
-    """Return the shell line of an evaluator program; "": there is none. ``cpu:50%`` is weft's own."""
+    """Return the shell line of an evaluator program; "": there is none. ``cpu:50%`` is built in."""
     program = job.evaluator_program
     if (built_in := _CPU_SHARE.fullmatch(program)) is None:
         return program
@@ -382,7 +389,7 @@ class ResultReferences:
         self._by_point: dict[tuple[str, tuple[str, ...]], dict[_Point, list[int]]] = {}
 
     def of(self, compiled: CompiledWorkflow, task: int, names: tuple[str, ...]) -> dict[str, int]:
-        """Return, for each description named in dotted fields, the task it refers to."""
+        """Return, by name of each description in dotted fields of ``task``, the task that is meant."""
         found: dict[str, int] = {}
         for name in names:
             head, dot, _ = name.partition(".")
@@ -460,7 +467,10 @@ class CommandEnvironment:
 
 
 def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -> str:
-    """Return the environment's directory for a conda file, named by its content; "" without a file."""
+    """Return the directory of the environment that is created from a conda file; "" without a file.
+
+    The directory is named by a hash of the file's content.
+    """
     if environment is None or environment.conda is None or not _SPEC_FILE.fullmatch(environment.conda):
         return ""
     try:
@@ -472,7 +482,7 @@ def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -
 
 
 EXIT_FILE = ".weft-exit"
-"""Name of the file in which the exit code of a command is stored that a wrapper runs."""
+"""Name of the file for the exit code of a command that runs under a wrapper."""
 
 # A shell that records the exit code of its arguments. It must survive SIGTERM to do so.
 _RECORD_EXIT = (
@@ -521,7 +531,7 @@ def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iter
 
 
 def _container_commands(image: str, variables: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the arguments that run a container, by the names of the container programs."""
+    """Return pairs of a shell pattern that matches container programs, and their arguments for an image."""
     is_stored = is_url(image) or image.endswith((".sif", ".img")) or image[:1] in "./"
     stored = image if is_stored else f"docker://{image}"
     passed = " ".join(f"--env {name}" for name in variables)
@@ -659,7 +669,7 @@ def find_result_tasks(compiled: CompiledWorkflow, task: int) -> Mapping[str, int
 
 
 def monitored_files(compiled: CompiledWorkflow, task: int) -> tuple[str, tuple[str, ...]]:
-    """Return the progress file and the restart files of a task."""
+    """Return the name of the progress file of a task, and the names of its restart files."""
     recovery = compiled.description(task).recovery
     if recovery is NO_RECOVERY:
         return PROGRESS_FILE, ()
@@ -754,7 +764,10 @@ class _CommandRenderer:
         }
 
     def words(self) -> dict[str, str | None]:
-        """Return the substituted words that may name files, with the folders that the user states."""
+        """Return, by substituted word that may name a file, the folder that the user states for it.
+
+        None: the user states the whole name.
+        """
         if self.template.fixed:
             return dict.fromkeys(self.template.words)
         found: dict[str, str | None] = {}
@@ -781,7 +794,7 @@ class _CommandRenderer:
         return self._with_meaning(program) if self.template.modules else program
 
     def _with_meaning(self, command: RenderedCommand) -> RenderedCommand:
-        """Return a command with the texts and values on which the outputs depend."""
+        """Return a command whose ``meaning`` and ``values`` have everything on which the outputs depend."""
         (described, *others), values = self._meaning()
         described = described or command.meaning
         whole = self.template.surroundings or self.template.modules
@@ -826,11 +839,14 @@ class _CommandRenderer:
         return self._with_meaning(made)
 
     def _fill(self, before: Sequence[str] = ()) -> FilledShell:
-        """Return the shell texts with their values; ``before`` are words of a program."""
+        """Return the shell texts with their values; ``before`` are words of a program.
+
+        These words become the first positional parameters.
+        """
         return self._shell(self.values).fill(self.values, before)
 
     def _shell(self, values: TemplateValues) -> ShellTemplate:
-        """Return the compiled shell texts, with the values of raw fields as text."""
+        """Return the compiled shell texts; the values of raw fields are parts of the texts."""
         if self.template.shell is not None:
             return self.template.shell
         texts = tuple(values.fill_raw(text) for text in self.template.texts)
@@ -840,7 +856,7 @@ class _CommandRenderer:
         return compile_shell(texts)
 
     def _meaning(self) -> tuple[list[str], str]:
-        """Return the shell texts for people, and texts and values for the fingerprint.
+        """Return the shell texts as shown to users, and texts and values as JSON for the fingerprint.
 
         Values that differ between attempts of one task are left out.
         """
@@ -916,7 +932,10 @@ class _CommandRenderer:
         return {**self._filled_in(), **results}
 
     def declared(self, *, by_name: bool) -> dict[str, str]:
-        """Return the variables that the task declares; ``by_name``: as they are in the fingerprint."""
+        """Return the values of the variables that the task declares, by name.
+
+        ``by_name``: fields that differ between attempts are replaced by their names, as in the fingerprint.
+        """
         if not self.template.env_varies:
             return self.template.env
         values = replace(self.values, by_name=by_name)

@@ -98,7 +98,7 @@ class TaskMonitor:
         self._attempts: dict[int, ActiveAttempt] = {}
         self._next = time.monotonic() + _INTERVAL_S
         self._due_s = math.inf
-        """Time of the next request for restart files, of all attempts."""
+        """Earliest time of a request for restart files, over all attempts."""
 
     def add(self, attempt: ActiveAttempt) -> None:
         """Observe an attempt."""
@@ -116,7 +116,10 @@ class TaskMonitor:
         return min(self._next, self._due_s) - time.monotonic()
 
     def check(self) -> list[ev.Event]:
-        """Observe all attempts, or those whose restart files are due; return the changes as events."""
+        """Observe all attempts once a second, in between only those whose restart files are due.
+
+        Return the changes as events.
+        """
         now_s = time.monotonic()
         observed = list(self._attempts.values())
         if now_s < self._next:
@@ -184,7 +187,7 @@ class TaskMonitor:
         """Copy the restart files of an attempt: whenever they have changed, or once in each interval.
 
         At the end of an interval they are requested, and copied when they have changed. The next interval
-        begins when this one was due, so that it does not depend on the time of the copy.
+        begins at the planned end of the last one, so that the time of a copy does not delay later copies.
         """
         every_s, now_s = self._copy_interval_s(attempt), time.monotonic()
         answered = every_s is None or (
@@ -202,9 +205,9 @@ class TaskMonitor:
                 self._request(attempt)
 
     def _copy_interval_s(self, attempt: ActiveAttempt) -> float | None:
-        """Return the seconds between two copies of restart files, at least those between observations.
+        """Return the seconds between two copies of an attempt's restart files, at least ``_INTERVAL_S``.
 
-        None: they are copied when they change.
+        None: the files are copied when they change.
         """
         compiled = self._context.compiled_workflow(attempt.run)
         checkpoint = compiled.description(attempt.task).recovery.checkpoint
@@ -234,9 +237,10 @@ class TaskMonitor:
 
 
 def _work_done(attempt: ActiveAttempt, *, ended: bool = False) -> float:
-    """Return the completed share of the work as reported by the program; UNKNOWN_SHARE without a report.
+    """Return the completed share of the work as reported by the program, at least UNKNOWN_SHARE.
 
-    ``ended``: the program has ended; its last progress report is read first.
+    Without a report it is the share at which the attempt restarted. ``ended``: the program has ended; its
+    last progress report is read first.
     """
     if ended and attempt.files is not None:
         reported = attempt.files.observe().done
@@ -325,7 +329,10 @@ class AttemptFinisher:
     def _find_full_disk(
         self, attempt: ActiveAttempt, report: ProgramReport, compiled: CompiledWorkflow, ended: ev.Ended
     ) -> str:
-        """Return a text about the full disk that a failed program wrote to; "": none, or it did not fail."""
+        """Return a text about the full disk that a failed program wrote to.
+
+        "": no disk is full, or the program did not fail.
+        """
         accepted = (*compiled.outcomes(attempt.task), _RERUN_CODE, _CHECKPOINTED_CODE)
         failed = ended.cause == Cause.ERROR or (not ended.cause and ended.exit_code not in accepted)
         if not failed or not attempt.launched:
@@ -340,8 +347,8 @@ class AttemptFinisher:
     def _read_fork_failure(self, attempt: ActiveAttempt, compiled: CompiledWorkflow, code: int | None) -> str:
         """Return the message of a command's own shell that it could not start a process; "" if there is none.
 
-        Other programs may print the same; only a command line without a file for its standard error is
-        considered.
+        Only a shell command without a file for its standard error is considered, because other programs may
+        print the same message.
         """
         job = compiled.description(attempt.task).job
         if code not in _FORK_FAILURES or job is None or not isinstance(job.command, str) or job.stderr:
@@ -369,8 +376,8 @@ class AttemptFinisher:
     def _judge_wrapper(self, attempt: ActiveAttempt, compiled: CompiledWorkflow, ended: ev.Ended) -> ev.Ended:
         """Return the end of a program, with another cause if the task's own wrapper failed, not its command.
 
-        Under a wrapper the exit code of the command is recorded (``EXIT_FILE``). Without it the command has
-        not ended, whatever the wrapper returns.
+        Under a wrapper the exit code of the command is recorded (``EXIT_FILE``). Without this record the
+        command has not ended, whatever the wrapper returns.
         """
         job = compiled.description(attempt.task).job
         if job is None or not job.wrapper or not attempt.launched or ended.cause:
@@ -413,7 +420,7 @@ class AttemptFinisher:
         compiled: CompiledWorkflow,
         finished: FinishedAttempt,
     ) -> None:
-        """Collect outputs and result of a program that exited with an accepted code.
+        """Add outputs and result to ``finished`` if the program exited with an accepted code.
 
         Raises StagingProblem or JobProblem if the host has no free descriptors or memory.
         """
@@ -510,9 +517,10 @@ class AttemptFinisher:
         )
 
     def stage_out(self, attempt: ActiveAttempt, product: Product | None) -> ev.StagedOut | None:
-        """Publish the outputs with a target and the workflow's results.
+        """Publish the outputs of an attempt that have a target or are results of the workflow.
 
-        Return the event that reports it; None if the engine stops, because the next one publishes them again.
+        Return the event that reports success or a problem. None: the engine stops, and the next engine
+        publishes them again.
         """
         if product is None:
             return ev.StagedOut(attempt=attempt.number, problem="the record of its outputs is missing")
@@ -600,7 +608,7 @@ def take_saved(attempt: ActiveAttempt) -> ev.Checkpointed | None:
 def add_measured_times(attempt: ActiveAttempt, ended: ev.Ended) -> ev.Ended:
     """Return an end with the times measured by the transport, for an attempt of an earlier engine.
 
-    The end of a program that died with its runner was not measured.
+    The end of a program that died with its runner was not measured; it is returned unchanged.
     """
     report = attempt.end
     if report is None:  # there was no program
@@ -619,7 +627,10 @@ def halted_event(attempt: ActiveAttempt) -> ev.Ended:
 
 
 def _add_epilog_problem(ended: ev.Ended, problem: str, outcomes: Collection[int]) -> ev.Ended:
-    """Return the end of a program, with the cause EPILOG if its epilog failed and it had succeeded itself."""
+    """Return the end of a program, with the cause EPILOG if the program succeeded and its epilog failed.
+
+    If the program failed too, the problem of the epilog is added to the story.
+    """
     if not problem:
         return ended
     if not ended.cause and (ended.exit_code == 0 or ended.exit_code in outcomes):
@@ -639,12 +650,12 @@ def _is_result(name: str, results: set[str]) -> bool:
 
 
 _FULL_BYTES, _FULL_SHARE = 1 << 20, 0.05
-"""A disk with less free, and less than this share of its size, is the probable reason of a failure."""
+"""A disk with less free than both the bytes and the share of its size is the likely reason of a failure."""
 _SPACE_ERRORS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 
 
 def describe_full_disk(disk: Mapping[str, Any] | None, stderr: str, workdir: str) -> str:
-    """Return a text that says that a disk is full, where, and what to do; "": it is not.
+    """Return a text that says which disk is full and what to do; "": no disk is full.
 
     ``disk``: the fullest file system that the program wrote to, at its end (see ``ProgramReport``); None:
     unknown. ``stderr``: the last lines of the program. ``workdir``: its working directory.

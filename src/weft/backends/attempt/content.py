@@ -58,7 +58,7 @@ _is_interrupted: ContextVar[Callable[[], bool]] = ContextVar("is_interrupted", d
 
 @contextmanager
 def interruptible(is_interrupted: Callable[[], bool]) -> Iterator[None]:
-    """Make the functions of this module raise Interrupted in this thread once the given one is True."""
+    """Make the functions of this module raise Interrupted in this thread once ``is_interrupted`` is True."""
     token = _is_interrupted.set(is_interrupted)
     try:
         yield
@@ -67,13 +67,13 @@ def interruptible(is_interrupted: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_interruption() -> None:
-    """Raise Interrupted if the work around this call is interrupted."""
+    """Raise Interrupted if the function given to the enclosing ``interruptible`` returns True."""
     if _is_interrupted.get()():
         raise Interrupted
 
 
 def bind_interruption() -> Callable[[], None]:
-    """Return ``check_interruption`` of this thread as a function for other threads."""
+    """Return a function by which other threads check the interruption of this thread."""
     is_interrupted = _is_interrupted.get()
 
     def check() -> None:
@@ -84,7 +84,7 @@ def bind_interruption() -> Callable[[], None]:
 
 
 def write_all(content: bytes | memoryview, target: int, offset: int | None = None) -> None:
-    """Write all of ``content`` to an open file; None: at its current position."""
+    """Write all of ``content`` to an open file at ``offset``; None: at the current position."""
     rest = memoryview(content)
     while rest:
         written = os.write(target, rest) if offset is None else os.pwrite(target, rest, offset)
@@ -221,7 +221,10 @@ def _copy(source: int, target: int, status: os.stat_result) -> tuple[int, str]:
 
 
 def require_space(target: int, needed_bytes: int, name: str) -> None:
-    """Raise StagingProblem if so many bytes would fill the disk of an open file; small files are allowed."""
+    """Raise StagingProblem if ``needed_bytes`` more would fill the disk of an open file.
+
+    Less than ``_LARGE_BYTES`` are always allowed.
+    """
     if needed_bytes < _LARGE_BYTES:
         return
     disk = os.fstatvfs(target)

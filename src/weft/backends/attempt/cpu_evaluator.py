@@ -30,13 +30,16 @@ def measure_shares(pid: int, seconds: float = _MEASURED_S) -> tuple[float, float
 
 
 def _processor_ticks() -> tuple[int, int]:
-    """Return the idle and the total processor time since boot."""
+    """Return the idle and the total time of all processors since boot, in clock ticks."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return sum(fields[place] for place in _IDLE_FIELDS), sum(fields)
 
 
 def _used_ticks(pid: int) -> int:
-    """Return the processor time of a process and of its descendants, as far as they exist."""
+    """Return the processor time of a process and its descendants, in clock ticks; 0: it has ended.
+
+    The time of descendants that have ended counts once their parents have waited for them.
+    """
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

@@ -65,7 +65,7 @@ def boot_id() -> str:
 
 
 def is_settled(status: os.stat_result, now_ns: int) -> bool:
-    """Return whether any change of a file after a time would change its timestamps."""
+    """Return whether any change of a file after ``now_ns`` would change its timestamps."""
     changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
     tick_ns = _TICK_NS if status.st_ctime_ns % _SECOND_NS else _COARSE_TICK_NS
     return status.st_mtime_ns >= 0 and changed_ns <= now_ns - tick_ns
@@ -126,7 +126,7 @@ class DigestCache:
         return known
 
     def has(self, status: os.stat_result) -> bool:
-        """Return whether a file was hashed in this state, out of doubt."""
+        """Return whether the digest of a file with this status is cached."""
         return self.find(status) is not None
 
     def add(self, status: os.stat_result, digest: str) -> None:
@@ -182,7 +182,10 @@ class FileVersion:
     """Whether any later change changes the version too."""
 
     def describes(self, file: FileRecord, boot: str) -> bool:
-        """Return whether a file is certainly the one that was measured during the boot with this id."""
+        """Return whether a file is certainly unchanged since ``file`` was recorded.
+
+        ``boot`` is the identifier of the boot during which it was recorded.
+        """
         return (
             self.looks_like(file)
             and (self.inode, self.changed_ns) == (file.inode, file.changed_ns)
@@ -191,7 +194,7 @@ class FileVersion:
         )
 
     def is_same(self, other: FileVersion) -> bool:
-        """Return whether two versions are equal; one may be in doubt."""
+        """Return whether two versions are equal apart from ``settled``."""
         return replace(self, settled=other.settled) == other
 
     def looks_like(self, file: FileRecord) -> bool:
@@ -210,7 +213,7 @@ def find_version(directory: Path, name: str) -> FileVersion:
 
 
 def file_version(status: os.stat_result, *, settled: bool | None = None) -> FileVersion:
-    """Return the version of a file with this status; ``settled``: whether it was, None: whether it is now."""
+    """Return the version of a file with this status; ``settled`` None: determine it at the current time."""
     settled = is_settled(status, time.time_ns()) if settled is None else settled
     return FileVersion(
         status.st_size, status.st_mtime_ns, status.st_ino & _INTEGER_MASK, status.st_ctime_ns, settled

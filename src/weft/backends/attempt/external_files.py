@@ -10,7 +10,7 @@ stored by content, and copied from there. The version of a source (inode, size a
 by the server) is stored with the digest of its content, so changed content is fetched again. A cached file is
 verified once per process before its first use.
 
-    keys/KEY            version of a source: the record of the file it was fetched as
+    keys/KEY            record of a cached file; KEY is a hash of its source and the source's version
     content/DIGEST      cached content, read-only
     coming/...          incomplete downloads
 
@@ -130,7 +130,10 @@ def download(url: str, target: int, shown: str = "") -> None:
 
 
 def upload(source: int, url: str, shown: str = "") -> None:
-    """Write an open file to a URL, ``shown`` in errors. Readers see the complete content or none."""
+    """Write an open file to a URL; readers see the complete content or none.
+
+    Errors state ``shown`` instead of a URL with secrets.
+    """
     with _url_errors("cannot be published", url, shown), os.fdopen(os.dup(source), "rb") as content:
         content.seek(0)
         system, path = _open_filesystem(url, shown)
@@ -369,9 +372,9 @@ class InputSource:
     is_name: bool = False
     """Whether the text is a name, which may come from a task: it is no URL and stays below the folder."""
     location: str = field(default="", repr=False)
-    """The text with its secrets, which is opened and never shown; "": the text has none."""
+    """The text with its secrets, which is opened and never shown; "": the text has no secrets."""
     below: str | None = None
-    """Folder that the user states for a text with values of tasks; None: the text has none."""
+    """Folder that the user states for a text with values of tasks; None: the text has no such values."""
 
     @property
     def opened(self) -> str:
@@ -379,7 +382,10 @@ class InputSource:
         return self.location or self.text
 
     def key(self) -> tuple[str, bool]:
-        """Return the key of the source's current version, and whether the version is identifiable later."""
+        """Return the cache key of the source's current version, and whether the key may be stored.
+
+        It may be stored if every change of the content gives another key.
+        """
         where, stamp, lasting = self.text, None, False
         if (path := self.path()) is None:
             stamp = url_version(self.opened, self.text)
@@ -575,7 +581,7 @@ class InputCache:
         return kept, brought.copied_bytes
 
     def _find_content(self, digest: str) -> FileRecord | None:
-        """Return the cached record of a content fetched from another source; None if missing or modified."""
+        """Return the record of the cached file with this digest; None: it is missing or was modified."""
         with suppress(StagingProblem):
             kept = measure_file(self._root, _content_name(digest))
             return kept if kept.digest == digest else None
@@ -677,9 +683,10 @@ def find_kind_problem(url: str) -> str:
 
 
 def _refuse_state(target: str, parts: tuple[str, ...]) -> None:
-    """Raise StagingProblem if an output would be written into the state of a project.
+    """Raise StagingProblem if an output would be written into ``.weft``, the state of a project.
 
-    Values of task functions are published there; they are read only with the digest of their attempt.
+    Files in ``.weft/values`` are allowed: values of task functions are published there, and weft reads one
+    only if it is the recorded output of its attempt.
     """
     if _STATE in parts and parts[-3:-1] != _VALUES:
         why = "weft keeps its own state there"

@@ -47,8 +47,8 @@ def sync_directory(path: str | Path) -> None:
 def sync_files(root: Path, names: Iterable[str], *, above: Sequence[Path] = (), content: bool = True) -> None:
     """Sync files and directories below a root, with the directories that lead to them.
 
-    ``above`` are directories above the root whose entries are synced, too, if they may be read. ``content``:
-    everything in a directory is synced with it. Raises StagingProblem.
+    ``above`` are directories above the root whose entries are synced too, if they may be read. ``content``: a
+    directory is synced with everything in it. Raises StagingProblem.
     """
     if not is_sync_enabled():
         return
@@ -63,7 +63,11 @@ def sync_files(root: Path, names: Iterable[str], *, above: Sequence[Path] = (), 
 
 
 def _open_entries(root: Path, parts: Parts, done: set[Parts], content: bool) -> Iterator[tuple[Parts, int]]:
-    """Open an entry, its parents and its content, except those in ``done``, to which they are added."""
+    """Yield the path components and a new descriptor of an entry, its parents and its content.
+
+    Paths in ``done`` are skipped; the others are added to it. ``content``: whether the content of a directory
+    is included.
+    """
     with open_entry(root, parts) as found:
         top, is_directory = found.parts, found.is_directory
         leading = [top[:depth] for depth in range(len(top))]
@@ -105,7 +109,7 @@ class _Syncs:
             os.close(self._open.pop()[0])
 
     def add(self, fd: int, name: str) -> None:
-        """Sync and close a file, now or later."""
+        """Take over an open file; it is synced and closed at the latest when the context ends."""
         self._open.append((fd, name))
         if len(self._open) >= _MOST_OPEN:
             self._sync()

@@ -108,7 +108,7 @@ def _explain_identity(before: str, now: str) -> str:
 
 
 def _environment_digests(job: RenderedJob) -> dict[str, str]:
-    """Return digests of the declared environment, by name."""
+    """Return digests of declared variables, container, conda environment, modules and stdin, by name."""
     if not job.declared and job.environment is None and job.stdin is None:
         return {}
     found = {name: _digest(value) for name, value in job.declared.items()}
@@ -128,7 +128,7 @@ def _digest(text: str) -> str:
 
 
 def _stored_text(text: str) -> str:
-    """Return a text without secrets; a digest shows a change of what is left out."""
+    """Return a text with secrets redacted; a redacted text has a digest, which shows a change of a secret."""
     shown = redact(text)
     return _shorten_text(text) if shown == text else f"{_shorten_text(shown)} {_digest(text)[:_SHORT]}"
 

@@ -63,7 +63,10 @@ def stated_folder(task: Task, text: str, values: Mapping[str, Value]) -> str | N
 
 
 def _stated_folder(text: str, values: Mapping[str, Value], fields: Collection[str]) -> str:
-    """Return the folder that a template names before the first value written by a task; "": none."""
+    """Return the folder that a template names before the first value written by a task.
+
+    "": the template names no folder there.
+    """
     before = takewhile(lambda piece: isinstance(piece, str) or piece.name not in fields, split_template(text))
     template = "".join(piece if isinstance(piece, str) else f"{{{piece.name}}}" for piece in before)
     folder, slash, _ = fill_template(template, values).rpartition("/")
@@ -109,9 +112,9 @@ class DeclaredInput:
     max_bytes: float | None = None
     """Largest size after decompression; None: the default limit."""
     is_url: bool = False
-    """Whether the user has stated a URL, in place of the name if there is no ``source``."""
+    """Whether the user has written a URL as the source, or as the name if there is no ``source``."""
     location: str = ""
-    """The source with its secrets, which is opened and never shown; "": it has none."""
+    """The source with its secrets, which is opened and never shown; "": the source has no secrets."""
     below: str | None = None
     """Folder that the user states for a name with values of tasks, see ``stated_folder``."""
 
@@ -119,7 +122,8 @@ class DeclaredInput:
 def fill_secrets(text: str, values: Mapping[str, Value], secrets: Mapping[str, str]) -> str:
     """Return a template with values and secrets; "" if it has no secrets.
 
-    Both are replaced at once: the name of a secret in a value that a task wrote is not replaced.
+    Values and secrets are substituted in one pass, so a field with the name of a secret inside a value is not
+    substituted.
     """
     if not any(field.name in secrets for field in list_fields(text)):
         return ""
@@ -154,7 +158,7 @@ def has_outputs(product: Product, names: Sequence[str]) -> bool:
     if product.exit_code:
         return True
     made = [file.name.rstrip("/") for file in product.files]
-    # ``*`` of fnmatch also matches several directories, or none with "**/" written as "*".
+    # ``*`` of fnmatch also matches slashes; "**/" becomes "*", so that it matches no directory too.
     patterns = [name.rstrip("/").replace("**/", "*") for name in names]
     return all(
         pattern in made or any(fnmatch.fnmatchcase(each, pattern) for each in made) for pattern in patterns
@@ -189,7 +193,7 @@ class ProducerIndex:
                 self._transfers[name, int(graph.variable[task])] = task
 
     def of_reader(self, name: str, task: int, *, matching: bool = False) -> list[int]:
-        """Return the tasks from whose products a task reads a file: its writers, or a transfer of it.
+        """Return the tasks from whose products a task reads a file: its writers, or the transfer of a copy.
 
         ``matching``: the task states a wildcard or a directory, which several tasks may write to.
         """
@@ -241,7 +245,7 @@ class TaskInputs:
         self._producers = ProducerIndex(compiled.graph)
 
     def of_transfer(self, task: int, iteration: int = 1) -> DeclaredInput:
-        """Return the file of a transfer as an input of it."""
+        """Return the file that a transfer copies, as an input of the transfer."""
         transfer = self._compiled.description(task).transfer
         assert transfer is not None
         values = self._compiled.graph.context(task)
@@ -294,7 +298,7 @@ class RunProducts:
         self._last[key] = product
 
     def of(self, run: int, task: int) -> Product | None:
-        """Return the last product of a task, also one from an earlier process of the same execution."""
+        """Return the last product of a task, also from an earlier process of this execution, or None."""
         if (found := self._last.get((run, task))) is None:
             found = self._products.of(self._execution, run, task)
         return found
@@ -306,8 +310,9 @@ class RunProducts:
 
         ``counters`` are the iterations of the loops around the task, outermost first. A producer that
         precedes the task in the loop body provides its last product. A producer that comes later in the body
-        provides the product of the previous iteration, of the loops around both tasks. Where several tasks
-        write the file, one that was skipped in this iteration provides nothing.
+        provides the product of the previous iteration of the loops around both tasks. If several tasks write
+        the file, those that were skipped in this iteration provide their last products only if no other task
+        provides one.
         """
         found, stale = list[Product](), list[Product]()
         before = compiled.before(task) if item.producers else ()

@@ -1,4 +1,4 @@
-"""Isolation of programs: declared files, an own ``/tmp`` and own processes are visible, and no network.
+"""Isolation of programs: they see only declared files, their own ``/tmp`` and processes, and no network.
 
 An isolated program is started by bubblewrap (``bwrap``), or by ``unshare`` and a shell script that mounts the
 same files. It sees:
@@ -219,9 +219,9 @@ mount -o remount,bind,ro /
 cd {workdir}
 PATH=$weft_path {setpriv} --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"
 """
-"""Script that mounts the files below ``/sys``, which it hides, and makes that the root directory.
+"""Script that mounts the visible files below ``/sys`` and makes ``/sys`` the root directory.
 
-Mounts inside a directory that may be read are made read-only one by one. The shell remains process 1 of the
+Further mounts inside a read-only directory are made read-only one by one. The shell remains process 1 of the
 namespace, which ignores SIGTERM; the program is its child.
 """
 _ROOT = "/sys"

@@ -69,7 +69,7 @@ def describe_failure(module: str, report: ProgramReport, records: str) -> str:
 
 
 def read_last_line(records: str, name: str) -> str:
-    """Return the last line of a stream of a module that is not empty; "" if there is none."""
+    """Return the last line of a record file that is not blank, shortened; "" if there is none."""
     try:
         text = read_task_file(Path(records), name, tail=True, max_bytes=_TAIL_BYTES) or ""
     except JobProblem:
@@ -84,7 +84,7 @@ _DIE_WITH_PARENT = (
     "os.getppid() == int(sys.argv[1]) or os._exit(1)\n"
     "os.execvp(sys.argv[2], sys.argv[2:])\n"
 )
-"""Program that starts another one, which ends with the engine."""
+"""Python program that executes another program, which the kernel kills when the engine ends."""
 _MOST_OUTPUT_BYTES = 1 << 20
 
 
@@ -97,7 +97,7 @@ class SelectorPrograms:
     def choose(self, command: SelectMachines) -> MachinesSelected:
         """Return the machines in the order that the selector program prints.
 
-        If it fails, the order is that of the candidates, and the problem says why.
+        If the program fails, the order is that of the candidates, and ``problem`` says why it failed.
         """
         try:
             order = self._read(self._run(command), command.candidates)
@@ -223,7 +223,10 @@ def _program_problems(task: Task, folder: Path) -> Iterator[Problem]:
 
 
 def _url_problems(task: Task, workflow: Workflow) -> Iterator[Problem]:
-    """Yield the inputs and outputs of a task with a program whose URLs are of an unknown kind."""
+    """Yield a problem for each input or output of a task whose URL has a scheme that cannot be used here.
+
+    Tasks without a program are not checked.
+    """
     if task.job is None:
         return
     values = {name: value for name, value in workflow.params.items() if not isinstance(value, Expression)}
@@ -239,7 +242,7 @@ def _url_problems(task: Task, workflow: Workflow) -> Iterator[Problem]:
 
 
 def _find_program_problem(line: str, folder: Path, declared: Iterable[str]) -> str:
-    """Return why the program of a command line cannot be executed; "": it can, or it is not known yet."""
+    """Return why the program of a command line cannot be executed; "": it can, or its name has fields."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -257,7 +260,7 @@ def _find_program_problem(line: str, folder: Path, declared: Iterable[str]) -> s
 
 
 def _find_missing_word(program: str, words: Sequence[str], folder: Path, present: Container[str]) -> str:
-    """Return which word of a command line does not exist: the program, or the file of an interpreter."""
+    """Return that a program is not on the path, or that the script of an interpreter is missing; else ""."""
     if shutil.which(program) is None:
         is_here = (folder / program).is_file()
         beside = f"; write ./{program} for the file beside the workflow" if is_here else ""

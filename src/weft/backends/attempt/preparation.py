@@ -1,7 +1,7 @@
 """Preparation of attempts: stage the inputs, render the command, and reuse equal products of earlier runs.
 
 After all declared inputs are staged, everything the outputs depend on is known. If an earlier execution has a
-product with the same fingerprint, it is used where it is, instead of running the program.
+product with the same fingerprint, the files of that product are used instead of running the program.
 """
 
 from __future__ import annotations
@@ -66,13 +66,15 @@ class PreparedAttempt:
     order: dict[str, Any] | None = None
     """Start order for the transport; None: there is no program."""
     prolog: dict[str, Any] | None = None
-    """Start order of the task's own prolog, which runs first; None: it has none, or it has run."""
+    """Start order of the task's own prolog, which runs first; None: there is no prolog, or it has run."""
     problem: str = ""
     cause: Cause = Cause.STAGING
     lasting: bool = False
     """Whether a retry would have the same problem."""
     reused: Product | None = None
-    """Product of an earlier execution, or of a transfer within one machine, in the directory of its files."""
+    """Product that replaces a run of the program or a copy: that of an earlier execution or, if source and
+    destination of a transfer are parts of one machine, that of the producer. Its files stay where they are.
+    """
     reused_from: int = 0
     """Number of the earlier execution; 0: the product is of this execution."""
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -123,7 +125,7 @@ class AttemptPreparer:
         return not description.inputs and not (attempt.start and attempt.start.restart_from)
 
     def stage_in(self, attempt: ActiveAttempt, command: StageIn) -> StagedIn | None:
-        """Stage the inputs named by a command; return the event that reports it, None if abandoned."""
+        """Stage the inputs named by a command and return the event for it; None: the attempt was abandoned."""
         producers = {parcel.task for parcel in command.parcels if parcel.task >= 0}
         named = {parcel.name for parcel in command.parcels if parcel.source < 0}
         machine = self._context.machines[attempt.machine]
@@ -184,7 +186,8 @@ class AttemptPreparer:
     def prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
         """Stage the remaining files and render the command; return the program, or why it cannot start.
 
-        The own prolog of a migrated task is prepared before the start of the program is requested.
+        If the task moves to another machine and has a prolog, this is called twice: before the prolog, and
+        again for the engine's Start command.
         """
         try:
             with interruptible(lambda: attempt.abandoned):
@@ -252,7 +255,8 @@ class AttemptPreparer:
     def prepare_module(self, attempt: ActiveAttempt, module: str, given: bytes = b"") -> PreparedModule:
         """Render the program of a module of an attempt; ``given`` is its standard input.
 
-        The files of the attempt are not touched: it may run, or have ended in an earlier engine.
+        The files of the attempt are not changed: its program may be running, or may have ended under an
+        earlier engine.
         """
         try:
             order = self._module_order(attempt, module, self._input_names(attempt))
@@ -304,7 +308,10 @@ class AttemptPreparer:
         return names
 
     def _sources(self, attempt: ActiveAttempt, item: DeclaredInput) -> list[tuple[InputSource, str]]:
-        """Return the files outside the sandboxes that an input names or matches, each with its name."""
+        """Return the sources of an input outside the sandboxes, each with the name to stage it under.
+
+        A wildcard may match several files.
+        """
         if item.source or item.is_url or not is_wildcard(item.name):
             return [(self._source(attempt, item, item.source or item.name), item.name)]
         # A literal name may be a link of the user, so what a wildcard matches may be one too.
@@ -423,7 +430,8 @@ class AttemptPreparer:
     def _reuse(self, attempt: ActiveAttempt, fingerprint: str) -> PreparedAttempt | None:
         """Return an intact product of an earlier execution with this fingerprint; None if there is none.
 
-        Its files stay where they are: consumers get copies, and ``weft clean`` keeps what is referred to.
+        The files of the product stay where they are: consumers get copies, and ``weft clean`` keeps files to
+        which a product refers.
         """
         context = self._context
         product = context.products.find_by_fingerprint(fingerprint, besides=context.execution)
@@ -444,7 +452,7 @@ class AttemptPreparer:
         return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
 
     def _adopt(self, attempt: ActiveAttempt, product: Product) -> Product:
-        """Return a product as that of an attempt, which uses its files where they are."""
+        """Return a copy of a product's record that belongs to an attempt; the files stay where they are."""
         context = self._context
         compiled = context.compiled_workflow(attempt.run)
         return replace(
@@ -544,7 +552,7 @@ def _staged_name(source: InputSource, declared: str) -> str:
 
 
 def _expected_start(attempt: ActiveAttempt) -> Start:
-    """Return the start of an attempt before it is requested, or after it has ended in an earlier engine."""
+    """Return a Start command for an attempt without one: not requested yet, or ended under an earlier engine."""
     return Start(
         attempt=attempt.number,
         run=attempt.run,

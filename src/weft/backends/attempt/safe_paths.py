@@ -60,7 +60,7 @@ class StagingProblem(WeftError):
 
 
 def quote_name(name: str) -> str:
-    """Return a file name for a message: quoted, on one line, shortened, with any bytes escaped."""
+    """Return a file name for a message: quoted, on one line, shortened, unprintable characters escaped."""
     text = repr(name)
     if len(text) > _LONGEST_NAME:
         text = repr(redact_start(name, _LONGEST_NAME))

@@ -125,7 +125,7 @@ def clone_or_copy(
     """Stage a file or directory under another name; return the number of bytes copied (0: clones only).
 
     With ``digest``, a copy with different content is refused before it gets its name. ``synced``: the copy is
-    synced to the disk before it gets its name, and its name before this returns.
+    synced to the disk before it gets its name, and the directory with its name before the function returns.
     """
     parts = split_name(name)
     with open_entry(source_root, split_name(source)) as found:
@@ -259,7 +259,10 @@ class _TreeCopy:
             return _copy(found, "/".join(found.parts), target, self.modes, None)
 
     def _date(self, temporary: Parts, entries: list[TreeEntry]) -> None:
-        """Set the times of directories, deepest first; staged directories are identified by them."""
+        """Set the times of directories to those of their sources, deepest first.
+
+        A staged directory is recognised by these times.
+        """
         dated = [(entry.parts, entry.status) for entry in entries if entry.is_directory]
         for parts, status in reversed([((), self.status), *dated]):
             with open_directory(self.root, (*temporary, *parts)) as directory:
@@ -375,8 +378,9 @@ def file_record(name: str, digest: str, version: FileVersion) -> FileRecord:
 def is_intact(directory: Path, file: FileRecord, *, boot: str | None = None, thorough: bool = False) -> bool:
     """Return whether a file still has the recorded content.
 
-    It is read only if its status does not prove it, or if it was measured during another ``boot`` (None: the
-    current one), and always with ``thorough``.
+    The content is read if the status of the file does not prove that it is unchanged, and always with
+    ``thorough``. ``boot`` is the boot during which the file was recorded (None: the current one); after
+    another boot the status proves nothing.
     """
     try:
         version = find_version(directory, file.name)

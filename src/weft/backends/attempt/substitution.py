@@ -64,7 +64,7 @@ class TemplateValues:
     machine: Mapping[str, Value]
     """Values of ``machine.*``."""
     results: Mapping[str, Mapping[str, Value]]
-    """Results by task description."""
+    """By name of a description: ``exit_code`` and ``result`` of its task."""
     by_name: bool = False
     """Whether fields whose value differs between attempts of one task are replaced by their name."""
 
@@ -189,7 +189,10 @@ class ShellTemplate:
         self._rendered: dict[tuple[tuple[str, int], ...], tuple[str, ...]] = {}
 
     def fill(self, values: TemplateValues, before: Sequence[str] = ()) -> FilledShell:
-        """Return the texts with their values; ``before`` are positional parameters for other purposes."""
+        """Return the texts and the values to which they refer.
+
+        ``before`` are values of the first positional parameters, to which the texts do not refer.
+        """
         variables: dict[str, str] = {}
         lists: dict[str, list[str]] = {}
         for name in self.names:
@@ -213,7 +216,7 @@ class ShellTemplate:
         return FilledShell(texts, variables, parameters)
 
     def describe(self, values: TemplateValues) -> list[str]:
-        """Return the texts with their values, for people: not every value is quoted as in a shell."""
+        """Return the texts with their values, to be shown to users: not every value is quoted for a shell."""
         return ["".join(_describe(piece, values) for piece in text.pieces) for text in self._texts]
 
     def _check_list(self, name: str, entries: Sequence[str]) -> None:
@@ -252,7 +255,7 @@ def _describe(piece: str | ShellField, values: TemplateValues) -> str:
 
 
 def _variable_names(names: Sequence[str]) -> dict[str, str]:
-    """Return a variable for each field; fields that differ only in special characters are numbered."""
+    """Return the name of a shell variable for each field; names that would be equal get a number."""
     found: dict[str, str] = {}
     used: set[str] = set()
     for name in names:

@@ -42,7 +42,7 @@ _RestartState = list[dict[str, Signature]]
 
 
 def read_signature(workdir: Path, name: str) -> Signature | None:
-    """Return the signature of a file without reading it; None if it is missing or not allowed."""
+    """Return the signature of a file without reading it; None if it is missing or refused by ``open_inside``."""
     with suppress(StagingProblem), FileDescriptor(open_inside(workdir, name)) as fd:
         status = os.fstat(fd)
         return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -50,7 +50,10 @@ def read_signature(workdir: Path, name: str) -> Signature | None:
 
 
 def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: int = MAX_BYTES) -> str | None:
-    """Return the text of a file; None if it is missing. ``tail``: of a longer file, only its last lines."""
+    """Return the text of a file; None if it is missing; raise JobProblem if it cannot be read.
+
+    ``tail``: return only the last lines of a file with more than ``max_bytes``, which is refused otherwise.
+    """
     try:
         fd = open_inside(workdir, name)
     except StagingProblem as problem:
@@ -95,7 +98,7 @@ class ReportedProgress:
 
 
 def parse_progress(text: str) -> ReportedProgress | None:
-    """Parse the last complete line of a progress file; None if there is none.
+    """Parse the last complete line of a progress file; None if there is no such line.
 
     A line is ``0.4``, ``40%``, ``3/10`` or a JSON object. A file with a single line may lack the newline.
     """

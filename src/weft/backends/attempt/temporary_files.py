@@ -65,7 +65,10 @@ def remove_stale_below(root: Path) -> None:
 
 
 def _is_stale(directory: int, name: str) -> bool:
-    """Return whether the process that wrote a temporary file has ended."""
+    """Return whether the process that wrote a temporary file has ended.
+
+    For a file of another host or with an unknown name: whether it is older than a week.
+    """
     found = _NAME.fullmatch(name)
     if found is not None and found[1] == _host():
         return found[2] != _boot() or _start_time(int(found[3])) != int(found[4])

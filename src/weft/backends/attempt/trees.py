@@ -51,7 +51,10 @@ class DirectoryEntry:
 
 
 def walk_directories(root: Path, parts: Sequence[str] = ()) -> Iterator[tuple[int, list[DirectoryEntry]]]:
-    """Yield (descriptor, entries) per directory of a tree; it is valid until the next iteration."""
+    """Yield (descriptor, entries) for each directory of a tree.
+
+    A descriptor is valid until the next iteration.
+    """
     todo = [tuple(parts)]
     while todo:
         here = todo.pop()
@@ -332,7 +335,10 @@ def _exists(root: Path, parts: Parts) -> bool:
 
 
 def _visible_names(root: Path, parts: Parts, *, only_directories: bool = False) -> list[str]:
-    """Return the visible names in a directory; ``only_directories`` excludes files and links."""
+    """Return the names in a directory without those that start with a dot; [] if there is no directory.
+
+    ``only_directories`` excludes files and links.
+    """
     if (fd := _open_listing(root, parts)) is None:
         return []
     with FileDescriptor(fd), suppress(NotADirectoryError), os.scandir(fd) as entries:
