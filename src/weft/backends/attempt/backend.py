@@ -116,10 +116,10 @@ class Transport(Protocol):
         """Drop the stored end of an attempt's program: the journal on disk has it now."""
 
     def measure(self, machine: int, every_s: float) -> None:
-        """Measure the state of a machine at an interval.
+        """Measure the state of a machine every ``every_s`` seconds.
 
-        A report ``measured`` (load, memory_bytes, disk_bytes; None: unknown) follows, and one for every
-        noticeable change.
+        The first measurement and every noticeable change are reported as ``measured`` (load, memory_bytes,
+        disk_bytes; None: unknown).
         """
 
     def inspect(self, machine: int) -> str:
@@ -134,7 +134,8 @@ class Transport(Protocol):
     def reattach(self, machine: int) -> None:
         """Connect again to the process that watches the programs on a machine, or replace it.
 
-        The programs continue if the process can be made to respond; the ends of others are reported.
+        The programs continue if the process responds again. Programs that have ended meanwhile, or that are
+        lost with a replaced process, are reported as ended.
         """
 
     def flush(self) -> None:

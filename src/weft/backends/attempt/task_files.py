@@ -42,7 +42,7 @@ _RestartState = list[dict[str, Signature]]
 
 
 def read_signature(workdir: Path, name: str) -> Signature | None:
-    """Return the signature of a file without reading it; None if it is missing or refused by ``open_inside``."""
+    """Return the signature of a file without reading it; None if it is missing or cannot be opened."""
     with suppress(StagingProblem), FileDescriptor(open_inside(workdir, name)) as fd:
         status = os.fstat(fd)
         return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -9,8 +9,8 @@ runner's last heartbeat.
 After a lost tail of the journal (a power failure, a restored copy of ``.weft``), programs run and records
 exist that belong to no attempt of the journal, and the number of such an attempt is used again for another
 task. An attempt is therefore identified by number and nonce. Before the first program is started, all
-programs of this project with an unknown nonce are killed, wherever their runner is. At every
-connection the engine sends the runner a list of its unknown programs and records, which it discards first.
+programs of this project with an unknown nonce are killed, wherever their runner is. At every connection the
+engine sends the runner a list of its unknown programs and records, which the runner discards first.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _find_session_orphans(records: SealedRecords, members: list[Process], first_
 
 
 def _is_same_leader(start: Record) -> bool:
-    """Return whether the number of a group leader was not reused for another process."""
+    """Return whether the process number in a start record was not reused for another process."""
     leader = read_process(int(str(start["pid"])))
     within = start["within"]
     if leader is None or not isinstance(within, list):
@@ -155,9 +155,10 @@ RUNNER_MARK = "WEFT_RUNNER"
 
 @dataclass(frozen=True, slots=True)
 class RunnerScope:
-    """The processes of an execution of the project in a directory of this host.
+    """Identifies the processes of one execution of the project in one directory of this host.
 
-    The directory is used and not the project's identity, because a copy of a project has the same identity.
+    The directory is used instead of the project's identity, because a copy of a project has the same
+    identity.
     """
 
     home: str
@@ -265,7 +266,7 @@ _ABOUT_ATTEMPTS = ("ended", "started", "stopped", "continued", "signalled", "dis
 
 
 def read_message(line: bytes) -> _Message:
-    """Return the message in a line of a runner; raise ValueError if a runner does not send such a line."""
+    """Return the message in a line that a runner sent; raise ValueError if it is not a valid message."""
     message = _decode(line.decode())
     if not isinstance(message, dict) or not isinstance(message.get("is"), str):
         raise ValueError("it is not an object with the key 'is'")
@@ -292,7 +293,7 @@ def read_message(line: bytes) -> _Message:
 class RunnerLink:
     """Connection to the runner of one directory, for use by one thread.
 
-    Only ``connect``, ``reach``, ``kill`` and ``kill_orphans`` wait.
+    Only ``connect``, ``reach``, ``kill`` and ``kill_orphans`` block.
     """
 
     def __init__(
@@ -373,7 +374,11 @@ class RunnerLink:
         return True
 
     def _authenticate(self, end_s: float) -> _Message | None:
-        """Send ``hello`` and return the answer; None if the runner exited. A stopped one gets SIGCONT."""
+        """Send ``hello`` and return the answer; None if the runner exited.
+
+        A runner that does not answer gets SIGCONT, because it may be stopped. Raises RunnerUnresponsive,
+        RunnerFailed.
+        """
         self.send({"do": "hello", "token": self._token, "env": self._environment, "cores": self._cores})
         self.flush()
         silent_at_s = min(time.monotonic() + _WAKING_S, end_s)
@@ -634,8 +639,8 @@ def _check_boot(end: _Message, boot: str) -> _Message:
 def find_cores(machines: Sequence[Machine], machine: Machine) -> list[int] | None:
     """Return the cores on which the programs of a machine run; None: all.
 
-    If its physical machine states at least one core per node, the cores are divided among the shares and the
-    rest of it, in the order of the platform. With fewer cores all of them are used by all shares.
+    If a physical machine states at least one core per node, its cores are divided among its shares and its
+    remaining nodes, in the order of the platform. With fewer cores every share uses all of them.
     """
     stated = machine.backend.get("cores")
     if not isinstance(stated, list | tuple):
@@ -650,7 +655,7 @@ def find_cores(machines: Sequence[Machine], machine: Machine) -> list[int] | Non
 
 
 def _cannot_measure(report: ProgramReport) -> bool:
-    """Return whether a runner of an older version answers that it cannot measure: all values are unknown."""
+    """Return whether a report is the answer of an older runner, which cannot measure: no value is known."""
     return report["is"] == "problem" and str(report.get("text", "")).startswith("unknown message: 'measure'")
 
 
@@ -690,7 +695,7 @@ class MachineHealth:
 
     A machine is lost while its sandbox is unusable, also at the start of a run. If only its runner cannot be
     started and the machine has never worked, it is not lost but attempts fail: its description may be wrong.
-    A sandbox that disappeared with its disk is not created on another one. A machine whose sandbox could
+    A sandbox that disappeared with its disk is not created on another disk. A machine whose sandbox could
     never be created, because its path is wrong, is not expected to return.
     """
 
@@ -895,13 +900,16 @@ class RunnerPool:
         return not (self._is_connected(machine) and self._links[machine].is_silent(_DOUBTFUL_S))
 
     def reattach(self, machine: int) -> None:
-        """Connect again to a silent runner, which is continued if it was stopped; replace a dead one."""
+        """Connect again to a runner without a recent heartbeat, or replace it if it still does not answer.
+
+        A stopped runner is continued.
+        """
         if not self.responds(machine):
             ends = self._replace_runner(machine)
             self._backlog += ends
 
     def _lose(self, machine: int, problem: str) -> None:
-        """Report a machine as lost, once; its programs are ended as far as they can be reached."""
+        """Report a machine as lost, once, before all other reports; the backend then ends its programs."""
         if self._health.lose(machine, problem):
             lasting = self._health.is_lasting(machine)
             self._backlog.insert(0, {"is": "lost", "machine": machine, "text": problem, "lasting": lasting})
@@ -931,7 +939,7 @@ class RunnerPool:
         return found
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Drop the stored end of an attempt's program, because it is in the journal, on disk."""
+        """Drop the stored end of an attempt's program: the journal on disk has it now."""
         self._cancelled.pop(attempt, None)
         self._known.pop(attempt, None)
         confirmed = self._confirmed.setdefault(machine, [])
@@ -1041,7 +1049,10 @@ class RunnerPool:
             self._is_clear = True
 
     def _replace_runner(self, machine: int) -> list[ProgramReport]:
-        """Start another runner and return the ends of the programs that did not survive."""
+        """Connect to a machine's runner again, or start another; return the ends of programs that are over.
+
+        Reports about lost machines come first. Does nothing if no program runs on the machine.
+        """
         if not (waiting := sorted(self._programs.get(machine, ()))):
             return []
         text, left = "its runner died", SurvivingPrograms()
@@ -1061,7 +1072,7 @@ class RunnerPool:
         return [*machines, *ends]
 
     def _reach_unused(self) -> None:
-        """Connect to running runners of an earlier engine that were not needed since."""
+        """Connect to running runners of an earlier engine that this engine has not used."""
         context = self._context
         for machine, described in enumerate(context.machines):
             place = context.layout.runner(context.execution, described)

@@ -3,10 +3,10 @@
 A runner leads a session, and each task a process group in it. The runner is a child subreaper (``prctl(2)``),
 so orphaned processes become its children, whatever group and session they have. A process is assigned to an
 attempt by its group, by its living ancestors, by earlier observations or by one of two inherited marks: a
-variable in its environment, and the value of a resource limit, which survives a cleared environment. It is
-the limit of file locks (``RLIMIT_LOCKS``), which Linux has not enforced since version 2.4.25. A child of the
-runner without either mark has removed both; it is killed when it is found. On a kernel without subreapers or
-lists of children, processes that leave the session are not tracked.
+variable in its environment, and the value of a resource limit, which survives a cleared environment. The
+limit is that of file locks (``RLIMIT_LOCKS``), which Linux has not enforced since version 2.4.25. A child of
+the runner without either mark has removed both; it is killed when it is found. On a kernel without subreapers
+or lists of children, processes that leave the session are not tracked.
 
 A cgroup per task would serve the same purpose, but can be written only with privileges, and moving the runner
 into it and back costs 0.8 ms per program; the limit costs 1 microsecond.
@@ -36,7 +36,7 @@ MARK = "WEFT_MARK"
 """Environment variable that identifies the processes started by a runner.
 
 Its value is PID.TICKS.ATTEMPT.NONCE.SCOPE: number and start time of the runner, the attempt, and the scope of
-the runner, which names the project's directory and the execution (see ``RunnerLink``).
+the runner, which names the project's directory and the execution (see ``RunnerScope``).
 """
 _RLIMIT_LOCKS = 10
 _LIMIT_MARK = 1 << 62
@@ -276,7 +276,7 @@ class ProgramLauncher:
         self._cores = os.sched_getaffinity(0)
 
     def start(self, order: StartOrder) -> int:
-        """Start a program and return its process number, which is also its group; raises LaunchFailure."""
+        """Start a program; return its process number, also that of its process group. Raises LaunchFailure."""
         if not order.argv or not order.argv[0]:
             raise LaunchFailure(126, "the command is empty")
         environment = self._environment(order)
@@ -367,7 +367,7 @@ def _file_actions(order: StartOrder) -> list[tuple[int, int, str, int, int] | tu
 
 
 def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFailure:
-    """Determine the cause of a failed start: the error number is the same for the program and its files."""
+    """Return the cause of a failed start: ``posix_spawn`` does not report which file caused the error."""
     for what, name, how in (
         ("stdin", order.stdin, os.O_RDONLY | os.O_NONBLOCK),
         ("stdout", order.stdout, _OUT | os.O_NONBLOCK),
@@ -411,16 +411,16 @@ _UNSURE_BYTES = 1 << 20
 
 
 class MemoryMeter:
-    """Memory observations kept between samples."""
+    """Determines the peak memory of programs and whether the kernel killed one for lack of memory."""
 
     def __init__(self) -> None:
         self._own_peak_bytes = 0
         self._kills = (out_of_memory_kills(),) * 2
 
     def program_peak_bytes(self, counted_bytes: int) -> int:
-        """Return a program's peak memory as counted by the kernel; 0 if it may be the runner's own.
+        """Return a program's peak memory as counted by the kernel; 0 if it may be the runner's own peak.
 
-        The kernel adds the runner's resident memory at the start to the peak of a new process.
+        The kernel's count for a new process includes the memory of the runner that started it.
         """
         if counted_bytes > self._own_peak_bytes + _UNSURE_BYTES:
             self._own_peak_bytes = peak_bytes(os.getpid())
@@ -431,7 +431,7 @@ class MemoryMeter:
         self._kills = (self._kills[1], out_of_memory_kills())
 
     def kernel_killed(self) -> bool:
-        """Return whether an out-of-memory kill occurred in the last two seconds; each counts once."""
+        """Return whether an out-of-memory kill occurred in the last two seconds; each kill is returned once."""
         before, last = self._kills
         if out_of_memory_kills() <= before:
             return False
@@ -454,17 +454,17 @@ def describe_excess(used: int, limit_bytes: float) -> str:
 
 
 class StopDetector:
-    """Finds out from samples whether all work of a task is stopped, as by a batch system."""
+    """Determines from samples of its processes whether a task is stopped, for example by a batch system."""
 
     def __init__(self) -> None:
         self._used_ticks: dict[int, int] = {}
-        """By process: its processor time in the last sample, if it waited for a stopped one."""
+        """By process that waited for a stopped process in the last sample: its processor time then."""
 
     def is_stopped(self, members: list[Process]) -> bool:
         """Return whether processes of a task are stopped, and all others wait for them.
 
-        The shell of a command line, for example, waits for its commands and is itself never stopped. Since it
-        is not visible everywhere what a parent waits for, a parent counts as waiting if it sleeps and uses no
+        The shell of a command line, for example, waits for its commands and is itself never stopped. Not every
+        kernel shows what a process waits for. A parent therefore counts as waiting if it sleeps and uses no
         processor time between two samples.
         """
         by_pid = {process.pid: process for process in members}
@@ -513,8 +513,8 @@ class ProcessTracker:
         """Return processes left by an attempt that have become children of the runner.
 
         ``leaders`` are the children started by the runner that have not been waited for. A child without
-        marks is assigned to this attempt: its end is the first opportunity to end the child. A zombie may
-        have started another process just before its end, so the list is read until it contains none.
+        marks is assigned to this attempt, so that it is ended with the attempt. A zombie may have started
+        another process just before its end, so the list is read again until it contains no zombie.
         """
         for _ in range(_ROUNDS):
             adopted = [(pid, read_process(pid)) for pid in self._list_adopted(leaders)]
@@ -559,7 +559,10 @@ class ProcessTracker:
                 return
 
     def _list_adopted(self, leaders: Mapping[int, object]) -> list[int]:
-        """Return the children that the runner did not start, with zombies; one read if there are none."""
+        """Return the process numbers of children that the runner did not start, including zombies.
+
+        Costs a single read if there are none.
+        """
         if self._children < 0:
             return []
         text = os.pread(self._children, _PART_BYTES, 0)

@@ -72,14 +72,14 @@ class SealedRecords:
         return self.unsealed(name, self.content(name, _LONGEST_BYTES).rstrip(b"\n"))
 
     def read_again(self, name: str) -> Record | None:
-        """Return a record that is overwritten in place; a read that a write made invalid is repeated."""
+        """Return a record that is overwritten in place; a read during a write is invalid and is repeated."""
         for _ in range(_READINGS):
             if (record := self.read(name)) is not None:
                 return record
         return None
 
     def overwrite(self, file: int, name: str, record: Record) -> None:
-        """Overwrite a record in place with one of the same length, which works on a full disk."""
+        """Overwrite a record in place, padded to a fixed length; this works on a full disk."""
         os.pwrite(file, self.sealed(name, encode_record(record).ljust(_FIXED)), 0)
 
     def opened(self, name: str) -> int:
@@ -88,7 +88,7 @@ class SealedRecords:
         return os.open(name, _OVER, 0o600, dir_fd=self.folder)
 
     def make_own(self, name: str) -> None:
-        """Replace a file that has further hard links by a copy: another link may be outside."""
+        """Replace a file that has further hard links by a copy, so that writing changes no file elsewhere."""
         try:
             status = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
         except OSError:
@@ -160,7 +160,7 @@ class SealedRecords:
 
 
 class RecordLog:
-    """Append-only log with one record per line, identified by attempt."""
+    """Append-only log with one record per line; of several records of one attempt the last one counts."""
 
     __slots__ = ("_file", "_name", "_records", "_torn", "lines")
 
@@ -191,7 +191,7 @@ class RecordLog:
 
     @staticmethod
     def read(records: SealedRecords, name: str) -> dict[int, Record]:
-        """Return the valid records of a log by attempt; the last one of each attempt counts."""
+        """Return the last valid record of each attempt in a log, by attempt."""
         found: dict[int, Record] = {}
         for line in records.content(name).split(b"\n"):
             record = records.unsealed(name, line) if line else None

@@ -8,17 +8,20 @@ line, and are idempotent. From the engine:
 
 - ``hello``: token, env (environment of all programs), cores (null: all);
 - ``start``: attempt, nonce, argv, env (changes; null removes), cwd, stdin, stdout, stderr, private (those of
-  these files that only the user may read), append, time_s, memory_bytes, cores, grace_s, reminder (a text for
-  the next engine);
+  the last two files that only the user may read), append, isolated, time_s, memory_bytes, cores, grace_s,
+  restart (names of restart files), beside (running attempt whose process number the program gets in
+  ``WEFT_PID``), reports_start, reminder (a text for the next engine);
 - ``cancel``: attempt, nonce, grace_s; ``signal``: attempt, nonce, signal; ``forget``: attempt, or attempts;
-- ``discard``: attempts (pairs of number and nonce), which are ended and whose records are removed; ``end``;
-- ``measure``: every_s, sandbox, nodes, and weft's own processes (runners, engine): the state of the machine.
+- ``discard``: attempts (pairs of number and nonce), which are ended and whose records are removed;
+- ``measure``: every_s, sandbox, nodes, runners and engine (process numbers of weft's own processes): measure
+  the state of the machine at this interval; ``end``: exit when no task runs.
 
-The runner sends ``here`` (protocol, pid, problem, running, ended, and the starts of both), ``started``,
-``ended``, ``discarded``, ``signalled`` (number of processes), ``measured`` (load, memory_bytes, disk_bytes)
-and ``problem``. Records and messages of an attempt contain its nonce: after a lost tail of the journal, an
-attempt number is used again for another task, for which the old records must not be used. The runner must
-start within a few hundredths of a second, so it loads neither weft nor heavy modules.
+The runner sends ``here`` (protocol, pid, problem, running, ended, and starts: the start records of running
+and ended attempts), ``started``, ``stopped``, ``continued``, ``ended``, ``discarded``, ``signalled`` (number
+of processes), ``measured`` (load, memory_bytes, disk_bytes) and ``problem``. Records and messages of an
+attempt contain its nonce: after a lost tail of the journal, an attempt number is used again for another task,
+for which the old records must not be used. The runner must start within a few hundredths of a second, so it
+loads neither weft nor heavy modules.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ def main(directory: str) -> int:
     except BlockingIOError:
         return ALREADY_RUNNING
     except OSError:
-        pass  # File systems without locks: the link has checked for a running runner.
+        pass  # File systems without locks: RunnerLink has checked for a running runner.
     os.chdir("/")
     try:
         times = {"idle_s": settings["idle_s"], "grace_s": settings["grace_s"]}

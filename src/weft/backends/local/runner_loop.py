@@ -6,8 +6,8 @@ replaces the first. Messages to the engine are buffered and sent together.
 Each task is a process group with limits. The wait status of its leader determines the exit code. Remaining
 processes of the task, inside or outside its group, are terminated and killed before the end is reported. At
 the time limit the task gets SIGTERM, and SIGKILL after a grace period; above its memory limit it gets
-SIGKILL. A task with restart files gets SIGUSR1 before its time limit; if it handles only SIGUSR1, also before
-it is terminated for another reason.
+SIGKILL. A task with restart files gets SIGUSR1 before its time limit. Before it is terminated for another
+reason, its processes that handle SIGUSR1 and not SIGTERM get SIGUSR1, too.
 
 This module is loaded by the runner: it must not import other parts of weft or heavy modules.
 """
@@ -271,7 +271,7 @@ class RunnerTask:
 
 
 _SOONEST_START_S, _LATEST_START_S, _POSTPONED_S = 0.05, 5.0, 300.0
-"""First and longest pause before a start is tried again, and after how long the attempt is lost."""
+"""First and longest pause before a start is tried again, and the time after which the attempt is lost."""
 
 
 class PostponedStart:
@@ -304,7 +304,7 @@ class RunnerTasks:
         self.ended: dict[int, str] = {}
         """Encoded end records by attempt."""
         self.starts: dict[int, str] = {}
-        """Encoded start records of running tasks and of unconfirmed ends."""
+        """By attempt: the encoded start record of a running task, or of one whose end is unconfirmed."""
         self._nonces: dict[int, str] = {}
         """By attempt: the nonce of its records."""
         self.postponed: dict[int, PostponedStart] = {}
@@ -323,7 +323,7 @@ class RunnerTasks:
         self._sample_at_s = 0.0
         self._unwritten: list[tuple[RecordLog, str]] = []
         self._forgotten: dict[int, int] = {}
-        """By attempt: a hash of its nonce, which takes less memory."""
+        """By attempt whose end was dropped: a hash of its nonce, which takes less memory than the nonce."""
         self._load(records)
 
     def _load(self, records: SealedRecords) -> None:
@@ -485,7 +485,7 @@ class RunnerTasks:
         self._unwritten.clear()
 
     def end_all(self, cause: str, text: str) -> None:
-        """Terminate all tasks; orders that wait are dropped."""
+        """Terminate all tasks, and record postponed starts as ended; orders that wait are dropped."""
         self._waiting.clear()
         for attempt in list(self.postponed):
             nonce = self.postponed.pop(attempt).order.nonce
@@ -547,7 +547,7 @@ class RunnerTasks:
         return {task.pid: task.attempt for task in self.running.values()}
 
     def kill_remaining(self) -> None:
-        """Kill the processes that belong to no task."""
+        """Kill all remaining descendants of the runner; called when no task runs."""
         self._tracker.end_all()
 
     def _remaining(self, task: RunnerTask) -> list[Process]:
@@ -586,7 +586,10 @@ class RunnerTasks:
             self._sample(now_s, _SAMPLE_COST)
 
     def beat(self) -> None:
-        """Do the work of each second: retry failed writes, count out-of-memory kills, sample old tasks."""
+        """Do the work of each second: retry failed writes, count out-of-memory kills, sample tasks.
+
+        Processes left by ended attempts are killed. Tasks are sampled here only if none has a memory limit.
+        """
         self._memory.count_kills()
         self._tracker.end_late(self._leaders, self.running)
         now_s = time.monotonic()
@@ -619,7 +622,10 @@ class RunnerTasks:
         self._look_again(task, now_s)
 
     def _step_towards_end(self, task: RunnerTask, now_s: float) -> None:
-        """Terminate a task at its time limit, or when its restart files are written; request them before."""
+        """Terminate a task at its time limit, or when its requested restart files are written.
+
+        Before the time limit the task is asked for its restart files.
+        """
         if task.request is not None:
             if task.request.is_over(now_s):
                 self._terminate(task, task.request.grace_s)
@@ -650,7 +656,10 @@ class RunnerTasks:
             self._terminate(task, grace_s)
 
     def _request_restart_files(self, task: RunnerTask, grace_s: float) -> bool:
-        """Request restart files if a process handles SIGUSR1 but not SIGTERM; return whether it was done."""
+        """Request restart files if a process handles SIGUSR1 but not SIGTERM.
+
+        Return whether they were requested, now or earlier.
+        """
         if not task.restart or task.kill_at_s is not None or task.status is not None:
             return False
         if task.request is not None:

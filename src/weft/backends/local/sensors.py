@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 FIRST_WINDOW_S = 0.5
-"""Seconds over which the load is measured first; later it is measured over the interval."""
+"""Seconds over which the load is first measured; later it is measured over the interval of the sensor."""
 
 _LEAST_CHANGE, _CORE_SHARE = 0.25, 0.1
 """Change of the load that is reported: at least so many cores, and this share of the cores."""
@@ -88,7 +88,10 @@ class HostSensor:
         """Time of the next measurement on the monotonic clock."""
 
     def begin(self, runners: Iterable[int], engine: int) -> None:
-        """Start to measure; ``runners`` and ``engine`` are the process numbers of weft's own processes."""
+        """Start to measure; ``runners`` and ``engine`` are the process numbers of weft's own processes.
+
+        A repeated call only updates these numbers.
+        """
         self._runners, self._engine = frozenset(runners), engine
         if self._last is None:
             self._last = _Sample(self._cores, engine)
@@ -143,7 +146,7 @@ class HostSensor:
         return found
 
     def _share_load(self, load: float) -> float:
-        """Return the load of the machine's nodes; cores that it does not need are assigned load first."""
+        """Return the load on the machine's nodes: the load minus the number of cores beyond its nodes."""
         return max(0.0, load - max(0, len(self._cores) - self._nodes))
 
     def _has_changed(self, old: dict[str, float | None], new: dict[str, float | None]) -> bool:
@@ -167,7 +170,7 @@ def _earlier(before: _Sample, pid: int, program: _Program) -> tuple[int, int]:
 
 
 def _find_own(programs: dict[int, _Program], runners: Collection[int], engine: int) -> dict[int, int]:
-    """Return weft's own processes: by process number, the runner in whose session or below which it is."""
+    """Return, for weft's own processes by number, the runner in whose session they are or that started them."""
     found: dict[int, int] = {}
     for pid, program in programs.items():
         if program.session in runners and program.session in programs:
@@ -184,7 +187,7 @@ def _find_own(programs: dict[int, _Program], runners: Collection[int], engine: i
 
 
 def _overlap(pid: int, cores: Collection[int]) -> float:
-    """Return the share of the cores that a process may use that are among ``cores``."""
+    """Return which share of the cores allowed to a process is in ``cores``; 0 if the process has ended."""
     try:
         allowed = os.sched_getaffinity(pid)
     except OSError:
@@ -262,7 +265,7 @@ def _free_in_group() -> float | None:
 
 
 def _inactive(name: str, key: str) -> int:
-    """Return the bytes of a control group that the kernel can take back at once."""
+    """Return the bytes of a control group that the kernel can reclaim at once; 0 if unknown."""
     for line in read_kernel_file(name).splitlines():
         words = line.split()
         if len(words) == 2 and words[0] == key.encode():
