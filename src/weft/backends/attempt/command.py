@@ -389,7 +389,10 @@ class ResultReferences:
         self._by_point: dict[tuple[str, tuple[str, ...]], dict[_Point, list[int]]] = {}
 
     def of(self, compiled: CompiledWorkflow, task: int, names: tuple[str, ...]) -> dict[str, int]:
-        """Return, by name of each description in dotted fields of ``task``, the task that is meant."""
+        """Return the tasks to whose results a task refers, by name of the description.
+
+        ``names`` are the fields of ``task``; those without a dot refer to no result.
+        """
         found: dict[str, int] = {}
         for name in names:
             head, dot, _ = name.partition(".")

@@ -125,7 +125,7 @@ class AttemptPreparer:
         return not description.inputs and not (attempt.start and attempt.start.restart_from)
 
     def stage_in(self, attempt: ActiveAttempt, command: StageIn) -> StagedIn | None:
-        """Stage the inputs named by a command; return the event for it, or None if the attempt was abandoned."""
+        """Stage the inputs named by a command; return the event for it, None if the attempt was abandoned."""
         producers = {parcel.task for parcel in command.parcels if parcel.task >= 0}
         named = {parcel.name for parcel in command.parcels if parcel.source < 0}
         machine = self._context.machines[attempt.machine]
@@ -552,7 +552,7 @@ def _staged_name(source: InputSource, declared: str) -> str:
 
 
 def _expected_start(attempt: ActiveAttempt) -> Start:
-    """Return a Start command for an attempt without one: not received yet, or received by an earlier engine."""
+    """Return a Start command for an attempt without one: it follows later, or an earlier engine got it."""
     return Start(
         attempt=attempt.number,
         run=attempt.run,

@@ -276,7 +276,10 @@ class ProgramLauncher:
         self._cores = os.sched_getaffinity(0)
 
     def start(self, order: StartOrder) -> int:
-        """Start a program; return its process number, also that of its process group. Raises LaunchFailure."""
+        """Start a program; return its process number, which is also that of its process group.
+
+        Raises LaunchFailure.
+        """
         if not order.argv or not order.argv[0]:
             raise LaunchFailure(126, "the command is empty")
         environment = self._environment(order)
@@ -420,7 +423,7 @@ class MemoryMeter:
     def program_peak_bytes(self, counted_bytes: int) -> int:
         """Return a program's peak memory as counted by the kernel; 0 if it may be the runner's own peak.
 
-        The kernel's count for a new process includes the memory of the runner that started it.
+        The kernel starts this count for a spawned process at the peak of the runner.
         """
         if counted_bytes > self._own_peak_bytes + _UNSURE_BYTES:
             self._own_peak_bytes = peak_bytes(os.getpid())
@@ -431,7 +434,7 @@ class MemoryMeter:
         self._kills = (self._kills[1], out_of_memory_kills())
 
     def kernel_killed(self) -> bool:
-        """Return whether an out-of-memory kill occurred in the last two seconds; each kill is returned once."""
+        """Return whether an out-of-memory kill occurred in the last two seconds; a kill is returned once."""
         before, last = self._kills
         if out_of_memory_kills() <= before:
             return False
@@ -463,9 +466,9 @@ class StopDetector:
     def is_stopped(self, members: list[Process]) -> bool:
         """Return whether processes of a task are stopped, and all others wait for them.
 
-        The shell of a command line, for example, waits for its commands and is itself never stopped. Not every
-        kernel shows what a process waits for. A parent therefore counts as waiting if it sleeps and uses no
-        processor time between two samples.
+        The shell of a command line, for example, waits for its commands and is itself never stopped. Not
+        every kernel shows what a process waits for. A parent therefore counts as waiting if it sleeps and
+        uses no processor time between two samples.
         """
         by_pid = {process.pid: process for process in members}
         waiting = set[int]()

@@ -170,7 +170,7 @@ def _earlier(before: _Sample, pid: int, program: _Program) -> tuple[int, int]:
 
 
 def _find_own(programs: dict[int, _Program], runners: Collection[int], engine: int) -> dict[int, int]:
-    """Return, for weft's own processes by number, the runner in whose session they are or that started them."""
+    """Return weft's own processes: by process number, the runner of its session or among its ancestors."""
     found: dict[int, int] = {}
     for pid, program in programs.items():
         if program.session in runners and program.session in programs:

@@ -24,13 +24,16 @@ from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 
 _MAX_DISTURBANCES = 100_000
-"""Disturbances in which no task succeeds, after which a simulation is ended with an error."""
+"""Number of disturbances without progress (see ``_shows_progress``) after which a simulation fails."""
 _MAX_SILENT_DISTURBANCES = 10_000
 """Successive disturbances without an event after which an otherwise empty queue counts as exhausted."""
 
 
 def _shows_progress(event: ev.Event) -> bool:
-    """Return whether a run has arrived or a program has ended by itself: nothing else limits a simulation."""
+    """Return whether an event reports a new run or a program that ended by itself.
+
+    All other events can repeat forever without any progress.
+    """
     return isinstance(event, ev.Submitted) or (isinstance(event, ev.Ended) and event.cause == Cause.NONE)
 
 
@@ -75,7 +78,7 @@ class SimulationBackend:
         self.clock = self._queue = EventQueue()
         """The virtual clock."""
         self._disturbed = 0
-        """Number of disturbances since the last event of a task or machine."""
+        """Number of disturbances since the last event that shows progress."""
         self._staging = DataStaging(self._queue, scenario, instance)
         self._programs = ProgramSimulator(
             self._queue,
@@ -143,7 +146,7 @@ class SimulationBackend:
         return []
 
     def _select(self, command: cm.SelectMachines) -> None:
-        """Answer in place of a selector program, which is not executed: by rank, then by estimated end."""
+        """Answer with the candidates in their order, by rank and estimated end; no selector program runs."""
         order = tuple(each.machine for each in command.candidates)
         self._queue.schedule(ev.MachinesSelected(run=command.run, task=command.task, machines=order))
 

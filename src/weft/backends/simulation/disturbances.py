@@ -1,14 +1,13 @@
-"""Generate the disturbances of machines as one stream ordered by time: slowdowns, failures, loads and
-silences.
+"""Generate the disturbances of machines, ordered by time: slowdowns, failures, loads and silences.
 
 The stream is generated lazily. It depends on the seed and the scenario only, not on the run, so that two
 policies see the same disturbances. Each entry of a scenario (with ``mtbf``: each machine of an entry) draws
-from its own generator; adding an entry at the end does not change the ones before it.
+from its own generator; adding an entry at the end does not change the disturbances of earlier entries.
 
 Perturbations follow docs/papers/dynamic-grid.md, section 13: intervals are uniform between 0 and twice the
 mean, and each perturbation slows one machine of the set by a factor and for a time drawn uniformly from their
-ranges. Failures and repairs are exponential. Deviation: the paper states neither factor nor time; the
-scenario does.
+ranges. Times to failure and repair times are exponentially distributed. Deviation: the paper states neither
+factor nor time; the scenario does.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from weft.randomness import generator
 
 
 class DisturbanceKind(enum.Enum):
-    """What happens to a machine. Every kind has an end, except a failure that is never repaired."""
+    """What happens to a machine: a disturbance begins, or it ends. A permanent disturbance has no end."""
 
     SLOWED = "slowed"
     """The machine becomes ``value`` times slower; slowdowns multiply."""

@@ -20,7 +20,7 @@ _ROUNDING = 1e-9
 
 
 class ProgramSimulator:
-    """The programs of all running attempts."""
+    """Simulates the programs of all running attempts."""
 
     def __init__(
         self,
@@ -336,7 +336,10 @@ class ProgramSimulator:
             self._queue.schedule(self._stop(program, Cause.PREEMPTED))
 
     def report_progress(self, attempt: int) -> None:
-        """Report the progress of a program and the seconds of its last iteration, if it is monitored."""
+        """Report the progress of a program and the seconds of its last iteration.
+
+        Nothing is reported if its job manager does not answer.
+        """
         program = self.programs.get(attempt)
         if program is None or not self.answers(attempt, self._hosts[program.host]):
             return

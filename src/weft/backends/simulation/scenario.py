@@ -27,7 +27,7 @@ SILENT_PARTS = ("both", "job-manager", "gatekeeper")
 """The services of a machine that can stop answering (docs/papers/adaptive-jobs.md, section 5)."""
 
 FAILURE_WORDS = ("oom", "preempted", "staging", "no-exit-code")
-"""Ways in which an attempt can end without an exit code."""
+"""Kinds of failures with which an attempt can end without an exit code."""
 
 End = int | str
 """The exit code of an attempt, or one of FAILURE_WORDS."""
@@ -127,7 +127,7 @@ class Perturbation:
     at_s: float = 0.0
     """When all these machines slow down; with ``every_s``: when the series of slowdowns starts."""
     every_s: float | None = None
-    """Mean interval between slowdowns of one machine of the set; None: a single slowdown of all."""
+    """Mean interval between slowdowns, each of one machine drawn from the set; None: all slow down once."""
     until_s: float = math.inf
     """With ``every_s``: no slowdown starts after this time."""
 
@@ -217,7 +217,9 @@ class Scenario:
     network: str = NETWORKS[0]
     overhead_per_task_s: float = 0.0
     stage_latency_s: float = 0.0
-    """Latency of every stage (prolog, start, epilog) without data; half of it to cancel and clean up."""
+    """Seconds that every stage (prolog, start, epilog) takes in addition to moving data; cancelling and
+    cleaning up take half of it.
+    """
     profiles: Mapping[str, int] = field(default_factory=dict)
     """By task: the iterations its application reports (profile in docs/papers/adaptive-jobs.md)."""
     denied: tuple[str, ...] = ()

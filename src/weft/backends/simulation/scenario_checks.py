@@ -27,7 +27,7 @@ _SECTIONS = ("perturbations", "failures", "loads", "silences")
 
 
 def list_submissions(entry: Arrival | Series | ArrivalTrace) -> Iterator[tuple[str, SubmissionTerms]]:
-    """Yield the workflow of every arrival of an entry under ``arrivals``, and its terms."""
+    """Yield the workflow file and the terms of every arrival of an entry under ``arrivals``."""
     match entry:
         case Arrival(workflow=workflow):
             yield workflow, entry
@@ -47,7 +47,7 @@ def check_scenario(
 ) -> None:
     """Raise InvalidInput with one problem per unknown name in a scenario.
 
-    ``workflows``: all workflows of the simulation by the name that the scenario or the command line uses.
+    ``workflows``: all workflows of the simulation, by key (see ``SubmissionTerms.name_key``).
     Without a platform, machine names are not checked; without workflows, names of tasks, loops and files are
     not checked.
     """

@@ -244,7 +244,10 @@ SILENCE = Record("a silence", (
 def _read_machine_entry(
     reader: Reader, node: DocumentNode, record: Record, entries: Mapping[str, DocumentNode], default: str = ""
 ) -> dict[str, Any]:
-    """Return the values of an entry about machines; without names it concerns ``default`` or is a problem."""
+    """Return the values of an entry about machines.
+
+    An entry that names no machines concerns ``default``; if that is "", a problem is added.
+    """
     rule = "an entry names its machines once"
     _refuse_combination(reader, node, entries, ("machine", "machines"), rule)
     values = record.read_values(reader, entries)
@@ -479,7 +482,7 @@ ARRIVAL = Record("an arrival", (
 def _read_arrival(
     reader: Reader, node: DocumentNode, folder: PurePath
 ) -> Arrival | Series | ArrivalTrace | None:
-    """Return one entry of ``arrivals``; None if it names no workflow."""
+    """Return one entry of ``arrivals``; None after a problem, for example if it names no workflow."""
     entries = ARRIVAL.read_entries(reader, node)
     if not isinstance(node.value, dict):
         return None
@@ -799,7 +802,10 @@ def load_scenario(name: str | Path) -> Scenario:
 
 
 def load_arrival_workflows(scenario: Scenario) -> dict[str, Workflow]:
-    """Return the checked workflows that arrive, each file read once, by the names that the scenario uses."""
+    """Return the checked workflows that arrive, by file and parameters (see ``SubmissionTerms.name_key``).
+
+    Each file is read once. Raises InvalidInput with the problems of all files.
+    """
     from weft.formats.files import load_workflow
 
     found: dict[str, Workflow] = {}

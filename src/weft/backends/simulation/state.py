@@ -156,7 +156,7 @@ class Program:
 
 @dataclass(slots=True)
 class Host:
-    """One physical machine of the platform; several planner machines may share it."""
+    """One physical machine of the platform; several machines of the engine may be shares of it."""
 
     index: int
     speed: HostSpeed = field(default_factory=HostSpeed)
@@ -244,7 +244,7 @@ class EventQueue:
         return self.heap[0][0] if self.heap else math.inf
 
     def take(self) -> Event | None:
-        """Remove the next entry, advance the clock to it, and return its event, if it has one."""
+        """Remove the next entry and advance the clock to its time; return its event, None if it has none."""
         at_s, _, event, action = heapq.heappop(self.heap)
         if at_s > self.now_s:
             self.now_s = at_s

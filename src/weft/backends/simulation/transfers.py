@@ -1,5 +1,4 @@
-"""Simulate data transfers over links with shared or unshared bandwidth, and the staging of attempts on top of
-them.
+"""Simulate data transfers over links with shared or unshared bandwidth, and the staging of attempts.
 
 ``SharedTransfers`` computes max-min fair rates by progressive filling (Bertsekas and Gallager, Data Networks,
 section 6.5.2). A link is what a platform describes once: all transfers over a pair of ``links.between``, in
@@ -42,7 +41,10 @@ class Transfers(Protocol):
 
     def start(self, flow: int, source: int, target: int, size_bytes: float, files: float, fixed_s: float,
               now: float) -> None:  # fmt: skip
-        """Start a transfer; ``flow`` must differ from the numbers of all transfers in progress."""
+        """Start a transfer; ``flow`` must differ from the numbers of all transfers in progress.
+
+        Before it uses bandwidth, ``fixed_s`` and one latency for each of its ``files`` pass.
+        """
         ...
 
     def cancel(self, flow: int, now: float) -> None:
@@ -54,8 +56,7 @@ class Transfers(Protocol):
         ...
 
     def next_end(self) -> float:
-        """Return a lower bound of the time of the next end, after the last advance; infinity: nothing is in
-        progress.
+        """Return a lower bound of the time at which a transfer ends next; infinity: none is in progress.
 
         The bound may be the time of another change: advance to it and call again.
         """
@@ -310,11 +311,11 @@ class _PendingStage:
     sources: dict[int, None] = field(default_factory=dict)
     """The machines that data are transferred from."""
     lost: dict[int, None] = field(default_factory=dict)
-    """Source machines that were down, or failed before the transfer ended."""
+    """Source machines that were down, or failed before all data of the stage had arrived."""
 
 
 class DataStaging:
-    """The StageIn commands in progress."""
+    """Simulates the StageIn commands in progress."""
 
     def __init__(self, queue: EventQueue, scenario: Scenario, instance: Instance) -> None:
         self._queue = queue
@@ -332,11 +333,14 @@ class DataStaging:
         return bool(self._stages)
 
     def next_s(self) -> float:
-        """Return a lower bound of the time of the next arrival."""
+        """Return a lower bound of the time at which a transfer ends next; infinity: none is in progress."""
         return self._transfers.next_end() if self.flows else math.inf
 
     def stage_in(self, command: cm.StageIn, host: Host, host_of: Callable[[int], Host]) -> None:
-        """Start the transfers of a stage; sources on failed hosts are recorded as lost."""
+        """Start the transfers of a stage; sources on failed hosts are recorded as lost.
+
+        ``host_of`` returns the host of a machine. A repeated command is ignored.
+        """
         if (command.attempt, command.part) in self._stages:
             return
         stage = self._stages[command.attempt, command.part] = _PendingStage(
@@ -394,7 +398,7 @@ class DataStaging:
         )
 
     def lose(self, machines: Container[int]) -> None:
-        """Abort the transfers from machines that have failed."""
+        """Abort all transfers of each stage that still waits for data and reads from a failed machine."""
         for stage in list(self._stages.values()):
             gone = [source for source in stage.sources if source in machines]
             if gone and stage.flows:

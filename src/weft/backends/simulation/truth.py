@@ -85,11 +85,11 @@ _OTHER_CODES = (0, 1, 2)
 def find_loop_exit_codes(
     workflow: Workflow, scenario: Scenario, params: Mapping[str, object]
 ) -> dict[str, tuple[Loop, int, int, int]]:
-    """Return, by the last task of each loop: the loop, its true number of iterations, the exit code of the
-    task before the last iteration, and its exit code in the last one.
+    """Return, by last task of each loop: the loop, its true number of iterations, and two exit codes.
 
-    A loop whose condition does not depend on the exit code of its last task is left out: the results in the
-    scenario decide how often it iterates.
+    The last task of the loop ends with the first exit code in all iterations but the last, and with the
+    second exit code in the last iteration. A loop whose condition does not depend on the exit code of its
+    last task is left out: the results in the scenario decide how often it iterates.
     """
     found = {}
     for loop in workflow.loops:
