@@ -110,11 +110,11 @@ class ActiveAttempt:
     began_at: float = 0.0
     """Wall-clock time of the start."""
     end: ProgramReport | None = None
-    """The transport's report on the end of the program; None: there is none."""
+    """The transport's report on the end of the program; None: no end was reported."""
     record_problem: str = ""
     """Why its record files cannot be written; "": no problem."""
     staleness: str = ""
-    """Why the product of an earlier execution was not reused; "": there was none."""
+    """Why the product of an earlier execution was not reused; "": there was no such product."""
     fingerprint: str = ""
     fingerprint_parts: dict[str, str] = field(default_factory=dict)
     input_digests: dict[str, str] = field(default_factory=dict)
@@ -302,7 +302,7 @@ class AttemptRecords:
         return fd
 
     def _keep_open(self, directory: Path) -> None:
-        """Open a directory and keep it open, unless one is open under this path."""
+        """Open a directory and keep it open, unless a directory is already open for this path."""
         if str(directory) in self._open:
             return
         with open_directory(directory.parent, (directory.name,)) as entered:

@@ -54,7 +54,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 """Pause before an epilog that failed runs again; it doubles each time."""
 _MEASURE_EVERY_S = 10.0
 _IDLE_SPEED = 0.9
-"""Share of a core that counts as a whole one: a small load of a machine is ignored."""
+"""Share of a core from which a task counts as having the whole core: a small load is ignored."""
 _SIGNALS = {"checkpoint": "USR1", "suspend": "STOP", "resume": "CONT"}
 
 

@@ -257,7 +257,7 @@ class FinishedAttempt:
     ended: ev.Ended
     product: Product | None = None
     checkpoint: ev.Checkpointed | None = None
-    """The event about the last restart files; None: there are no new ones."""
+    """The event about the last copy of restart files; None: there is nothing new to report."""
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Lines of files that define sweeps, by file name."""
     interrupted: bool = False

@@ -5,9 +5,9 @@ modification time and status change time are those at the time of hashing. Progr
 time of a file, but not its status change time.
 
 Timestamps are coarse: a file that changed a moment ago could change again without a visible change of its
-times. Such a file is in doubt, and its digest is not reused. A time in the future is in doubt too.
-After a restart of the system, content that was not yet on disk may be lost although the times are the old
-ones, so digests of an earlier boot are not reused.
+times. Such a file is in doubt, and its digest is not reused. A file with a time in the future is in doubt
+too. After a restart of the system, content that was not yet on disk may be lost although the times are the
+old ones, so digests of an earlier boot are not reused.
 """
 
 from __future__ import annotations

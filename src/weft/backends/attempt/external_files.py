@@ -260,7 +260,8 @@ def decompress(
 ) -> None:
     """Write the decompressed content of one open file to another, at most ``max_bytes`` (None: a default).
 
-    ``lasting``: the file is the user's own, so that damaged content stays damaged.
+    ``lasting``: whether damaged content is a lasting problem, as in a file of the user; a new download of a
+    remote file may succeed.
     """
     opener = _opener(os.pread(source, 6, 0), name)
     limit = max_bytes or max(_DEFAULT_MOST_BYTES, _DEFAULT_MOST_RATIO * os.fstat(source).st_size)
@@ -685,8 +686,8 @@ def find_kind_problem(url: str) -> str:
 def _refuse_state(target: str, parts: tuple[str, ...]) -> None:
     """Raise StagingProblem if an output would be written into ``.weft``, the state of a project.
 
-    Files in ``.weft/values`` are allowed: values of task functions are published there, and weft reads one
-    only if it is the recorded output of its attempt.
+    Files in ``.weft/values`` are allowed: values of task functions are published there. A value is used only
+    if its content has the recorded digest.
     """
     if _STATE in parts and parts[-3:-1] != _VALUES:
         why = "weft keeps its own state there"

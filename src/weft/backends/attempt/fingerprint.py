@@ -4,8 +4,8 @@ A task is reused from an earlier run if the same task of the same workflow has t
 substitution, the same declared environment, inputs and scripts with the same content, the same outputs and
 the same ``version:``. The machine and the number of nodes do not matter, except for a transfer, whose output
 is a copy on a machine. Iterations of a loop have different fingerprints, because they may read undeclared
-files. Values of environment variables are stored only as digests, those of declared secrets as keyed digests,
-and commands without the secrets that are recognised in them.
+files. Values of environment variables are stored only as digests, those of declared secrets as keyed digests.
+Secrets that are recognised in a command are not stored.
 """
 
 from __future__ import annotations

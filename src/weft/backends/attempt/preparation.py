@@ -147,8 +147,8 @@ class AttemptPreparer:
     def transfer(self, attempt: ActiveAttempt, command: StageIn) -> PreparedAttempt:
         """Copy the file of a transfer to its destination; return a product if there is nothing to copy.
 
-        There is nothing to copy if an earlier execution has made the same copy, or if source and destination
-        are parts of one machine.
+        There is nothing to copy if an earlier execution has made the same copy, or if the file has one
+        producer and source and destination are parts of one machine.
         """
         machines = self._context.machines
         here, there = machines[attempt.machine].host_name, machines[command.parcels[0].source].host_name

@@ -422,7 +422,10 @@ def _make_entry_read_only(workdir: Path, directory: int, entry: TreeEntry) -> No
 
 
 def _make_file_read_only(workdir: Path, parts: Parts) -> None:
-    """Make a file read-only; one with further hard links, possibly outside, is first replaced by a copy."""
+    """Make a file read-only; a file with further hard links is first replaced by a copy.
+
+    The other links may be outside the directory, where permissions must not change.
+    """
     with open_entry(workdir, parts) as found:
         if _try_make_read_only(found):
             return

@@ -86,7 +86,7 @@ def _owner(process: int) -> str:
 
 @cache
 def _host() -> str:
-    """Return a digest of this computer and its PID namespace, which is another one in a container."""
+    """Return a digest of this computer and its PID namespace; a container has a PID namespace of its own."""
     parts = [os.uname().nodename]
     with suppress(OSError):
         parts.append(Path("/etc/machine-id").read_text())

@@ -208,7 +208,7 @@ _MARK_DOTS = 4
 
 
 def _is_own(pid: int) -> bool:
-    """Return whether a process belongs to the user of this one."""
+    """Return whether a process belongs to the user of the current process."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
     except OSError:
@@ -625,7 +625,7 @@ def _add_ends(here: _Message, messages: Sequence[_Message]) -> _Message:
 
 
 def _check_boot(end: _Message, boot: str) -> _Message:
-    """Return the record of an end; one from before a reboot gets the cause ``lost``.
+    """Return the record of an end; an end from before a reboot gets the cause ``lost``.
 
     The engine syncs the outputs of a program to the disk before it records the end. For an end that only the
     runner has recorded, nothing shows that the outputs have survived.
@@ -958,7 +958,10 @@ class RunnerPool:
             link.flush()
 
     def receive(self, descriptor: int) -> list[ProgramReport]:
-        """Return the reports of a runner; if it has ended, those of its replacement."""
+        """Return the reports of a runner; if the connection is lost, the ends of its lost programs.
+
+        A lost runner is replaced if it had programs.
+        """
         machine = self._machine_of[descriptor]
         try:
             reports: list[ProgramReport] = list(self._links[machine].receive())

@@ -403,7 +403,7 @@ class RunnerTasks:
         return True
 
     def cancel(self, attempt: int, nonce: str, grace_s: float | None) -> None:
-        """Terminate an attempt; one that was not started yet will never be started."""
+        """Terminate an attempt; an attempt that was not started yet will never be started."""
         self._discard_others(attempt, nonce)
         self._waiting.pop(attempt, None)
         self.postponed.pop(attempt, None)
@@ -446,7 +446,7 @@ class RunnerTasks:
         return task is not None and task.discarded
 
     def send_signal(self, attempt: int, nonce: str, name: str) -> None:
-        """Send a signal to a task; those not in ``_WHOLE_GROUP`` only to processes with a handler for it."""
+        """Send a signal to a task; a signal not in ``_WHOLE_GROUP`` goes only to processes that handle it."""
         number = getattr(signal, f"SIG{name}", None)
         if not isinstance(number, signal.Signals):
             raise ValueError(f"unknown signal {name!r}")
@@ -756,7 +756,7 @@ class RunnerTasks:
 
 
 def _killed_codes(task: RunnerTask) -> tuple[int, ...]:
-    """Return the codes of a program that got SIGKILL; the leader of an isolated one returns 128 + 9."""
+    """Return the exit codes that mean SIGKILL; the leader of an isolated program may return 128 + 9."""
     return (-signal.SIGKILL, 128 + signal.SIGKILL) if task.isolated else (-signal.SIGKILL,)
 
 

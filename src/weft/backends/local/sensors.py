@@ -1,9 +1,10 @@
 """Sensors of a runner: how busy the cores of its machine are, and how much memory and disk are free.
 
 The load is the number of cores that programs other than weft's own keep busy or wait for, on the cores of the
-machine. Of two estimates the larger one is used. The first is the processor time of these cores minus that of
-weft's processes, which also counts programs that have ended since. The second sums, for the programs that
-exist, processor time and the time they waited for a core, so that four programs on one core are a load of 4.
+machine. Of two estimates the larger one is used. The first is the busy time of these cores minus that of
+weft's processes. It includes programs that have ended since the last sample. The second sums, for the
+programs that exist, processor time and the time they waited for a core, so that four programs on one core are
+a load of 4.
 Weft's processes are the engine and the runners of the execution with all their descendants. The processor
 time of a program that has ended is added to its parent, so that the sum of a runner and its descendants never
 decreases. The time a program waited is known for its first thread only. Programs that end between two samples
@@ -29,9 +30,11 @@ FIRST_WINDOW_S = 0.5
 """Seconds over which the load is first measured; later it is measured over the interval of the sensor."""
 
 _LEAST_CHANGE, _CORE_SHARE = 0.25, 0.1
-"""Change of the load that is reported: at least so many cores, and this share of the cores."""
+"""Smallest change of the load that is reported: the larger of these cores and this share of the nodes."""
 _BYTES_SHARE, _LEAST_BYTES = 0.1, 64e6
-"""Change of free memory or disk that is reported: this share of the last value, at least so many bytes."""
+"""Smallest change of free memory or disk that is reported: this share of the last value, or these bytes if
+they are more.
+"""
 _NS = 1e9
 _KERNEL_PARENT = 2
 """Process number of the parent of all threads of the kernel."""
@@ -113,7 +116,7 @@ class HostSensor:
         return found
 
     def _compute_load(self, before: _Sample, now: _Sample) -> float:
-        """Return the cores that other programs kept busy or waited for between two samples."""
+        """Return how many cores programs other than weft's kept busy or waited for, between two samples."""
         window_s = max(now.at_s - before.at_s, 1e-3)
         own = _find_own(now.programs, self._runners, self._engine)
         demanded_s = sum(

@@ -141,7 +141,7 @@ class Failure:
     """Duration of the repair; with ``mtbf_s``: its mean."""
     at_s: float = 0.0
     mtbf_s: float | None = None
-    """Mean time from a repair to the next failure of each machine; None: one failure at ``at_s``."""
+    """Mean time from the start or a repair to the next failure of each machine; None: one at ``at_s``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
