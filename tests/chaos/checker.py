@@ -135,12 +135,16 @@ def completions_have_evidence(history: History) -> Iterator[str]:
 
 
 def attempts_end_once(history: History) -> Iterator[str]:
-    """An attempt has at most one end, and every started attempt of a finished execution has one."""
+    """An attempt has at most one end, and every started attempt of a finished execution has one.
+
+    An attempt that was lost with its machine may have none.
+    """
     for attempt in history.claims.attempts.values():
         if len(attempt.ends) > 1:
             yield f"{attempt.label} ended {len(attempt.ends)} times"
         state = history.claims.executions[attempt.execution]
-        if attempt.started is not None and not attempt.ends and state == "completed":
+        silent = attempt.started is not None and not attempt.ends and not attempt.lost
+        if silent and state == "completed":
             yield f"{attempt.label} was started and has no end"
 
 

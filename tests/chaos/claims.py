@@ -38,6 +38,9 @@ class ClaimedAttempt:
     started: int | None = None
     """Entry with the command that starts it; None: it was only assigned."""
     cancelled: bool = False
+    machine: int = -1
+    lost: bool = False
+    """Whether its machine was reported as lost after its start: then no end may be reported."""
     removed: bool = False
     """Whether the journal has the command that removes its files."""
     published: bool = False
@@ -180,13 +183,17 @@ def _apply(claims: Claims, execution: int, entry: int, record: Mapping[str, Any]
             story=event.get("story", ""),
         )
         claims.attempts[execution, event["attempt"]].ends.append(end)
+    elif kind == "MachineChanged" and event.get("up") is False:
+        for attempt in claims.attempts.values():
+            if (attempt.execution, attempt.machine) == (execution, event["machine"]):
+                attempt.lost |= attempt.started is not None and not attempt.ends
     elif kind == "StagedOut" and not event.get("problem"):
         claims.attempts[execution, event["attempt"]].published = True
     for kind, command in record["commands"]:
         if kind == "Assign":
             number = command["attempt"]
             claims.attempts[execution, number] = ClaimedAttempt(
-                execution, number, command["run"], command["task"]
+                execution, number, command["run"], command["task"], machine=command["machine"]
             )
         elif kind == "Settle":
             claims.settled[execution, command["run"], command["task"]] = command["state"]

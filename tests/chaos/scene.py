@@ -20,7 +20,7 @@ from chaos.evidence import Evidence, ProgramRun, add_evidence, give_file
 from patience import PATIENCE_S
 from weft.api.journal import replay_journal
 from weft.engine.journal import JournalEntry
-from weft.engine.messages import Ended, Start
+from weft.engine.messages import Ended, MachineChanged, Start
 from weft.repository.database import open_database
 from weft.repository.journal_store import JournalStore
 from weft.repository.runs import RunTable
@@ -332,7 +332,7 @@ class Scene:
             command.attempt for entry in entries for command in entry.commands if type(command) is Start
         }
         ended = [entry.event for entry in entries if type(entry.event) is Ended]
-        silent = sorted(started - {event.attempt for event in ended})
+        silent = sorted(started - {event.attempt for event in ended} - _started_before_losses(entries))
         found = [f"attempt {number} has no end" for number in silent]
         found += [f"{event}: no cause" for event in ended if not _explained(event)]
         numbers = [event.attempt for event in ended]
@@ -379,3 +379,15 @@ def undisturbed(folder: Path, stable: Stable, workflows: Sequence[str], *, seed:
     found = scene.audit(outcome, once=True)
     assert not found, found
     return outcome
+
+
+def _started_before_losses(entries: Sequence[JournalEntry]) -> set[int]:
+    """Return the attempts that were started before the last loss of their machine; these may have no end."""
+    found, started = set[int](), dict[int, set[int]]()
+    for entry in entries:
+        if isinstance(entry.event, MachineChanged) and entry.event.up is False:
+            found |= started.pop(entry.event.machine, set())
+        for command in entry.commands:
+            if isinstance(command, Start):
+                started.setdefault(command.machine, set()).add(command.attempt)
+    return found

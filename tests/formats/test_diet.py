@@ -399,3 +399,9 @@ def test_published_string_example_unfolds_once_its_list_has_a_stated_length(benc
     graph = unfolded(static, str_input=2)
     assert len(graph) == 4 + 8
     assert graph.edge_count == 8
+
+
+def test_file_of_many_instructions_is_refused_in_linear_time():
+    # The pattern of the first element tried every way to divide the instructions: for 30 of them it took years.
+    assert not Diet().recognises(source_of(b"<?xml?>\n" * 5000 + b"<other/>"))
+    assert Diet().recognises(source_of(b"<?xml?>\n<!-- ?> -->\n" * 50 + b"<dag>"))

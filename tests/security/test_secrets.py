@@ -152,6 +152,19 @@ def test_programs_and_servers_receive_the_values(project: Project, site: Site) -
     assert (project.folder / "sum").read_text() == (project.folder / "expected").read_text()
 
 
+def test_selector_receives_the_secrets_of_its_task_and_not_their_sources(project: Project) -> None:
+    folder = Path.cwd()
+    seen = 'echo "${ALIAS-none} ${OTHER-none} ${TOKEN-none}" > seen'
+    project.write("select.sh", f"#!/bin/sh\n{seen}\necho local\n", 0o755)
+    project.write(
+        "w.yaml",
+        "weft: 1\nname: flow\nsecrets: {TOKEN: , ALIAS: {env: OTHER}}\n"
+        "tasks: {a: {command: 'true', selector: ./select.sh, secrets: [ALIAS]}}\n",
+    )
+    assert run(folder / "w.yaml", on="local", project=folder).completed
+    assert (folder / "seen").read_text().split() == [TOKEN, "none", "none"]
+
+
 def test_script_of_an_attempt_requires_its_secrets_in_the_environment(project: Project, site: Site) -> None:
     project.write("w.yaml", 'weft: 1\nsecrets: [TOKEN]\ntasks: {a: {command: "echo $TOKEN"}}')
     assert project.weft("run", "w.yaml").code == 0

@@ -223,8 +223,9 @@ def _parse_parts(marks: Iterator[str]) -> list[PortParts]:
     return found
 
 
+# Atomic groups: without them the time for a file of many instructions would grow exponentially.
 _ROOT = re.compile(
-    r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>]*>\s*)*<(?:dag|workflow|data)[\s>/]", re.DOTALL
+    r"\s*(?>(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>]*>)\s*)*+<(?:dag|workflow|data)[\s>/]", re.DOTALL
 )
 
 

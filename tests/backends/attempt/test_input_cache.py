@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from backends.attempt.web_server import Site
+from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.external_files import InputCache, InputSource
 from weft.backends.attempt.safe_paths import StagingProblem
 
@@ -44,6 +45,26 @@ def test_concurrent_requests_fetch_a_source_once(grounds, site: Site) -> None:
     assert all((grounds.work / str(number) / "pdb").read_bytes() == b"atoms" * 1000 for number in range(8))
     assert kept.stat().st_nlink == 1
     assert kept.stat().st_mode & 0o222 == 0
+
+
+def test_cancelled_request_does_not_interrupt_others_for_the_same_source(grounds, site: Site) -> None:
+    site.files["/f"], site.etags["/f"] = b"content", '"1"'
+    site.delay_s = 0.5
+    cache = InputCache(grounds.other / "cache")
+    source = InputSource(f"{site.url}/f", grounds.other)
+
+    def bring_cancelled() -> None:
+        with pytest.raises(Interrupted), interruptible(lambda: bool(site.requested)):
+            cache.stage(source, grounds.work, "cancelled")
+
+    with ThreadPoolExecutor(2) as pool:
+        cancelled = pool.submit(bring_cancelled)
+        while not cache._pending and not cancelled.done():
+            time.sleep(0.001)
+        other = pool.submit(cache.stage, source, grounds.work, "f")
+        cancelled.result()
+        other.result()
+    assert (grounds.work / "f").read_bytes() == b"content"
 
 
 def test_other_process_uses_the_cache_and_detects_changes(grounds, site: Site) -> None:

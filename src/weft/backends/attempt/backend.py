@@ -323,7 +323,7 @@ class ProgramBackend:
         self._threads.run(lambda: self._preparer.prepare(attempt), then)
 
     def _launch_prolog(self, attempt: ActiveAttempt, staged: ev.StagedIn, prepared: PreparedAttempt) -> None:
-        if attempt.cancelled or attempt.over:
+        if attempt.cancelled or attempt.over or attempt.halted:
             return
         if prepared.problem:
             self._report(replace(staged, problem=prepared.problem, lasting=prepared.lasting))

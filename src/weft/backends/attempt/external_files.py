@@ -33,6 +33,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote
 
 from weft.backends.attempt.content import (
+    Interrupted,
     bind_interruption,
     check_interruption,
     require_space,
@@ -534,25 +535,30 @@ class InputCache:
         from concurrent.futures import Future
 
         key, lasting = source.key()
-        with self._lock:
-            pending = self._pending.get(key)
-            own: Future[FileRecord] = Future()
-            if pending is None:
-                self._pending[key] = own
-        if pending is not None:
-            return pending.result(), 0
+        own: Future[FileRecord] = Future()
+        while True:
+            with self._lock:
+                pending = self._pending.setdefault(key, own)
+            if pending is own:
+                break
+            try:
+                return pending.result(), 0
+            except Interrupted:
+                check_interruption()  # another attempt was cancelled: unless this one was too, fetch it
         try:
             kept, fetched_bytes = self._find_or_fetch(source, key, lasting)
         except BaseException as error:
-            # Waiting threads fail with the same error; a later request tries again.
+            # Waiting threads fail with the same error, except for an interruption; later requests try again.
+            self._remove_pending(key)
             own.set_exception(error)
             raise
-        else:
-            own.set_result(kept)
-            return kept, fetched_bytes
-        finally:
-            with self._lock:
-                del self._pending[key]
+        self._remove_pending(key)
+        own.set_result(kept)
+        return kept, fetched_bytes
+
+    def _remove_pending(self, key: str) -> None:
+        with self._lock:
+            del self._pending[key]
 
     def _find_or_fetch(self, source: InputSource, key: str, lasting: bool) -> tuple[FileRecord, int]:
         if (known := self._verified.get(key)) is not None and is_intact(self._root, known):

@@ -123,7 +123,8 @@ class SelectorPrograms:
         )
         secrets = context.secrets_of(command.run).environment(job)
         own = {**job.env, "WEFT_TASK": compiled.names[command.task]}
-        env = {**os.environ, **own, **{name: value for name, value in secrets.items() if value is not None}}
+        given_all = {**os.environ, **own, **secrets}
+        env = {name: value for name, value in given_all.items() if value is not None}
         started = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *argv]
         with subprocess.Popen(  # noqa: S603 -- a program that the workflow names
             started, cwd=context.workflow_folder(command.run), env=env, start_new_session=True, text=True,
