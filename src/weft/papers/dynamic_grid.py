@@ -56,7 +56,7 @@ _CONTRACT = {"factor": 0.5, "grace": 0.0}
 
 With weft's default grace period a slow task could not migrate yet although its machine is already estimated
 as slow. Such a task dominates the predicted end. A search for the shortest makespan then places other tasks
-on arbitrary slow machines, because they do not change the makespan.
+on arbitrary slow machines, because their placement does not change the makespan.
 """
 _RESTARTABLE = {"files": ["restart"]}
 """Checkpoints without an interval: they are written on cancellation."""

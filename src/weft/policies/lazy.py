@@ -19,8 +19,8 @@ class LazyPolicy:
     The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
     Grid, SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper a transfer precedes every task,
     only the time of the transfer is considered, and the task runs where the transfer ends. Everything
-    therefore stays on the first machine. ``by=finish`` is a better interpretation: the machine on which the task itself finishes first,
-    after the tasks queued there.
+    therefore stays on the first machine. ``by=finish`` is a better interpretation: the machine on which the
+    task itself finishes first, after the tasks queued there.
 
     Deviations: an edge with data counts as the transfer it implies. Ties: fewest seconds, then lower machine
     index. A task is bound when its last predecessor has finished. The planner ``lazy`` simulates the same run

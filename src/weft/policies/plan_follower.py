@@ -72,7 +72,7 @@ class PlanFollower:
     def _rank(
         self, view: View, run: RunView, plan: PlanView, task: int, early: bool
     ) -> RankedPlacement | None:
-        """Return the decision by a task's rank; None: the task has no rank, or is already bound to a machine."""
+        """Return the decision by a task's rank; None: the task has no rank, or is already bound."""
         if early:
             ranked = run.bound(task) is None and view.ranking(run, task) is not None
             return RankedPlacement(None, waits=False) if ranked else None

@@ -374,7 +374,7 @@ class View(Protocol):
         """
 
     def ranking(self, run: RunView, task: int) -> RankingView | None:
-        """Return the rank of a task, which decides between machines that are free; None: it has no rank."""
+        """Return the rank of a task, which decides between free machines; None: the task has no rank."""
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
         """Return the value of the task's rank expression for a machine; None if the task has none."""

@@ -33,7 +33,8 @@ class SharedPlans:
 
     If a task waits for its planned machine, all tasks of its class (equal modes and seconds, same planned
     machine) wait. If equal seconds do not imply that (because of data, abstract machines, resources,
-    multi-node machines, or more than 64 kinds), 16 tasks of a class are tried before the others are left out. If more than 64 classes of a workflow wait, only tasks whose planned machine is free or unusable and
+    multi-node machines, or more than 64 kinds), 16 tasks of a class are tried before the others are left out.
+    If more than 64 classes of a workflow wait, only tasks whose planned machine is free or unusable and
     unplanned tasks are tried. An event therefore costs O(active workflows + kinds + sent tasks), whatever the
     number of machines, plus the cost of the priority.
     """
@@ -153,9 +154,9 @@ class SharedPlans:
     def _place(self, view: View, run: RunView, task: int, hurried: bool) -> tuple[Place | None, bool]:
         """Return the placement of a task (None if it waits), and whether no free machine can run its class.
 
-        The task runs on its planned machine if that is free, otherwise on a free machine if it finishes earlier
-        there than on the planned machine. With ``hurried`` other machines are considered only if the planned
-        machine cannot be used.
+        The task runs on its planned machine if that is free. Otherwise it runs on a free machine if it
+        finishes earlier there than on the planned machine. With ``hurried`` other machines are considered
+        only if the planned machine cannot be used.
         """
         elsewhere = ModePlacer(sizing=self.sizing)
         line = None if run.plan is None else run.plan.line.get(task)

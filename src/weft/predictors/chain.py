@@ -64,7 +64,7 @@ class PredictorChain:
         return tabulate(self, graph, machines)
 
     def _owner(self, graph: TaskGraph) -> NDArray[np.int64]:
-        """Return the index of the first predictor that applies to each task; the chain's length if none does."""
+        """Return, per task, the index of the first predictor that applies; the chain's length: none does."""
         owner = np.full(len(graph), len(self.predictors), dtype=np.int64)
         for index in range(len(self.predictors) - 1, -1, -1):
             owner[self.predictors[index].applies(graph)] = index

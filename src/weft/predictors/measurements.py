@@ -157,7 +157,7 @@ class Measurements:
         return np.asarray(by_template[graph.template] & (graph.kind == COMPUTE))
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the estimate of one mode; None: the rows give none. "impossible": unmeasured node count."""
+        """Return the estimate of one mode; None if unknown, "impossible" beyond the measured node counts."""
         for name in dict.fromkeys((machine.name, machine.host_name, EVERY_MACHINE)):
             if (found := self._found.get((features.kind, name))) is None:
                 continue

@@ -236,7 +236,7 @@ class Failpoint:
         self._place, self._left = (place, int(number)) if valid else ("", 0)
 
     def reach(self, place: str) -> None:
-        """Kill the process if this is the chosen place: ``commit`` or ``committed``, before or after a commit."""
+        """Count commits; kill the process at the chosen place: ``commit`` (before) or ``committed``."""
         if self._place:
             self._left -= place == "commit"
             if self._place == place and self._left == 0:

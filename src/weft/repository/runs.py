@@ -82,7 +82,7 @@ class RunRecord:
     promise: Promise | None = None
     """The promise made before the run; None: there is no plan yet, or the policy needs no plan."""
     alone_s: float | None = None
-    """Estimated seconds that the tasks of the run take alone on the empty platform; None: not completed."""
+    """Estimated makespan of the executed tasks on the empty platform; None: the run has not completed."""
 
     @property
     def slowdown(self) -> float | None:

@@ -197,7 +197,7 @@ class StandstillRule:
         return now - self._quiet_since_s >= self._patience_s()
 
     def _is_idle(self, attempt: Attempt) -> bool:
-        """Return whether an attempt makes no progress: it waits, or its files are kept for the next attempt."""
+        """Return whether an attempt only waits, or is only kept because the next attempt needs its files."""
         left_behind = self._state.runs[attempt.run].left_behind.get(attempt.task)
         return left_behind == attempt.number or self._state.is_early(attempt)
 
@@ -546,7 +546,7 @@ class ExecutionClock:
 
 
 def planner_name(engine: Engine, default: str, command: Replan) -> str:
-    """Return the name of the planner for a request; ``default`` is for runs whose settings name no planner."""
+    """Return the name of the planner for a request; ``default``: for runs whose settings name no planner."""
     settings = engine.state.runs[command.run].settings
     first = settings.planner or default
     return first if command.reason == SUBMITTED else settings.replan_planner or first
@@ -634,7 +634,7 @@ class PlannerThread:
         return request.kept(planner, plan), promise
 
     def _report(self) -> None:
-        """Call ``wake``, unless the service is closed: the descriptor that ``wake`` uses may then be reused."""
+        """Call ``wake`` unless the service is closed: then the descriptor of ``wake`` may be in other use."""
         with self._closing:
             if not self._closed:
                 self._wake()

@@ -73,8 +73,8 @@ class RequestHandler:
     """Turns the user requests in the database into events, and writes their answers.
 
     Machines join in two steps. First the execution is opened again with the larger platform, in which the new
-    machines are marked as absent. Then the request, which is still unanswered, is turned into events that admit
-    these machines.
+    machines are marked as absent. Then the request, which is still unanswered, is turned into events that
+    admit these machines.
     """
 
     def __init__(self, requests: RequestTable, engine: Engine, header: JournalHeader, execution: int) -> None:
@@ -359,7 +359,7 @@ class Execution:
         """Initialise an execution; use ``begin`` or ``resume`` to create one."""
         self.layout = layout
         self.history = history or History()
-        """History of the execution so far; every entry is added to it before the other listeners are called."""
+        """History of the execution so far; every entry is added before the other listeners are called."""
         self.header = header
         self.engine = engine
         self.number = store.execution
@@ -518,7 +518,7 @@ class Execution:
         )
 
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> ExecutionOutcome:
-        """Drive the execution until all runs have ended, none can continue, or ``interrupted`` returns True."""
+        """Drive the execution until all runs have ended, none can continue, or ``interrupted()`` is true."""
         with _infrequent_collection():
             self.loop.run(lambda: self._requests.joining is not None or interrupted())
         if self._requests.joining is not None and not interrupted():
@@ -549,7 +549,10 @@ class Execution:
         )
 
     def end_programs(self) -> float:
-        """Terminate all programs and start no others; return the seconds the programs have to end. Idempotent."""
+        """Terminate all programs and start no others; return the longest seconds that a program has to end.
+
+        Repeated calls have no further effect.
+        """
         self.loop.halting = True
         return self.backend.halt()
 
@@ -714,9 +717,10 @@ def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
 def find_shared_sandbox(
     layout: ProjectLayout, database: Database, execution: int, platform: Platform
 ) -> tuple[str, Path] | None:
-    """Return the folder of the original of a copied project, and a sandbox outside that both projects use.
+    """Return the folder of the original of a copied project, and a sandbox that both projects use.
 
-    Return None if the execution was not copied, or its sandboxes are all inside the project.
+    Return None if the execution was not copied, if the original no longer exists, or if all sandboxes are
+    inside the project.
     """
     original = database.find_existing_original(execution)
     for machine in planned_machines(platform) if original else ():

@@ -146,7 +146,7 @@ class Lock:
     """A lock held from construction to ``release``; also a context manager."""
 
     def __init__(self, path: Path, command: Sequence[str] = ()) -> None:
-        """Acquire the lock; raise Locked if another engine holds it. Users are shown ``command``."""
+        """Acquire the lock; raise Locked if another engine holds it. ``command`` is shown to users."""
         self.path = path
         self.owner = LockOwner.this_process(command)
         self.previous_owner: LockOwner | None = None
