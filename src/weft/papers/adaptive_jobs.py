@@ -171,7 +171,7 @@ class StageLog:
     lines: tuple[StageLogLine, ...]
 
     def of(self, what: str, job: int | None = None, *, reason: str | None = None) -> list[StageLogLine]:
-        """Return the lines of one kind, optionally of one job and one reason."""
+        """Return the lines with this ``what``, optionally only those of one job and with one reason."""
         return [
             line
             for line in self.lines
@@ -211,7 +211,8 @@ def read_stage_log(
 ) -> StageLog:
     """Return the stage log of a journal with one run.
 
-    ``at_once``: whether a program counts as begun with its start command, because no event reports it.
+    ``at_once`` is for journals without ``Started`` events: a program begins with its start command, and its
+    end is logged even if the event states no share of the work.
     """
     return StageLog(tuple(_StageLogReader(machines, at_once=at_once).lines(entries)))
 

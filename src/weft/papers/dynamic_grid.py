@@ -19,7 +19,7 @@ from weft.workflow.builder import Builder
 from weft.workflow.workflow import Workflow
 
 FAST_MACHINES = 16
-"""Number of fast machines (3 GHz, idle); they come first."""
+"""Number of fast machines (3 GHz, idle), which are the first machines of the testbed."""
 _INSIDE_BPS = {"A": 12.5e6, "B": 160e6, "C": 12.5e6, "D": 12.5e6}
 """Bytes per second inside each site; only B has a fast network."""
 _BETWEEN_BPS = 1e6
@@ -52,12 +52,11 @@ def grid_testbed() -> Platform:
 _POINTS, _ATOMS, _MATRIX = 50, 64, 6000
 _SMALL_BYTES = 1e5
 _CONTRACT = {"factor": 0.5, "grace": 0.0}
-"""The paper's contract for all tasks: reported work is judged at once (docs/papers/dynamic-grid.md, section
-9).
+"""The paper's contract for all tasks, without a grace period (docs/papers/dynamic-grid.md, section 9).
 
-With weft's default grace a slow task could not migrate yet although its machine is already estimated as slow.
-Such a task dominates the predicted end, and a search for the makespan then places other tasks on arbitrary
-slow machines.
+With weft's default grace period a slow task could not migrate yet although its machine is already estimated
+as slow. Such a task dominates the predicted end. A search for the shortest makespan then places other tasks
+on arbitrary slow machines, because their placement does not change the makespan.
 """
 _RESTARTABLE = {"files": ["restart"]}
 """Checkpoints without an interval: they are written on cancellation."""
@@ -122,7 +121,7 @@ def wien2k(
 
 @cache
 def lapw1_stage(*, restartable: bool) -> Workflow:
-    """Return the workflow that is only the LAPW1 stage, as in the prototype."""
+    """Return a workflow of the LAPW1 stage alone, as in the prototype."""
     flow = Builder("LAPW1-50")
     flow.task(
         "lapw1",

@@ -2,10 +2,10 @@
 
 R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 8 to 10, 13 and 15; A1.9, A1.10). The
 preset ``s1`` follows the paper: a task that violates its contract migrates and restarts from zero, and
-completed tasks bound to its abstract machine run again. Compared strategies: the same with checkpoints; the
-first plan without adaptation; the policy ``lazy``. The cases are one iteration (DAG1), a larger problem
-(DAG2), the loop (DG, three iterations), and the LAPW1 stage alone, which the prototype measured and the
-tolerances refer to.
+completed tasks bound to its abstract machine run again. It is compared with other strategies: migration with
+checkpoints, the first plan without adaptation, the policy ``lazy``, and one of ours. The cases are one
+iteration (DAG1), a larger problem (DAG2), the loop (DG, three iterations), and the LAPW1 stage alone, which
+the prototype measured and the tolerances refer to.
 
 Perturbations as in the prototype: every 4 s on average a random machine is slowed by a factor of 3 to 10 for
 100 to 600 s; a scheduling event happens every 30 s. One run executes a case with all strategies under the
@@ -76,8 +76,7 @@ class Strategy:
 
     policy: str = "plan"
     migrates: bool = False
-    """Whether slow tasks migrate and the rest is planned again; else the first plan is followed to the end.
-    """
+    """Whether slow tasks migrate and the remaining tasks are planned again; if not, the first plan stays."""
     restarts: bool = False
     """Whether migrated tasks continue from checkpoints; else they restart from zero."""
     bound_ancestors: str = "always"
@@ -109,7 +108,9 @@ STRATEGIES = {
     "lost": Strategy(migrates=True, bound_ancestors="lost"),
     "lazy": Strategy(policy="lazy"),
 }
-"""``migration`` is the paper's; ``lost`` (ours) repeats completed tasks only if their outputs are lost."""
+"""Strategies by name. ``migration`` is that of the paper. ``lost`` (ours) is the same, but completed tasks
+run again only if their outputs are lost.
+"""
 
 
 @dataclass(slots=True)
@@ -123,9 +124,9 @@ class ExecutionMeasures:
     replicated_share: float = 0.0
     """Share of the run time of all programs that is replicated work."""
     rescheduling_share: float = 0.0
-    """Share of the migration cost that is time in which slow tasks waited for a plan, not replicated work."""
+    """Seconds that slow tasks waited for a plan, divided by these seconds plus those of replicated work."""
     predictions: list[tuple[float, float, str]] = field(default_factory=list)
-    """For every plan: its time, the predicted remaining seconds, and the reason of the request."""
+    """For every adopted plan: time of adoption, predicted remaining seconds, reason of the plan request."""
 
     @property
     def predicted_s(self) -> float:
@@ -230,7 +231,7 @@ _TABLES = {
 _PROTOTYPE = "LAPW1 genetic"
 """The cell that the prototype measured."""
 _JUDGED = ("LAPW1", "DAG1")
-"""Cases judged by A1.9: one iteration, and its stage that the prototype measured."""
+"""Cases judged by A1.9: the LAPW1 stage, which the prototype measured, and one iteration."""
 _NEAR, _GAIN = ToleranceBand(least=1.2, most=2.5), ToleranceBand(least=1.4)
 _SPREAD = "predictions of one iteration, largest / smallest"
 _LOOP_FIGURES = (
@@ -334,7 +335,7 @@ _ITERATIONS = 3
 _TUNED = "genetic:preset=s1-tuned"
 _PLANNERS = {"genetic": _TUNED, "heft": "heft"}
 _COSTS = {"sixteen_percent": 16.0, "serial_percent": 1.0}
-"""Other costs per point: by measure, the speed-up over the serial search."""
+"""Other costs per point that are tried: maps a measure to the assumed speed-up over the serial search."""
 _SLOWER, _FOR_S = Span(low=3.0, high=10.0), Span(low=100.0, high=600.0)
 _EVERY_S = 4.0
 
@@ -357,7 +358,7 @@ _CASES = {
     "DG": _MigrationCase(partial(_WHOLE, loop=True), _ALL_STRATEGIES, {"heft": 4.4, "genetic": 30.0}),
 }
 _SOME_STRATEGIES = {"DG genetic": ("static", "migration")}
-"""Strategies of cells that do not have all of their case, because a run takes long."""
+"""Strategies of cells that leave out some strategies of their case, because a run takes long."""
 _LOOP_CELLS = {"one violation": "HEFT", "one violation, genetic": "genetic search"}
 _QUICK_RUNS = {
     "LAPW1 genetic": _SEEDS,

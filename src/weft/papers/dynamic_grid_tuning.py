@@ -74,9 +74,9 @@ class TuningFactor:
     setting: str
     paper: str
     prototype: Mapping[Value, float]
-    """By value (the chosen one included): the prototype's precision in percent."""
+    """Precision of the prototype in percent, by tested value of the setting."""
     tuned: Value | None
-    """The chosen value; None: it is not among the tested ones."""
+    """The chosen value; None if it is not among the tested values."""
     titles: Mapping[Value, str] = field(default_factory=dict)
     """Labels of values, if different from the value itself."""
 
@@ -168,8 +168,8 @@ def measure_operators(rng: np.random.Generator) -> Measures:
         "copies_missing": 0.0, "usual": 0.0, "other": 0.0,
     }  # fmt: skip
     for trial in range(_TRIALS):
-        # Powers create populations with few outstanding or few very bad individuals, which take the other
-        # branch.
+        # Powers create populations with few outstanding or few very bad individuals, so that both branches of
+        # the scaling are tested.
         powers = rng.random(_POPULATION) ** (1 + trial // 2 % 8)
         fitness = 1.0 - powers if trial % 2 else powers
         for factor in _FACTORS:

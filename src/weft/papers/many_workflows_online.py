@@ -4,10 +4,10 @@ R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics 
 Algorithms (docs/papers/many-workflows.md, sections 5 to 8 and 10; A5.1 to A5.7). In one run all policies get
 the same order of arrivals.
 
-Deviations: the paper has one order, on real servers; here 20 orders are drawn (fewer without ``full``), and
-the reference orders are run too. The middleware overhead per task is 0 or 0.25 s; with 0.25 s the five
-reference orders are judged, from which the tolerance was derived. Tasks that end at the same time are
-processed one by one, with a placement decision after each.
+Deviations: the paper has one order, on real servers; here 20 orders are drawn, and the reference orders are
+run too. The middleware overhead per task is 0 or 0.25 s. Without overhead, fewer orders are drawn unless
+``full`` is given. With 0.25 s the 20 drawn orders are judged; the five reference orders are only shown. Tasks
+that end at the same time are processed one by one, with a placement decision after each.
 """
 
 from __future__ import annotations
@@ -336,7 +336,7 @@ class OnlineStudy:
         for number in range(REFERENCES):
             order: dict[str, Value] = {"order": f"{_REFERENCE}{number}"}
             cells.append(ExperimentCell(name=delayed_case(number), settings=settings | delay | order, runs=1))
-        # The tolerance is that of 20 orders, in both forms.
+        # The tolerance holds for 20 orders, so 20 are drawn with and without ``full``.
         cells.append(ExperimentCell(name=CASES.delayed, settings=settings | delay, runs=_ORDERS))
         return cells
 

@@ -152,7 +152,7 @@ STATIC = ("static", "static-literal")
 
 
 def static_cases(*, full: bool) -> list[AlphaCase]:
-    """Return the sweep of the static fitness over alpha (Figures 6 and 7); if ``full``, also of the tree."""
+    """Return the sweep of the static fitness over alpha (Figures 6, 7); if ``full``, also for the tree."""
     return [
         AlphaCase(objective=objective, alpha=alpha, tasks=tasks, perturbed=True)
         for tasks in ((16, 15) if full else (16,))
@@ -215,8 +215,8 @@ _FIGURES = {
         Figure(*_SPENT, "", "-12 %"),
     ),
 }
-"""By objective and number of tasks, alpha 0.5; the prototype's figures are of its best run if it states no
-medians.
+"""Figures for alpha 0.5, by objective and number of tasks. Where the prototype states no medians, its figures
+are those of its best run.
 """
 _STATIC_SWEEP = {
     ("static", 16, 0.95): {"makespan_s": "910 s", "idle_percent": "20.9 %"},
@@ -275,7 +275,7 @@ def _count_falls(values: Sequence[float]) -> int:
 
 
 def _static_rows(results: Results, *, full: bool) -> Iterator[ResultRow]:
-    """Yield the static sweep over alpha: time, idle nodes, their correlation, how far alphas differ."""
+    """Yield the static sweep over alpha: time, idle nodes, their correlation, longest / shortest time."""
     for tasks, objective in product((16, 15) if full else (16,), STATIC):
         cases = [one for one in static_cases(full=full) if (one.tasks, one.objective) == (tasks, objective)]
         table = f"{objective}, {workflow_label(tasks)} with varying times, medians by alpha (Figures 6 and 7)"
@@ -315,7 +315,7 @@ def _correlation(results: Results, cases: Sequence[AlphaCase]) -> float:
 
 
 def _rescored_rows(results: Results) -> Iterator[ResultRow]:
-    """Yield the static plans of all alphas by on-demand fitness, beside plans that were searched with it."""
+    """Yield the on-demand fitness of the static plans, relative to plans searched with that fitness."""
     demanded = _points(results, sweep_cases())
     for objective in STATIC:
         cases = [one for one in static_cases(full=False) if one.objective == objective]

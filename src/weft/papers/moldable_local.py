@@ -203,7 +203,7 @@ class LocalOptimumStudy:
     )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Return cells for all sizes and selections with the population of Table 1; if ``full``, with all."""
+        """Return cells for all sizes and selections; populations as in Table 1 or, if ``full``, all."""
         cells = []
         for selection in SELECTIONS:
             for tasks in SIZES:

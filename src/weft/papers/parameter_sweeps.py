@@ -5,16 +5,16 @@ T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Work
 Tasks on Global Grids (docs/papers/parameter-sweeps.md, sections 2 to 7 and 9; A4.4 to A4.8). Shuffle and xDCP
 plan; M-S and pM-S decide in a simulated run without disturbances. Results are makespans in percent of
 shuffle's: ASE is their mean, BDT the number of graphs on which an algorithm is the best. Table I: random
-graphs of 512 subtasks, 30 at each point of five factors. Table II: pipelines, out-trees and in-trees, dense
-ones and a combination, 30 draws of lengths and throughputs each.
+graphs of 512 subtasks, 30 at each point of five factors. Table II: pipelines, out-trees, in-trees, dense
+trees and a combination, 30 draws of lengths and throughputs each.
 
 The paper's claims about the start of xDCP and its passes (section 3) are measured at the defaults.
 
 Deviations: graphs of Table II have the widths of docs/papers, since the paper states none. Without ``full``
 only the ends of the factors are run, with fewer graphs; a figure that is outside its tolerance by less than
-two standard errors is then not judged. That xDCP gets worse with more layers, and that more dependencies
-worsen it more than the others, is not reproduced (docs/papers, corrections): these rows are shown, not
-judged. The claim that it falls behind pM-S as layers are added is judged.
+two standard errors is then not judged. Two claims are not reproduced (docs/papers, corrections), and their
+rows are shown without a judgement: that xDCP gets worse with more layers, and that more dependencies worsen
+xDCP more than the other algorithms. The claim that xDCP falls behind pM-S as layers are added is judged.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ def compile_layers(layers: SweepLayers) -> Instance:
 
 
 def planned_s(planner: str, instance: Instance, steps: int | None = None) -> float:
-    """Return the makespan of a planner's schedule in seconds; a step of xDCP is its start or a pass."""
+    """Return the makespan of a planner's schedule in seconds.
+
+    ``steps`` is the planner's budget: xDCP counts its start and every pass as one step each.
+    """
     request = PlanRequest(
         instance=instance,
         objective=make_objective("makespan"),
@@ -79,7 +82,10 @@ def planned_s(planner: str, instance: Instance, steps: int | None = None) -> flo
 
 
 def measure_passes(layers: SweepLayers) -> dict[str, float]:
-    """Return the makespans of xDCP after one and all passes from either start, in percent of shuffle's."""
+    """Return the makespans of xDCP after one and all passes from either start, in percent of shuffle's.
+
+    Also return, in percent, by how much the sequential start is worse and how much further passes gain.
+    """
     instance = compile_layers(layers)
     percent_s = planned_s("shuffle", instance) / 100.0
     found = {
@@ -126,10 +132,10 @@ class SweepFactor:
     points: Sequence[float]
     xdcp: Claim
     masters: Claim
-    """The paper's claim about M-S and pM-S; ``xdcp`` is the one about xDCP."""
+    """``xdcp``, ``masters``: the paper's claim about xDCP, and its claim about M-S and pM-S."""
     lowest: tuple[float, float, float]
     highest: tuple[float, float, float]
-    """``lowest``, ``highest``: the prototype's percentages of xDCP, M-S and pM-S at both ends."""
+    """``lowest``, ``highest``: the prototype's xDCP, M-S and pM-S in percent at the first and last point."""
 
     @property
     def ends(self) -> tuple[float, ...]:
@@ -200,7 +206,7 @@ _CHANCE = 2.0
 _NO_EFFECT_PERCENT = 2.0
 """Difference that counts as no effect even if the standard error is small."""
 _WORSE, _GAIN = ToleranceBand(least=0.0), ToleranceBand(least=10.0)
-"""``_WORSE``: a start on one machine is not better; ``_GAIN``: further passes gain at least as claimed."""
+"""``_WORSE``: starting on one machine is not better than shuffle; ``_GAIN``: least gain by more passes."""
 _ENDS = "the two highest points less the two lowest"
 _NOT_REPRODUCED = {("#PST", "xDCP")}
 """Claims that graphs of another seed, or more graphs, do not confirm (docs/papers, corrections)."""
@@ -210,7 +216,7 @@ _BEST = (
     ("xDCP", "RRT", -1, ToleranceBand(least=80.0 + 1e-9)),
     ("pM-S", "RSR", -1, ToleranceBand(least=70.0 + 1e-9)),
 )
-"""(algorithm, factor, index of the point, percentage of graphs on which it must be the best)."""
+"""(algorithm, factor, index of the point, percentage of graphs on which the algorithm must be the best)."""
 
 
 def count_best(results: Results, case: str) -> tuple[dict[str, int], int]:
@@ -287,7 +293,7 @@ def _layer_rows(results: Results) -> Iterator[ResultRow]:
 
 
 def _most_rows(results: Results) -> Iterator[ResultRow]:
-    """Yield by how much more than the others xDCP gets worse with more dependencies (ADPS)."""
+    """Yield a row: how much more than M-S and pM-S xDCP gets worse with more dependencies (ADPS)."""
     (factor,) = (each for each in FACTORS if each.parameter == "parents")
     changes = {}
     for name in ALGORITHMS:

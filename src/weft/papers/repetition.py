@@ -110,7 +110,7 @@ def ledger_path(folder: Path, reproduction: Reproduction, seed: int) -> Path:
 
 
 class ResultLedger:
-    """File with the results of finished runs; as a context manager it is open for new ones."""
+    """File with the results of finished runs; within a ``with`` block, results can be added."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -185,7 +185,7 @@ class ReproductionResult:
 
     @property
     def by_chance(self) -> list[ResultRow]:
-        """Return the rows that were not judged because few runs may have put them outside their tolerance."""
+        """Return the rows that are not judged because they may be outside their tolerance by chance."""
         return [row for row in self.rows if row.by_chance]
 
     @property
@@ -223,9 +223,10 @@ def repeat_cells(
     pool: Pool = INLINE_POOL,
     report: Callable[[ReproductionProgress], None] | None = None,
 ) -> RepeatedRuns:
-    """Run the repetitions missing in the ledger (None: all) and return all results.
+    """Run the repetitions that are missing in the ledger and return the results of all repetitions.
 
-    ``runs`` is the number of repetitions per cell; None: as the cell states.
+    Without a ledger all repetitions are run. ``runs`` is the number of repetitions per cell; None: the number
+    that the cell states.
     """
     wanted = [(cell, number) for cell in cells for number in range(cell.runs if runs is None else runs)]
     known = {} if ledger is None else ledger.read()
@@ -255,7 +256,10 @@ def reproduce(
     pool: Pool = INLINE_POOL,
     report: Callable[[ReproductionProgress], None] | None = None,
 ) -> ReproductionResult:
-    """Run the repetitions missing in the ledger and return all rows; ``runs`` is the number per cell."""
+    """Run the repetitions that are missing in the ledger and return the rows and charts of all repetitions.
+
+    ``runs`` is the number of repetitions per cell; None: the number that the cell states.
+    """
     cells = reproduction.cells(full=full)
     results, number, reused = repeat_cells(
         reproduction, cells, ledger, runs=runs, seed=seed, pool=pool, report=report

@@ -94,7 +94,7 @@ JUDGED_BELOW = "judged by another row"
 ONLY_WORDS = "a claim without a number"
 THIS_HOST = "depends on this host"
 NOT_REPRODUCED = "not reproduced, see docs/papers"
-"""Reasons why a row has no tolerance."""
+"""This and the constants above: reasons why a row has no tolerance."""
 
 _CHANCE = 2.0
 """Number of standard errors by which a figure may be outside its interval by chance."""
@@ -112,7 +112,7 @@ class ResultRow:
     digits: int = 1
     """Number of decimals of ``ours`` in texts."""
     error: float = math.nan
-    """Standard error of a mean; NaN: none."""
+    """Standard error, if ``ours`` is a mean of several runs; otherwise NaN."""
     runs: int = 1
     """Number of runs that contribute."""
     paper: str = ""
@@ -122,7 +122,9 @@ class ResultRow:
     band: ToleranceBand | None = None
     """The accepted interval; None: the figure is not judged."""
     disturbed: bool = False
-    """Whether other load disturbed a figure that depends on durations; it is judged only if inside then."""
+    """Whether other load disturbed a figure that depends on durations: outside its interval, such a figure
+    is not judged.
+    """
     accepts: str = ""
     """Id of the acceptance test in docs/papers that defines the interval, such as ``A1.7``."""
     why: str = ""
@@ -156,7 +158,7 @@ class ResultRow:
         return "other load disturbed all attempts" if self.disturbed else self.why
 
     def left_to_chance(self) -> ResultRow:
-        """Return the row, marked if it is outside its interval by less than two standard errors."""
+        """Return the row; ``by_chance`` is set if it is outside its interval by up to two standard errors."""
         if self.band is None or self.ours in self.band or math.isnan(self.error):
             return self
         slack = _CHANCE * self.error
@@ -225,7 +227,7 @@ def single_row(values: Sequence[float], **fields: Any) -> ResultRow:
 
 
 def single_rows(results: Results, cell: str, tables: Mapping[str, Sequence[Figure]]) -> list[ResultRow]:
-    """Return the figures of a cell without random numbers, by the headings of their tables."""
+    """Return the rows of a cell without random numbers; ``tables`` has the figures by table heading."""
     return [
         single_row(results.of(cell, figure.measure), table=table, **figure.fields())
         for table, figures in tables.items()
@@ -236,9 +238,10 @@ def single_rows(results: Results, cell: str, tables: Mapping[str, Sequence[Figur
 def give_reasons(
     rows: Iterable[ResultRow], otherwise: str, reasons: Mapping[str, str] = _NO_REASONS
 ) -> list[ResultRow]:
-    """Return the rows; those without an interval get a reason: their own, by table, or ``otherwise``.
+    """Return the rows; those with neither an interval nor a reason get a reason.
 
-    ``reasons``: by the beginning of the table's heading; the first that fits applies.
+    ``reasons`` maps the beginning of a table's heading to a reason. The first match is used, and
+    ``otherwise`` if there is no match.
     """
     found = []
     for row in rows:

@@ -73,7 +73,7 @@ class LocalRun(NamedTuple):
 
 
 def place_locally(machines: Iterable[Machine], **backend: object) -> tuple[Machine, ...]:
-    """Return the machines with the local backend, each with its own directory and runner."""
+    """Return the machines with the local backend; ``backend`` has further settings of the backend."""
     return tuple(replace(machine, backend={"kind": "local", **backend}) for machine in machines)
 
 
@@ -152,10 +152,11 @@ _OWN_VARIABLE = "WEFT_MEASURED_RUN"
 
 
 class _LoadMeter:
-    """Context manager that measures the share of the cores which processes of others use.
+    """Context manager that measures the share of the cores that foreign processes use.
 
-    Processes are read several times a second, since many end before the run does. Those that inherit the
-    environment of this process while the run is measured are its own: runners, programs and their children.
+    Processes are read several times a second, since many end before the run does. This process and those
+    with the environment variable of this measurement belong to the run: runners, programs and their children.
+    All others are foreign.
     """
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ class Summary:
     standard_error: float
     """Standard error of the mean; NaN for a single value."""
     standard_deviation: float
-    """Of these values, not of a population from which they were drawn."""
+    """Standard deviation of the values themselves (divisor n), not an estimate for a population."""
     mean_absolute_deviation: float
     """Mean distance from the mean."""
     least: float

@@ -4,7 +4,8 @@ U1).
 Two WIEN2k loops (dynamic-grid.md), a parameter sweep (parameter-sweeps.md) and a moldable workflow
 (moldable.md) are submitted 60 s apart. Every workflow follows a plan of the genetic search; FOFT chooses
 between workflows (many-workflows.md). Tasks that violate their contracts migrate with their checkpoints, and
-the rest is planned again. The same events are simulated without migration, and with G-HEFT instead of FOFT.
+the remaining tasks are planned again. The same scenario is simulated without migration, and with G-HEFT
+instead of FOFT.
 Input files: ``papers/unified_files``.
 
 No paper has this experiment, so that the rows have no published figures.
@@ -181,7 +182,7 @@ def _demanded(results: Results) -> Iterator[ResultRow]:
 
 
 def _ratios(results: Results, variant: str, measure: str) -> list[float]:
-    """Return, for each seed, the ratio of a measure in a variant to that in the complete system."""
+    """Return, for each seed, a measure of a variant divided by that of the variant ``all together``."""
     both = zip(
         results.of(_CELL, f"{variant}.{measure}"), results.of(_CELL, f"{_WHOLE}.{measure}"), strict=True
     )

@@ -1,5 +1,5 @@
-"""Scenario C of ``u4``: faults of jobs, runners and machines, and the two caches of the selection, with real
-processes.
+"""Scenario C of ``u4``: faults of jobs, runners and machines, and the two caches of the machine selection,
+with real processes.
 
 E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
 (docs/papers/adaptive-jobs.md, sections 2, 5 and 6; A3.4 to A3.6). On machines of this host the runner has the
@@ -89,7 +89,7 @@ def _stop_runner(project: Path) -> dict[str, float]:
 
 
 def _lose_machine(project: Path) -> dict[str, float]:
-    """Kill the runner of a job and take its machine's directory away; the job continues on the other one."""
+    """Kill the runner of a job and rename its machine's directory; the job continues on the other machine."""
 
     def lose() -> None:
         (project / "first").rename(project / "first.lost")
@@ -118,7 +118,7 @@ def _reschedule_without_exit_code(project: Path) -> dict[str, float]:
 
 
 def _count_queries(project: Path, scale: float) -> dict[str, float]:
-    """Run short jobs one after another; return the most queries within an interval of their caches."""
+    """Run short jobs one after another; return the most discoveries and queries within a cache's interval."""
     flow = Builder(_WORKFLOW)
     for number in range(12):
         flow.task(f"job{number}", command="sleep 0.5", work=1, after=[f"job{number - 1}"] if number else [])

@@ -10,8 +10,9 @@ the jobs of a machine. The latency of a batch system is added as sleep before th
 order of events are judged, not times.
 
 Deviations: in A the competing processes start after 20 iterations of job 0 instead of 120 s, which is
-equivalent on an undisturbed host. In B the phases have 90 and 60 units instead of 100 and 50, with which job
-1 would end only 17 s of the paper after the others request migration. A is also run without checkpoints.
+equivalent on an undisturbed host. In B the phases have 90 and 60 units instead of 100 and 50: with the
+latter, job 1 would end only 17 s of the paper after the others request migration. A is also run without
+checkpoints.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class PipelineStudy:
         return replace(task, job=JobSpec(command=f"case {{j}} in {cases} esac"))
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Return the totals, then every start next to the expected one."""
+        """Return the totals, then the start of every subtask next to its expected start."""
         return give_reasons([*_totals(results), *_starts(results)], JUDGED_BELOW)
 
 

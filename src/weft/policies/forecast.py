@@ -157,9 +157,10 @@ def _remaining_end_s(
     free: _FreeNodes,
     left_s: float,
 ) -> float:
-    """Return an estimate of the seconds from now until all tasks that have no place yet have ended.
+    """Return an estimate of the seconds from now until all tasks that are not placed have ended.
 
-    ``left_s`` is the sum of their mean seconds; ``ends`` are those of the placed tasks, in seconds from now.
+    ``left_s`` is the sum of the mean seconds of these tasks. ``ends`` has the ends of the placed tasks, in
+    seconds from now.
     """
     means, ranks = run.mean_seconds, run.ranks
     some = placed[:: 1 + len(placed) // _SAMPLE]
@@ -184,7 +185,7 @@ def _rates(model: _ForecastModel, means: Sequence[float], sample: Sequence[int])
 def _level_s(model: _ForecastModel, rates: Sequence[float], free: _FreeNodes, left_s: float) -> float:
     """Return the time at which the nodes together have done ``left_s`` of work, in mean seconds.
 
-    Each node works from the time it is free. 0 if a machine has no node limit or no node can work.
+    Each node works from the time it is free. Return 0 if a machine has no node limit, or no node can work.
     """
     steps: list[tuple[float, float]] = []
     for members, rate, used in zip(model.members, rates, free, strict=True):
@@ -281,7 +282,11 @@ def _left_s(
     now: float,
     behind_s: float | None,
 ) -> float:
-    """Return the seconds until a run ends; other tasks have ``behind_s`` mean seconds (None: no others)."""
+    """Return the estimated seconds until a run ends.
+
+    ``behind_s`` is the sum of the mean seconds of its unfinished tasks that have no attempt and are not in
+    ``tasks``; None: there are no such tasks.
+    """
     if model.plain:
         ends, free = _place_without_data(model, run, tasks, attempts, now)
     else:

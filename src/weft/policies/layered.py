@@ -31,8 +31,8 @@ class LayeredPolicy(RoundPolicy):
     rounds: Rounds = "workflows"
     """Tasks considered in a round: all ready tasks, or the first of each workflow."""
     placement: Literal["finish", "rank"] = "finish"
-    """Without effect, accepted for compatibility: tasks with a rank follow it, others finish as early as
-    possible.
+    """Without effect, accepted for compatibility: the rank of a task always decides, and tasks without a rank
+    run where they finish first.
     """
 
     def decide(self, view: View) -> Iterator[Place]:

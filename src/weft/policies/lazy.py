@@ -14,13 +14,13 @@ from weft.policies.rounds import place_first
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyPolicy:
-    """Binds each task, when it becomes ready, to the machine that gives it the lowest time.
+    """Binds each task, when it becomes ready, to the machine with the lowest time (transfer or finish).
 
     The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
     Grid, SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper a transfer precedes every task,
-    only the transfer is considered, and the task inherits its machine, so everything stays on the first
-    machine. ``by=finish`` is a better interpretation: the machine on which the task itself finishes first,
-    after the tasks queued there.
+    only the time of the transfer is considered, and the task runs where the transfer ends. Everything
+    therefore stays on the first machine. ``by=finish`` is a better interpretation: the machine on which the
+    task itself finishes first, after the tasks queued there.
 
     Deviations: an edge with data counts as the transfer it implies. Ties: fewest seconds, then lower machine
     index. A task is bound when its last predecessor has finished. The planner ``lazy`` simulates the same run
@@ -39,7 +39,7 @@ class LazyPolicy:
     """The node count of moldable tasks: the fastest, or the smallest within 5 % of it."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Yield a placement for every ready task that some machine can run; it may wait in a queue."""
+        """Yield a placement for every ready task that some machine can run; tasks may wait in its queue."""
         for run in list(view.runs):
             refused: set[int] = set()
             while (place := place_first(view, run, refused, self, free=False)) is not None:

@@ -46,7 +46,7 @@ class ManagerWorker:
             yield found
 
     def _first_machine(self, view: View) -> Place | None:
-        """Return the first ready task that the first idle machine can run, placed there; None if none."""
+        """Return the first ready task that the first idle machine can run, placed there; None: no task."""
         found = None
         for run in view.runs:
             for task in run.ready.heads(view.free):
@@ -56,12 +56,12 @@ class ManagerWorker:
         return found
 
     def _first_task(self, view: View) -> Place | None:
-        """Return the first ready task that an idle machine can run, placed on the fastest; None if none."""
+        """Return the first ready task that idle machines can run, on the fastest; None: no such task."""
         places = (self._place(view, run, task) for run in view.runs for task in run.ready.heads(view.free))
         return next((place for place in places if place is not None), None)
 
     def _place(self, view: View, run: RunView, task: int) -> Place | None:
-        """Return a task placed on the first or the fastest idle machine, or by its rank; None if none."""
+        """Return a task placed on the first or fastest idle machine, or by its rank; None if impossible."""
         if (ranked := place_by_rank(view, run, task, self.sizing)) is not None:
             return ranked.place
         if not (modes := size_modes(run, task, view.modes(run, task), self.sizing)):

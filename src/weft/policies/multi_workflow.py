@@ -6,7 +6,8 @@ between workflows (``rounds.py``), upward rank within a workflow and earliest fi
 ``basic`` is the reference without coordination: every workflow is handled alone and its tasks wait in the
 queues of machines.
 
-Deviations: see ``rounds.py``. Moldable tasks are sized by ``sizing``; the paper has none.
+Deviations: see ``rounds.py``. Moldable tasks are sized by ``sizing``; the paper has none. Costs: see
+``rounds.py``, and for ``foft`` ``forecast.py``.
 """
 
 from __future__ import annotations
@@ -89,16 +90,16 @@ class Foft(_PriorityPolicy):
 class Basic(RoundPolicy):
     """No coordination: every ready task is queued at once on the machine where it finishes first.
 
-    Costs: see ``rounds.py``, and ``forecast.py`` for ``foft``. ``basic`` estimates when machines become free
-    after all queued tasks; of more than 64 equal machines it considers the 16 that are free first, and of a
-    queue for several nodes it schedules 64 tasks and counts the rest by node-seconds.
+    The estimate of when a machine becomes free includes all queued tasks. Of more than 64 equal machines only
+    the 16 that become free first are considered. In the queue of a multi-node machine, 64 tasks are scheduled
+    and the others are counted by node-seconds.
     """
 
     name = "basic"
     title = "each workflow alone, tasks wait in the machines' queues (Bolze et al., BASIC)"
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Yield a placement for every ready task that some machine can run; it may wait in a queue."""
+        """Yield a placement for every ready task that some machine can run; tasks may wait in its queue."""
         yield from send_transfers(view)
         placing = ModePlacer(sizing=self.sizing, queue=True)
         for run in list(view.runs):

@@ -95,7 +95,7 @@ class RankedPlacement(NamedTuple):
 def place_by_rank(
     view: View, run: RunView, task: int, sizing: Sizing, *, planned: PlannedTaskView | None = None
 ) -> RankedPlacement | None:
-    """Return the decision of a task's rank; None if it has none, or its machine is already bound.
+    """Return the decision by a task's rank; None: the task has no rank, or is already bound to a machine.
 
     Of the machines on which the task can start now the one with the highest rank is chosen. A rank that
     weighs the wait for machines (``queue_s``) compares the busy machines too; if one of them has the highest
@@ -157,11 +157,12 @@ def earliest_finish(modes: list[Mode]) -> Mode:
 def send_transfers(view: View) -> Iterator[Place]:
     """Yield a placement for every ready transfer that has a possible destination.
 
-    Transfers take no nodes and are sent when they are ready. If the destination is not bound yet, the
-    transfer decides where the tasks there will run (a static schedule dependency in
-    docs/papers/dynamic-grid.md, section 13): it goes where the first of them would finish first, given the
-    transfer, the load of the machine and the seconds of the task. Tasks that are bound to a machine but not
-    sent yet count as load. Deviation: the paper considers the transfer alone; see the policy ``lazy``.
+    Transfers take no nodes and are sent when they are ready. If the abstract machine of the destination is
+    not bound yet, the transfer binds it for all tasks that use it (a static schedule dependency in
+    docs/papers/dynamic-grid.md, section 13). The transfer goes where the first of these tasks would finish
+    first, given the transfer, the load of the machine and the seconds of the task. Tasks that are bound to a
+    machine but not sent yet count as load. Deviation: the paper considers the transfer alone; see the policy
+    ``lazy``.
     """
     for run in list(view.runs):
         if run.transfers and run.ready:

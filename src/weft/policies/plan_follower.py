@@ -21,11 +21,12 @@ class PlanFollower:
     A plan is a preference with a check (docs/papers/unified.md, section 7, C6). A task is sent to its planned
     machine when it is ready, or earlier if some of its data can already move there, and is queued there by
     its planned start. If the machine is down or cannot run the task any more, or if the task failed there and
-    can run elsewhere, it runs where it finishes first; with ``strict`` it waits for the planned machine, as
-    papers on static plans assume. Tasks without a planned machine run where they finish first.
+    can run elsewhere, the task runs where it finishes first; with ``strict`` the task waits for the planned
+    machine, as papers on static plans assume. Tasks without a planned machine run where they finish first.
 
     A task with a rank is not sent ahead and not queued. When it is ready and machines are free, it starts on
-    the one with the highest rank, ties on the planned one; planners foresee that (``planners/rank_binding``).
+    the free machine with the highest rank. Among equal ranks the planned machine is preferred. Planners
+    foresee that (``planners/rank_binding``).
     A task whose abstract machine is bound already, or of a ``strict`` plan, follows the plan.
 
     A task that was sent is not considered again. Tasks that wait for a machine that is down are skipped; of
@@ -71,7 +72,7 @@ class PlanFollower:
     def _rank(
         self, view: View, run: RunView, plan: PlanView, task: int, early: bool
     ) -> RankedPlacement | None:
-        """Return the decision of a task's rank; None if it has none, or its machine is already bound."""
+        """Return the decision by a task's rank; None: the task has no rank, or is already bound."""
         if early:
             ranked = run.bound(task) is None and view.ranking(run, task) is not None
             return RankedPlacement(None, waits=False) if ranked else None

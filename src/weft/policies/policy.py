@@ -312,7 +312,7 @@ class RankingView(Protocol):
     """The rank that a task or its running application states."""
 
     waits: bool
-    """Whether it weighs the wait for a busy machine (``queue_s``), so that busy machines are compared too."""
+    """Whether the rank depends on the wait for a machine (``queue_s``): busy machines are compared too."""
 
     def values(self, modes: Sequence[Mode], *, free: Collection[int] = ()) -> Sequence[float | None]:
         """Return the rank of each mode, higher is better; None where the expression has no number.
@@ -349,7 +349,7 @@ class View(Protocol):
         """Return whether some usable machine has a free node."""
 
     def run(self, index: int) -> RunView:
-        """Return an active run by its number."""
+        """Return an active run by its index."""
 
     def attempts(self) -> Iterable[AttemptView]:
         """Return the attempts that have not ended, in the order of their numbers."""
@@ -374,7 +374,7 @@ class View(Protocol):
         """
 
     def ranking(self, run: RunView, task: int) -> RankingView | None:
-        """Return the rank of a task, which decides between the machines free now; None if it has none."""
+        """Return the rank of a task, which decides between free machines; None: the task has no rank."""
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
         """Return the value of the task's rank expression for a machine; None if the task has none."""

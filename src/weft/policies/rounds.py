@@ -2,9 +2,10 @@
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
 Algorithms (docs/papers/many-workflows.md, sections 2 and 3). At every event: collect ready tasks, compute
-their priorities, and place each in turn on the free machine where it finishes first, or which has its highest
-rank, until none can be placed. A round by tasks collects all ready tasks, a round by workflows the first of
-each workflow. Ties: earlier arrival, lower run, lower task.
+their priorities, and place each in turn until none can be placed. A task goes to the free machine where it
+finishes first or, if it has a rank expression, to the free machine with the highest rank. A round by tasks
+collects all ready tasks, a round by workflows the first of each workflow. Ties: earlier arrival, lower run,
+lower task.
 
 Deviations: the paper prints fcfs as the arrival itself, which would serve the last workflow first. In srpt a
 running task counts with its remaining time. In foft C is the forecast of ``forecast.py`` and the denominator

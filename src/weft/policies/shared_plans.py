@@ -32,9 +32,9 @@ class SharedPlans:
     earlier arrival of the workflow, then earlier planned start, then lower index.
 
     If a task waits for its planned machine, all tasks of its class (equal modes and seconds, same planned
-    machine) wait. If the seconds do not determine that (data, abstract machines, resources, multi-node
-    machines, more than 64 kinds), 16 tasks of a class with equal modes are tried before the others are left
-    out. If more than 64 classes of a workflow wait, only tasks whose planned machine is free or unusable and
+    machine) wait. If equal seconds do not imply that (because of data, abstract machines, resources,
+    multi-node machines, or more than 64 kinds), 16 tasks of a class are tried before the others are left out.
+    If more than 64 classes of a workflow wait, only tasks whose planned machine is free or unusable and
     unplanned tasks are tried. An event therefore costs O(active workflows + kinds + sent tasks), whatever the
     number of machines, plus the cost of the priority.
     """
@@ -154,8 +154,9 @@ class SharedPlans:
     def _place(self, view: View, run: RunView, task: int, hurried: bool) -> tuple[Place | None, bool]:
         """Return the placement of a task (None if it waits), and whether no free machine can run its class.
 
-        The task runs on its planned machine if that is free, else on a free machine where it finishes earlier
-        than there. With ``hurried`` other machines are considered only if the planned one cannot be used.
+        The task runs on its planned machine if that is free. Otherwise it runs on a free machine if it
+        finishes earlier there than on the planned machine. With ``hurried`` other machines are considered
+        only if the planned machine cannot be used.
         """
         elsewhere = ModePlacer(sizing=self.sizing)
         line = None if run.plan is None else run.plan.line.get(task)

@@ -54,7 +54,7 @@ class PredictorChain:
         return next((estimate for estimate in estimates if estimate is not None), None)
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Seconds:
-        """Return all estimates: as ``RelatedSeconds`` if all are work over speed, else in another layout."""
+        """Return all estimates: as ``RelatedSeconds`` if all are work over speed, otherwise as a table."""
         owner = self._owner(graph)
         if (related := self._related(graph, machines, owner)) is not None:
             return related
@@ -64,7 +64,7 @@ class PredictorChain:
         return tabulate(self, graph, machines)
 
     def _owner(self, graph: TaskGraph) -> NDArray[np.int64]:
-        """Return for each task the index of the first predictor that applies; their number if none does."""
+        """Return, per task, the index of the first predictor that applies; the chain's length: none does."""
         owner = np.full(len(graph), len(self.predictors), dtype=np.int64)
         for index in range(len(self.predictors) - 1, -1, -1):
             owner[self.predictors[index].applies(graph)] = index
@@ -95,9 +95,10 @@ def default_chain() -> PredictorChain:
 
 
 def chain_for(workflow: Workflow, platform: Platform, first: Predictor | None = None) -> PredictorChain:
-    """Return the chain for a workflow on a platform: ``first``, the predictions of both, the default chain.
+    """Return the chain of predictors for a workflow on a platform.
 
-    Predictions of the workflow win over those of the platform.
+    The order is: ``first``, the predictions of the workflow, the predictions of the platform, and the default
+    chain.
     """
     before: list[Predictor] = [] if first is None else [first]
     for rows in (workflow.predictions, platform.predictions):

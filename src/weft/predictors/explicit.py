@@ -25,7 +25,10 @@ from weft.workflow.task_graph import COMPUTE, EVERYWHERE, Floats, TaskGraph
 
 
 def _explicit_table(graph: TaskGraph, machines: Sequence[Machine], source: str) -> TableSeconds | None:
-    """Return the seconds of all modes as a table, built without a loop over tasks; None if too large."""
+    """Return the seconds of all modes as a table, built without a loop over tasks.
+
+    Return None if the table might exceed ``MAX_ENTRIES``.
+    """
     named_machines = _NamedMachines.of(graph, machines)
     idle = np.flatnonzero(graph.kind != COMPUTE)
     lengths = np.array([len(counts) for counts in graph.count_sets], dtype=np.int64)
@@ -50,7 +53,11 @@ def _reference_speedups(graph: TaskGraph) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _NamedMachines:
-    """The machines that each name in ``seconds:`` matches; of several matches the lowest rank is used."""
+    """The machines that each name in ``seconds:`` matches, in CSR form.
+
+    The rank of a match is 0 for the machine's name, then follow the name of its host and ``*``. If several
+    names match a machine, the one with the lowest rank is used.
+    """
 
     starts: Integers
     lengths: Integers

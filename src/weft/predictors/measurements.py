@@ -56,7 +56,7 @@ class _MeasuredKind:
             point: {nodes: float(np.median(each)) for nodes, each in sorted(by_count.items())}
             for point, by_count in seconds.items()
         }
-        """By point and node count: the median."""
+        """Median of the stated seconds, by point and node count."""
         self._late = late | {
             (point, nodes): float(np.quantile(each, _LATE))
             for point, by_count in seconds.items()
@@ -81,7 +81,10 @@ class _MeasuredKind:
         return None if found is None else _renamed(found)
 
     def _along(self, name: str, point: _Point, nodes: int) -> Estimate | None:
-        """Return the seconds between or beyond the measured values of one parameter, the others equal."""
+        """Return the seconds between or beyond the measured values of parameter ``name``; None: unknown.
+
+        Only measurements are used whose other parameters are equal to those of ``point``.
+        """
         wanted, others = dict(point)[name], [pair for pair in point if pair[0] != name]
         line = {
             dict(each)[name]: by_count
@@ -122,9 +125,10 @@ class Measurements:
     S1's regression (R. Prodan, T. Fahringer, docs/papers/dynamic-grid.md, section 5) are such rows. Between
     measured node counts and values of one parameter, times are interpolated in log-log space, as
     ``PerformanceTable`` does; beyond the measured values of a parameter the best function of ``regression``
-    is used, if there are at least three. Of several rows for the same point, the median and the 90 % quantile
-    are P50 and P90. A node count beyond the measured ones is impossible, unless only one count was measured:
-    then the speed-up law of the task scales the time. Rows of a machine win over rows of every machine.
+    is used, if at least three values were measured. Of several rows for the same point and node count, the
+    median is P50, and the 90 % quantile is P90 unless a row states one. A node count beyond the measured ones
+    is impossible, unless only one count was measured: then the speed-up law of the task scales the time. Rows
+    that name a machine take precedence over rows for every machine.
 
     Deviations: S1 fits all points; here a measured or enclosed point is not fitted.
     """
@@ -153,7 +157,7 @@ class Measurements:
         return np.asarray(by_template[graph.template] & (graph.kind == COMPUTE))
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the estimate of one mode; None if the rows give none; "impossible" for too many nodes."""
+        """Return the estimate of one mode; None if unknown, "impossible" beyond the measured node counts."""
         for name in dict.fromkeys((machine.name, machine.host_name, EVERY_MACHINE)):
             if (found := self._found.get((features.kind, name))) is None:
                 continue

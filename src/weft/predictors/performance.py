@@ -31,7 +31,7 @@ _Key = str | float
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _MeasuredTimes:
-    """Seconds of modes (nan if unknown), their largest neighbouring measurement, and whether measured."""
+    """For each mode: seconds (nan: unknown), largest neighbouring measured time, whether it is measured."""
 
     seconds: Floats
     upper: Floats
@@ -48,7 +48,7 @@ class _MeasuredRow:
     def at(self, nodes: Floats) -> _MeasuredTimes:
         """Return the times for node counts, interpolated in log-log space between measured counts.
 
-        Beyond the measured counts they are unknown (nan).
+        Beyond the measured counts the times are unknown (nan).
         """
         last = len(self.counts) - 1
         above = np.minimum(np.searchsorted(self.counts, nodes), last)
@@ -94,7 +94,8 @@ class _MeasuredScaling:
     def counts(self, size: float) -> NDArray[np.int64]:
         """Return the node counts measured for a size, in ascending order; empty if the size is unknown.
 
-        For a size between two measured ones, they are the counts of both within the range that both cover.
+        For a size between two measured sizes, the counts of both sizes are returned, within the range of
+        counts that both sizes cover.
         """
         above = int(np.searchsorted(self.sizes, size))
         if above < len(self.sizes) and self.sizes[above] == size:
@@ -180,9 +181,9 @@ class PerformanceTable:
 
     Deviations: the paper leaves missing sizes and counts to future work; here they are interpolated,
     piecewise linear in log-log space, over node counts and over input sizes, and marked as ``interpolated``.
-    Nothing is extrapolated: an unmeasured size is left to other predictors, a count beyond the scalability
-    limit (the largest measured count) is impossible. P90 of an interpolated time is the largest of the
-    neighbouring measured times.
+    Nothing is extrapolated: a size outside the measured range is left to other predictors, and a count
+    outside the measured range is impossible (its upper end is the scalability limit). P90 of an interpolated
+    time is the largest of the neighbouring measured times.
 
     ``size`` names the parameter with the input size. Without it every kind has one size, the same for all
     tasks.
@@ -236,7 +237,7 @@ class PerformanceTable:
         return int(counts[-1]) if len(counts) else None
 
     def counts(self, kind: str, size: float) -> NDArray[np.int64]:
-        """Return the node counts measured for an input size or its neighbours; empty if it is unknown."""
+        """Return the node counts measured for an input size or its neighbours; empty for an unknown size."""
         scaling = self._kinds.get(kind)
         return np.zeros(0, dtype=np.int64) if scaling is None else scaling.counts(size)
 

@@ -70,7 +70,7 @@ class TaskFeatures:
 
 @functools.lru_cache(maxsize=1)
 def measure_inputs(graph: TaskGraph) -> Floats:
-    """Return the stated bytes of all inputs of each task; nan: nothing is stated. O(v + e), cached."""
+    """Return the total stated bytes of the inputs of each task; nan: none are stated. O(v + e), cached."""
     sizes = np.zeros(len(graph))
     target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer))
     np.add.at(sizes, target, graph.edge_bytes)
@@ -84,7 +84,7 @@ def measure_inputs(graph: TaskGraph) -> Floats:
 
 
 def task_features(graph: TaskGraph, task: int, reads: PredictorInputs | None = None) -> TaskFeatures:
-    """Return the features of one task of a graph, with its input size if ``reads`` names it."""
+    """Return the features of one task; with its total input bytes if these are among ``reads.parameters``."""
     description = graph.description(task)
     parameters: dict[str, Value] = graph.context(task)
     if reads is not None and INPUT_BYTES in reads.parameters:
@@ -172,7 +172,10 @@ class Predictor(Protocol):
 
 @runtime_checkable
 class WorkModel(Protocol):
-    """A final predictor that estimates work / speed-up, divided by the machine's rate if it is ``rated``."""
+    """A predictor whose estimates are work / speed-up; if ``rated``, also divided by the machine's rate.
+
+    ``predict`` never returns None for tasks to which such a predictor applies (``Predictor.final``).
+    """
 
     @property
     def name(self) -> str:

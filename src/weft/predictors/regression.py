@@ -193,7 +193,7 @@ class Regression:
         return select_tasks(graph, self.fits, self.parameter)
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the function value divided by rate and speed-up; None if there is no positive value."""
+        """Return the seconds by the fitted function; None: no function, parameter or positive value."""
         fitted = self.fits.get(features.kind)
         x = numeric_parameter(features, self.parameter)
         if fitted is None or x is None:

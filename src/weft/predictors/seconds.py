@@ -62,7 +62,7 @@ class RelatedSeconds:
         return machine.astype(np.uint32), counts[position].astype(np.uint32), seconds[machine, position]
 
     def means_over(self, machines: Indices) -> Floats:
-        """Return the mean seconds of each task over the machines that can run it; nan if none can."""
+        """Return each task's fastest seconds, averaged over the machines that can run it; nan if none can."""
         patterns = self._patterns(machines)
         groups = patterns.speedup.shape[1]
         inverse = [np.bincount(patterns.group, 1.0 / row[machines], groups) for row in self.rate]
@@ -146,7 +146,7 @@ class ClassSeconds:
         return machine.astype(np.uint32), count.astype(np.uint32), seconds[machine, count]
 
     def means_over(self, machines: Indices) -> Floats:
-        """Return the mean seconds of each task over the machines that can run it; nan if none can."""
+        """Return each task's fastest seconds, averaged over the machines that can run it; nan if none can."""
         least = np.fmin.reduce(self.seconds, axis=2)
         members = np.bincount(self.machine_class[machines], minlength=least.shape[1])
         possible = ~np.isnan(least)
@@ -183,7 +183,7 @@ class TableSeconds:
         return self.machine[row], self.count[row], self.seconds[row]
 
     def means_over(self, machines: Indices) -> Floats:
-        """Return the mean seconds of each task over the machines that can run it; nan if none can."""
+        """Return each task's fastest seconds, averaged over the machines that can run it; nan if none can."""
         tasks = len(self.pointer) - 1
         times = np.bincount(machines, minlength=int(self.machine.max(initial=0)) + 1)
         rows = np.repeat(np.arange(tasks), np.diff(self.pointer))
@@ -247,7 +247,7 @@ class Seconds(Protocol):
         ...
 
     def means_over(self, machines: Indices) -> Floats:
-        """Return the mean seconds of each task over the machines that can run it; nan if none can."""
+        """Return each task's fastest seconds, averaged over the machines that can run it; nan if none can."""
         ...
 
 

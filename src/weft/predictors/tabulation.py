@@ -1,4 +1,4 @@
-"""Estimates of any predictor as a layout of seconds; it is queried once per class of tasks and machines."""
+"""Layouts of seconds from any predictor, which is queried once per class of tasks and of machines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Grouping:
 
 
 def _task_classes(graph: TaskGraph, reads: PredictorInputs, applies: Flags) -> _Grouping:
-    """Return groups of equivalent tasks; tasks without work form one, tasks without estimate another."""
+    """Return groups of equivalent tasks; tasks without work are one group, those without estimate another."""
     estimated = applies & (graph.kind == COMPUTE)
     columns = [
         np.unique(graph.work, return_inverse=True)[1],
@@ -62,7 +62,7 @@ def _task_classes(graph: TaskGraph, reads: PredictorInputs, applies: Flags) -> _
 
 
 def _machine_classes(graph: TaskGraph, machines: Sequence[Machine], reads: PredictorInputs) -> _Grouping:
-    """Return groups of equivalent machines; those named in explicit seconds have groups of their own."""
+    """Return groups of equivalent machines; machines that explicit seconds distinguish are separate."""
     if reads.machine:
         return _grouping(np.arange(len(machines), dtype=np.int64))
     services = list(dict.fromkeys(task.service for task in graph.workflow.tasks)) if reads.rate else []
@@ -98,7 +98,7 @@ def _descriptions(graph: TaskGraph, reads: PredictorInputs) -> Integers:
 
 
 def _explicit_rows(graph: TaskGraph) -> Integers:
-    """Return for each task the number of its distinct set of explicit seconds, from 1; 0 if it has none."""
+    """Return for each task a number from 1, equal for equal explicit seconds; 0 if the task has none."""
     found = np.zeros(len(graph), dtype=np.int64)
     tasks = np.flatnonzero(np.diff(graph.explicit_pointer))
     pointer = graph.explicit_pointer.tolist()
@@ -109,7 +109,7 @@ def _explicit_rows(graph: TaskGraph) -> Integers:
 
 
 def _parameter(graph: TaskGraph, name: str) -> Integers:
-    """Return for each task the number of its value of a parameter; values are compared by ``repr``."""
+    """Return for each task a number that is equal for equal values (by ``repr``) of a parameter."""
     if name == INPUT_BYTES and name not in graph.params:
         return np.unique(measure_inputs(graph), return_inverse=True)[1].astype(np.int64)
     positions = [

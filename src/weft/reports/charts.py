@@ -138,7 +138,7 @@ def _box(name: str, found: Summary, y: float, across: float) -> list[str]:
 
 
 _BAR, _BAR_RIGHT = 22, 36
-"""Height of a bar, and right margin, of charts of executed runs."""
+"""In charts of executed runs: height of a bar with the gap below it, and width of the right margin."""
 _SIDE, _EDGE = 420, 70
 """Side of a square plot, and the margin for its labels."""
 _MOST_POINTS = 2_000
@@ -149,7 +149,7 @@ _LEAST_S = 1e-3
 def promise_chart(verdicts: Sequence[PromiseOutcome]) -> str:
     """Return a chart with two bars per run: the promise (P50, and P90 if known) and the measured time.
 
-    "" if no run has a promise.
+    Return "" if no run has a promise with a P50.
     """
     drawn = [(each, each.promised_s) for each in verdicts if each.promised_s is not None]
     if not drawn:
@@ -200,7 +200,10 @@ def _unsure(late_s: float | None, sure_s: float, top: int, across: float) -> lis
 
 
 def estimate_chart(attempts: Sequence[AttemptRecord]) -> str:
-    """Return a log-log chart of completed attempts by estimated and measured seconds; "" below 2 attempts."""
+    """Return a log-log chart: estimated (x) and measured (y) seconds of completed attempts.
+
+    Return "" if fewer than two completed attempts have both values.
+    """
     known = [each for each in attempts if each.ending == "completed" and each.seconds > 0 and each.ran_s > 0]
     if len(known) < 2:
         return ""

@@ -1,9 +1,9 @@
 """Comparison of planners and policies: results per workflow, standings, tables, HTML page and CSV.
 
-In tables ``-`` means that a planner made no plan, and ``*`` marks the best makespan of a workflow. ASE and
-BDT are the measures of T. Ma, R. Buyya (docs/papers/parameter-sweeps.md, section 6): the mean makespan in
-percent of that of a baseline (in the paper shuffle), and the number of workflows on which a planner is the
-best (wins).
+In tables ``-`` means that a planner made no plan, and ``*`` marks the best result of a workflow. ASE and BDT
+are the measures of T. Ma, R. Buyya (docs/papers/parameter-sweeps.md, section 6). ASE is the mean value of the
+objective in percent of the baseline's value; the baseline of the paper is shuffle. BDT is the number of
+workflows for which a planner is the best (wins).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.reports.text import TextTable, csv_text
 from weft.units import format_count, format_seconds
 
 POLICY_MARK = "policy:"
-"""Start of the name of a policy in a comparison, as planners and policies may have the same name."""
+"""Prefix of policy names in a comparison, because a planner and a policy may have the same name."""
 _MAKESPAN = "makespan"
 _TIE = 1e-9
 """Relative difference below which makespans count as equal, because of rounding errors."""
@@ -31,7 +31,7 @@ class PlannerResult:
     planner: str
     """Name of the planner with options; for a policy, the name after ``POLICY_MARK``."""
     makespan_s: float | None
-    """Makespan of the plan, or of the simulated run; None if there is none."""
+    """Makespan of the plan, or of the simulated run; None if no plan was made."""
     value: float | None = None
     """Value of the objective; None without a plan, or if the objective is the makespan."""
     planning_s: float | None = None
@@ -52,7 +52,7 @@ class WorkflowResults:
     results: tuple[PlannerResult, ...]
     """Results in the order of ``PlannerComparison.planners``."""
     baseline: str | None = None
-    """The planner or policy whose value is 100 %; None: there is none."""
+    """The planner or policy whose value is 100 %; None: no baseline."""
     objective: str = _MAKESPAN
     maximised: bool = False
     """Whether larger values of the objective are better."""
@@ -77,7 +77,7 @@ class WorkflowResults:
     def ratio(self, result: PlannerResult) -> float | None:
         """Return the factor (at least 1) by which a result is worse than the best; None without a plan.
 
-        It is infinite if the values have no ratio because the better one is not positive.
+        The factor is infinite if the better of two different values is not positive.
         """
         best, own = self.best_value, self.score(result)
         if best is None or own is None:
@@ -88,7 +88,10 @@ class WorkflowResults:
         return worse / better if better > 0 else math.inf
 
     def percent(self, result: PlannerResult) -> float | None:
-        """Return the value in percent of the baseline's; None if one is missing or the baseline's is <= 0."""
+        """Return the value of the objective in percent of the baseline's value.
+
+        Return None if either value is missing or the baseline's value is not positive.
+        """
         base = next((self.score(other) for other in self.results if other.planner == self.baseline), None)
         own = self.score(result)
         return None if base is None or base <= 0 or own is None else 100.0 * own / base
@@ -99,9 +102,10 @@ class WorkflowResults:
         return ratio is not None and ratio <= 1.0 + _TIE
 
     def gap(self, result: PlannerResult) -> float | None:
-        """Return makespan / lower bound - 1, at least 0; None without a plan or a positive lower bound.
+        """Return makespan / lower bound - 1, at least 0; None without a plan.
 
-        It is also None for objectives other than the makespan.
+        If the lower bound is 0, the gap of makespan 0 is 0, and the gap of other makespans is None. The gap
+        is also None for objectives other than the makespan.
         """
         if result.makespan_s is None or self.objective != _MAKESPAN:
             return None
@@ -143,14 +147,14 @@ class PlannerStanding:
 
     planner: str
     planned: int
-    """Number of workflows for which the planner made a plan; the other numbers refer to these."""
+    """Number of workflows for which the planner made a plan; the mean ratio is taken over these."""
     wins: int
-    """Number of workflows for which no planner had a shorter plan."""
+    """Number of workflows for which no planner had a better plan."""
     mean_ratio: float | None
-    """Geometric mean of makespan divided by shortest makespan; None if the planner made no plan."""
+    """Geometric mean of ``WorkflowResults.ratio``; None if the planner made no plan."""
     planning_s: float
     ase_percent: float | None = None
-    """Mean of the makespans in percent of the baseline's (ASE); None without a baseline."""
+    """Mean of ``WorkflowResults.percent`` (ASE); None if no workflow has a percentage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,13 +166,13 @@ class PlannerComparison:
     planners: tuple[str, ...]
     workflows: tuple[WorkflowResults, ...]
     baseline: str | None = None
-    """The planner or policy whose value is 100 %; None: there is none."""
+    """The planner or policy whose value is 100 %; None: no baseline."""
     objective: str = _MAKESPAN
     """What is compared: the makespan, or another objective."""
 
     @property
     def standings(self) -> tuple[PlannerStanding, ...]:
-        """Return the standings by number of wins, then mean ratio, then order of ``planners``."""
+        """Return a standing per planner: most wins first, then lowest mean ratio, then in given order."""
         found = [self._standing(index) for index in range(len(self.planners))]
         return tuple(sorted(found, key=lambda standing: (-standing.wins, _or_infinity(standing.mean_ratio))))
 
@@ -226,7 +230,7 @@ def comparison_title(comparison: PlannerComparison) -> str:
 
 
 def result_table(comparison: PlannerComparison) -> TextTable:
-    """Return a table with a row per workflow and planner; only the first row names the workflow."""
+    """Return a table with a row per workflow and planner; only the first row of a workflow has its name."""
     rows = []
     for row in comparison.workflows:
         size = f"{row.workflow} ({format_count(row.tasks, 'task')})"

@@ -1,10 +1,11 @@
 """Critical path of an executed run: the chain of attempts that determined its end.
 
-The path is followed backwards from the attempt that ended last. The predecessor of an attempt is the one that
-ended last before its start, among the attempts of tasks whose data it needs, earlier attempts of the same
-task, the previous iteration of its loop, and attempts that occupied nodes it needed. The time between the two
-is split into staging and waiting (for a decision, a queue or the machine), so that running, staging and
-waiting add up to the time of the run.
+The path is built backwards from the attempt that ended last. The candidates for the predecessor of an attempt
+are the attempts of tasks whose data it needs, earlier attempts of the same task, attempts of the previous
+iteration of its loop, and attempts that occupied nodes it needed. The predecessor is the candidate that ended
+last before the start was decided. The time from the end of the predecessor to the start is split into staging
+and waiting (for a decision, a queue or the machine). Running, staging and waiting add up to the time of the
+run.
 Resources other than nodes are not considered: waiting for memory is shown as waiting.
 
 Complexity: O(n log n) for n attempts, and O(degree) per attempt on the path.
@@ -32,7 +33,7 @@ class PathStep:
     link: str
     """What the start waited for: ``data``, ``iteration``, ``retry``, ``nodes`` or ``arrival``."""
     after: AttemptRecord | None
-    """Attempt whose end allowed the start; None for the arrival of the run."""
+    """Attempt whose end allowed the start; None if the arrival of the run allowed it."""
     from_s: float
     """End of the attempt ``after``, or arrival of the run."""
     staged_s: float
@@ -117,7 +118,7 @@ class _CriticalPathSearch:
         return self._end_s if attempt.ended_s is None else attempt.ended_s
 
     def step(self, attempt: AttemptRecord, arrival_s: float) -> PathStep:
-        """Return the step of an attempt: its predecessor, and the times between the two."""
+        """Return the step of an attempt: its predecessor, and the times since the end of the predecessor."""
         self._met.add(attempt.number)
         found = [
             (self.end(other), -_ORDER.index(link), -other.number, link, other)
@@ -161,7 +162,7 @@ class _CriticalPathSearch:
         yield from self._last_ended("retry", attempt.run, attempt.task, by_s)
 
     def _task(self, run: RunState, attempt: AttemptRecord) -> int | None:
-        """Return the index of an attempt's task in the final graph; None if growth replaced the task."""
+        """Return the index of an attempt's task in the final task graph; None if the final graph lacks it."""
         if (index := self._index.get(run.index)) is None:
             index = self._index[run.index] = {name: task for task, name in enumerate(run.compiled.names)}
         return index.get(attempt.task)
@@ -205,7 +206,7 @@ def find_sources(run: RunState, task: int, has_run: Callable[[int], bool]) -> It
 
 
 def _decided_s(attempt: AttemptRecord) -> float:
-    """Return the time at which it was decided to start an attempt; its predecessor ended before."""
+    """Return the time at which the start of an attempt was decided: its submission, at most its start."""
     started_s = attempt.started_s or 0.0
     return started_s if attempt.submitted_s is None else min(attempt.submitted_s, started_s)
 
@@ -228,7 +229,8 @@ class _MachineUse:
     def blocker(self, attempt: AttemptRecord, by_s: float, after_s: float) -> AttemptRecord | None:
         """Return the attempt whose end freed the nodes that ``attempt`` needed; None if enough were free.
 
-        Ends between ``after_s`` and ``by_s`` are examined, because the last one need not be the reason.
+        The ends after ``after_s`` and up to ``by_s`` are examined from the last to the first, because enough
+        nodes may have been free already before the last end.
         """
         last = bisect_right(self._ends, by_s)
         while last > 0 and self._nodes > 0 and self._ends[last - 1] > after_s:

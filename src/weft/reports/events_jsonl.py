@@ -74,7 +74,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
 """By message type: the value of ``what``, and the keys that only objects of this type have."""
 
 _RENAMED = {"signal": "what", "asked": "what"}
-"""By key: the field of the message, where the names differ."""
+"""Maps a key of the JSON object to the field of the message, if the two names differ."""
 
 
 class EventLines:
@@ -95,7 +95,7 @@ class EventLines:
         self._run_number = number or int
 
     def lines(self, entry: JournalEntry, state: EngineState) -> Iterator[str]:
-        """Yield the lines of an entry that the history has just taken, without line ends."""
+        """Yield the JSON lines of a journal entry, without line ends; the history must already contain it."""
         for message in (entry.event, *entry.commands):
             if (told := EVENT_KINDS.get(type(message))) is not None:
                 yield self._line(entry, state, message, *told)

@@ -1,7 +1,7 @@
 """Data of the report on an executed run: attempts, failures, kinds of tasks, promise, critical path.
 
-They are computed from the journal and the ``ExecutionRecords`` without a clock, so equal input gives equal
-reports. A journal may hold several runs; a report covers all or some of them.
+The data are computed from the journal and the ``ExecutionRecords`` without a clock, so equal input gives
+equal reports. A journal may hold several runs; a report covers all or some of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CURVE_POINTS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindSummary:
-    """Tasks and attempts of one kind. Seconds are those of completed attempts; None if there are none."""
+    """Tasks and attempts of one kind. Seconds are those of completed attempts; None if none completed."""
 
     workflow: str
     kind: str
@@ -95,7 +95,8 @@ def summarise_kinds(
 ) -> tuple[KindSummary, ...]:
     """Return a summary per workflow and kind, in the order of ``counts`` (task counts of each run).
 
-    ``untimed`` lists (run, kind) without a stated time.
+    ``measured`` is the resource usage by attempt number. ``untimed`` lists the (run index, kind) whose
+    tasks have no stated time; their summaries have no estimate.
     """
     counts = list(counts)
     workflows = {count.run: count.workflow for count in counts}
@@ -193,7 +194,12 @@ class PromiseOutcome:
 
     @property
     def word(self) -> str:
-        """Return whether the promise was kept, in words: ``kept``, ``late``, ``broken (beyond P90)``, ..."""
+        """Return whether the promise was kept, in words.
+
+        ``kept``: within the P50. ``kept (within P90)`` or ``broken (beyond P90)``: later than the P50.
+        ``late``: later than the P50, and the P90 is unknown. ``unknown``: the promise has no P50.
+        ``not completed``: the run has not completed.
+        """
         if not self.completed:
             return "not completed"
         if self.promised_s is None:
@@ -220,7 +226,7 @@ class PromiseOutcome:
 
 
 def judge_promise(story: RunSummary, promise: Promise, now_s: float) -> PromiseOutcome:
-    """Return the promise of a run compared with its outcome; ``now_s``: end of an unfinished run."""
+    """Return the promise of a run compared with its outcome; ``now_s`` is the end of an unfinished run."""
     return PromiseOutcome(
         run=story.index,
         workflow=story.workflow,
@@ -238,7 +244,7 @@ class Deviation:
     task: str
     iteration: int
     label: str
-    """Name of the task, with its iterations after the first."""
+    """Name of the task; after the first iteration with the iteration numbers, such as ``solve#3``."""
     planned_machine: int
     machine: int
     planned_s: float
@@ -246,7 +252,7 @@ class Deviation:
     took_s: float
     """Seconds that its completed attempt ran."""
     late_s: float
-    """Seconds from the planned to the measured end; negative if it ended early."""
+    """Seconds from the planned to the measured end; negative if the task ended early."""
 
     @property
     def longer_s(self) -> float:
@@ -323,7 +329,7 @@ class ExecutedRun:
     history: History
     """The history of the whole execution."""
     state: EngineState
-    """State of the engine after the last entry, for graphs and plans."""
+    """State of the engine after the last journal entry; it holds the task graphs and plans."""
     records: ExecutionRecords
     machines: tuple[Machine, ...]
     """Machines by index, as in the commands of the journal."""
@@ -406,7 +412,7 @@ class ExecutedRun:
 
     @cached_property
     def module_failures(self) -> tuple[tuple[ModuleFailure, int], ...]:
-        """Return the failures of modules of the reported runs that had no consequences, and their counts."""
+        """Return (failure, count) for module failures of the reported runs that did not fail the task."""
         chosen = {story.index for story in self.run_summaries}
         return tuple(each for each in self.history.module_failures.items() if each[0].run in chosen)
 
@@ -418,7 +424,7 @@ class ExecutedRun:
 
     @cached_property
     def listed_failures(self) -> tuple[FailureReport, ...]:
-        """Return the failures in the order of pages and summaries: final ones first, then by time."""
+        """Return the failures in the order of pages and summaries: those not retried first, then by time."""
         return tuple(sorted(self.failures, key=lambda each: not each.failed.for_good))
 
     def _report_failure(self, failed: FailureRecord) -> FailureReport:
@@ -435,7 +441,7 @@ class ExecutedRun:
         )
 
     def number(self, run: int) -> int:
-        """Return the number of a run that is shown to users; its index if it has none."""
+        """Return the number of a run that is shown to users; the run's index if it has no number."""
         return self.records.numbers.get(run, run)
 
     def measured(self, attempt: int) -> ProcessUsage:
@@ -447,7 +453,7 @@ class ExecutedRun:
         return self.end_s if attempt.ended_s is None else attempt.ended_s
 
     def promise(self, run: int) -> Promise | None:
-        """Return the promise recorded for a run, else one derived from its first plan; None: no plan."""
+        """Return the recorded promise of a run, or derive it from the run's first plan; None without both."""
         stated, plan = self.records.promises.get(run), self._first_plan(run)
         if stated is not None or plan is None:
             return stated

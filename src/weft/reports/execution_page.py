@@ -67,7 +67,7 @@ def promise_table(executed: ExecutedRun) -> TextTable:
 
 
 def deviation_table(executed: ExecutedRun) -> TextTable:
-    """Return a table of the tasks that ran on another machine, or 1 % longer or shorter, than planned."""
+    """Return a table of tasks that ran elsewhere than planned, or over 1 % longer or shorter than planned."""
     names = executed.machine_names
     rows = [
         (
@@ -119,7 +119,7 @@ def _span(seconds: float) -> str:
 
 
 def attempt_label(attempt: AttemptRecord, executed: ExecutedRun) -> str:
-    """Return the task name of an attempt, with its run number unless the report covers only that run."""
+    """Return the label of an attempt; the run number comes first unless the report covers only that run."""
     label = attempt.label
     own = not executed.several and attempt.run == executed.run_summaries[0].index
     return label if own else f"{executed.number(attempt.run)}:{label}"
@@ -241,7 +241,7 @@ def _path(executed: ExecutedRun) -> str:
 
 
 def path_sentence(executed: ExecutedRun) -> str:
-    """Return the parts of the critical path as text: running, staging, waiting, and its tasks."""
+    """Return the critical path as text: seconds of running, staging and waiting, and the tasks on it."""
     steps = executed.path.steps
     names = [attempt_label(step.attempt, executed) for step in steps]
     chain = " → ".join(names if len(names) <= 6 else [*names[:3], "…", *names[-2:]])
@@ -312,7 +312,7 @@ def _module_notes(executed: ExecutedRun) -> list[str]:
 
 
 def _results_notes(executed: ExecutedRun) -> list[str]:
-    """Return where the outputs of runs with a folder of their own are."""
+    """Return notes on the folders of outputs, for runs that have their own results folder."""
     placed = [story for story in executed.run_summaries if story.results]
     notes = [
         f"outputs of run {executed.number(story.index)} ({story.workflow}) are in {story.results}"
@@ -325,9 +325,9 @@ def _results_notes(executed: ExecutedRun) -> list[str]:
 _MOST_FAILURES = 100
 """Maximal number of failures shown with their logs."""
 _MOST_RUNS = 20
-"""Maximal number of runs in the chart of predictions, and of those whose folders are listed."""
+"""Maximal number of runs in the chart of promises, and of runs whose results folders are listed."""
 _MOST_BOXES = 40
-"""Maximal number of kinds in the box plots; those with the most seconds are shown."""
+"""Maximal number of kinds in the box plots; the kinds with the most seconds in total are shown."""
 
 
 def execution_chart(executed: ExecutedRun) -> GanttView:
@@ -438,7 +438,7 @@ def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool
 
 
 def failure_lines(executed: ExecutedRun) -> list[str]:
-    """Return lines about the first failures: cause, last lines and path of the log; final ones first."""
+    """Return lines about the first failures of ``listed_failures``: cause, last lines and path of the log."""
     texts = executed.listed_failures
     lines = [line for each in texts[:_SHOWN_FAILURES] for line in _failure_text(each, executed)]
     rest = len(texts) - _SHOWN_FAILURES

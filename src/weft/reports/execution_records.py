@@ -50,9 +50,10 @@ class AttemptLogs:
     """Returns the nonce of an attempt, which is part of the path of its logs."""
 
     def last(self, attempt: int, cause: str = "", lines: int = _LINES) -> LogTail | None:
-        """Return the last lines of an attempt's standard error, else of its output; None: both are empty.
+        """Return the last lines of an attempt's standard error; if it is empty, of its standard output.
 
-        ``cause``: why the attempt failed; for a failed prolog or epilog, its own logs are read.
+        Return None if both are empty or missing. ``cause`` is the cause of the failure: for a prolog or an
+        epilog, the logs of that module are read instead of those of the program.
         """
         folder = self.layout.records(self.execution, attempt, self.nonce(attempt))
         folder = folder.relative_to(self.layout.project)
@@ -91,7 +92,7 @@ def _end_of(project: Path, path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessUsage:
-    """Resource usage and end of one attempt's process; None if unknown."""
+    """Resource usage and end of one attempt's process; unknown values are None."""
 
     cpu_s: float | None = None
     max_rss_bytes: float | None = None
@@ -120,14 +121,14 @@ class ExecutionRecords:
     """Records of an execution besides its journal."""
 
     promises: Mapping[int, Promise] = field(default_factory=dict)
-    """Promise of each run, by index; for a run without one it is derived from the first plan."""
+    """Promises by run index; reports derive a missing promise from the run's first plan."""
     measured: Mapping[int, ProcessUsage] = field(default_factory=dict)
     """Resource usage by attempt number."""
     products: Mapping[int, Product] = field(default_factory=dict)
     """Products by number of the attempt that produced them."""
     logs: AttemptLogs | None = None
     numbers: Mapping[int, int] = field(default_factory=dict)
-    """By index of a run: the number that is shown to users; a run without one shows its index."""
+    """Numbers shown to users, by run index; a run without a number is shown with its index."""
     zero_at_s: float | None = None
     """Unix time of the engine's time 0; None if unknown."""
 
@@ -139,7 +140,7 @@ class ExecutionRecords:
 
 
 def to_datetime(unix_s: float) -> datetime:
-    """Return a Unix time in UTC; times after the year 9999 give its end."""
+    """Return a Unix time in UTC; later times than the end of the year 9999 give the end of that year."""
     return datetime.fromtimestamp(min(unix_s, LAST_MOMENT_S), UTC)
 
 

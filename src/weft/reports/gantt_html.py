@@ -1,7 +1,8 @@
 """Gantt chart as a self-contained HTML page, which needs no network; light or dark.
 
 The schedule is embedded as JSON columns and drawn on canvases by ``templates/gantt.js``. A row whose bars are
-too narrow, and every band of machines, is drawn as a skyline: the share of busy nodes over time, by kind.
+too narrow, and every band (a row for several machines), is drawn as a skyline: the share of busy nodes over
+time, by kind.
 For large plans times are rounded, columns are compressed (deflate, base64), and short bars are joined, so
 that a page of ten thousand tasks stays below one megabyte and every page below three.
 """

@@ -1,7 +1,8 @@
 """Layout of Gantt charts: occupancy of machines, lanes of tasks, bands of machines, and joined bars.
 
 Lanes: a schedule states how many nodes a task uses, not which. In order of start, each task gets the first
-adjacent free lanes of the number needed; if there are none, it gets the first free lanes, in several pieces.
+group of adjacent free lanes that is large enough. Without such a group, the task gets the first free lanes,
+in several pieces.
 A machine has more lanes than nodes only if the schedule uses more nodes (machines shared without limit).
 Complexity: O(v P) array steps for v tasks on machines of P nodes.
 
@@ -9,7 +10,7 @@ Bands: if a chart does not have enough rows, the machines of a site share a row.
 many, neighbours in the order of the platform share a row.
 
 Joined bars: in very large plans, neighbouring bars that are too short to be distinguished are drawn as one.
-Bars on the same lanes that start in the same time slot and are shorter than it are joined; the slot is
+Bars on the same lanes that start in the same time slot and are shorter than the slot are joined; the slot is
 doubled until the number of bars is small enough. A joined bar has the kind with the most seconds.
 """
 
@@ -62,7 +63,7 @@ def occupation(schedule: Schedule, tasks: NDArray[np.intp], capacity: int, edges
 
 
 def _area(times_s: Floats, nodes: Floats, edges_s: Floats) -> Floats:
-    """Return, for each edge, the sum of nodes * (edge - time) over all times before it."""
+    """Return, for each edge, the sum of nodes * (edge - time) over all times before the edge."""
     order = np.argsort(times_s, kind="stable")
     count = np.searchsorted(times_s[order], edges_s)
     heights = np.concatenate([[0.0], np.cumsum(nodes[order])])[count]
@@ -126,7 +127,7 @@ def _more_lanes(busy: Floats, free: NDArray[np.intp], wanted: int) -> tuple[Floa
 
 
 def _first_fit(free: NDArray[np.intp], wanted: int) -> NDArray[np.intp]:
-    """Return the first ``wanted`` adjacent lanes among ``free``, or the first lanes if there are none."""
+    """Return the first ``wanted`` free lanes that are adjacent; without such lanes, the first free ones."""
     runs = np.flatnonzero(free[wanted - 1 :] - free[: len(free) - wanted + 1] == wanted - 1)
     first = int(runs[0]) if len(runs) else 0
     return free[first : first + wanted]
@@ -225,7 +226,7 @@ def build_bars(view: GanttView, lanes: Lanes, kinds: _Numbers, most: int) -> Gan
 
 
 def _join_bars(bars: GanttBars, moment_s: float) -> GanttBars:
-    """Return bars in which those on the same lanes that start in one slot and are shorter are joined.
+    """Join bars on the same lanes that start in the same time slot and are shorter than the slot.
 
     ``moment_s`` is the length of a slot.
     """

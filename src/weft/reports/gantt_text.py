@@ -28,7 +28,7 @@ _COLORS = (75, 214, 78, 204, 141, 80, 185, 248)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Palette:
-    """Signs and colours of up to eight kinds; if there are more, the last one stands for the others."""
+    """Signs and colours of up to eight kinds; with more kinds, the eighth entry stands for all others."""
 
     names: tuple[str, ...]
     of_task: NDArray[np.intp]
@@ -73,7 +73,7 @@ class ChartCell(NamedTuple):
 def bar_cells(
     view: GanttView, tasks: NDArray[np.intp], columns: int, palette: Palette, *, ascii_only: bool
 ) -> list[ChartCell] | None:
-    """Return a row with the tasks of a one-node machine as bars; None if they overlap or are too many."""
+    """Return a row with the tasks of a one-node machine as bars; None if tasks overlap or are too many."""
     schedule = view.schedule
     start_s, finish_s = schedule.start_s[tasks], schedule.finish_s[tasks]
     if len(tasks) > columns // 2 or np.any(start_s[1:] < finish_s[:-1] - 1e-9 * schedule.makespan_s):
@@ -113,7 +113,10 @@ def skyline_cells(
     palette: Palette,
     steps: str,
 ) -> list[list[ChartCell]]:
-    """Return the share of busy nodes over time as ``height`` rows from top to bottom, kinds stacked."""
+    """Return the share of busy nodes over time as ``height`` rows from top to bottom, kinds stacked.
+
+    ``steps`` has the characters of a cell from empty to full.
+    """
     edges_s = np.linspace(0.0, view.schedule.makespan_s, columns + 1)
     kinds = palette.of_task[tasks]
     layers = np.cumsum(
@@ -215,7 +218,7 @@ class _TextChart:
     color: bool
     palette: Palette
     bands: list[MachineBand]
-    """Machines that share a row; empty if each has its own."""
+    """Machines that share a row; empty if every machine has its own row."""
 
     def rows(self) -> list[str]:
         """Return the rows of all used machines or bands, and a line with the number of unused machines."""
@@ -348,7 +351,7 @@ class _TextChart:
 
 
 def _bands(view: GanttView) -> list[MachineBand]:
-    """Return bands of the used machines if there are too many for a row each; otherwise empty."""
+    """Return bands of the used machines; empty if there are few enough to give each its own row."""
     used = np.flatnonzero(busy_seconds(view.schedule) > 0)
     return group_machines(view, used.tolist(), _MOST_BANDS) if len(used) > _MOST_ROWS else []
 

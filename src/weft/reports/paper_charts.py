@@ -50,7 +50,7 @@ def _spread(values: Sequence[float], columns: int) -> list[float]:
 
 
 def _step(share: float, most: int) -> int:
-    """Return the height of a column, 0 to ``most``, for a share of the maximum; above 0 at least 1."""
+    """Return the height of a column, 0 to ``most``, for a share of the maximum; positive shares give >= 1."""
     return 0 if share <= 0.0 else max(1, min(most, round(share * most)))
 
 

@@ -67,7 +67,10 @@ class FrontPoint:
 
     @property
     def choice_text(self) -> str:
-        """Return the node counts of moldable tasks, and the machines if there are several."""
+        """Return the node counts of moldable tasks, and the machines if several are used.
+
+        Without moldable tasks the machines are always returned.
+        """
         ranges = [found.text for found in self.nodes if found.chosen]
         places = [f"{tasks} on {name}" for name, tasks in self.machines]
         return ", ".join([*ranges, *(places if len(places) > 1 or not ranges else ())])
@@ -109,7 +112,7 @@ class FrontView:
     unit: Literal["price", "node-seconds", "share", "formula"]
     """Unit of the measure traded against time."""
     priced: bool
-    """Whether some machine has a price; otherwise node-seconds are shown."""
+    """Whether some machine has a price; otherwise node-seconds are shown instead of costs."""
     tasks: int
     points: tuple[FrontPoint, ...]
     tried: tuple[TriedPlan, ...]

@@ -24,7 +24,7 @@ from weft.schedule.schedule import Schedule
 from weft.units import format_bytes, format_seconds
 
 _MARKS = {"migrated": "→", "failed": "✗", "cancelled": "✗", "": "…"}
-"""By ending: the suffix of the name of an attempt that did not complete."""
+"""Maps the ending of an attempt to the suffix of its name in the chart; completed attempts have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -246,7 +246,7 @@ def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...])
 def transfer_table(
     attempts: Iterable[AttemptRecord], machines: tuple[str, ...], label: Callable[[AttemptRecord], str]
 ) -> TextTable:
-    """Return a table with a row per completed explicit transfer; ``label`` names its task."""
+    """Return a table with a row per completed explicit transfer; ``label`` returns the name of an attempt."""
     rows = [
         (
             label(each),

@@ -16,7 +16,7 @@ _NAMED_TASKS = 4
 
 
 def printable(text: str, *, ascii_only: bool = False) -> str:
-    """Return a text with question marks for control characters and, with ``ascii_only``, non-ASCII ones."""
+    """Replace control characters and, with ``ascii_only``, non-ASCII characters by question marks."""
     shown = "".join(sign if sign.isprintable() else "?" for sign in text)
     return shown.encode("ascii", "replace").decode("ascii") if ascii_only else shown
 

@@ -43,7 +43,7 @@ class TuningResult:
     workflow: str
     platform: str
     planner: str
-    """Planner name with options, which the options of the experiments replace."""
+    """Planner name with options; the options of an experiment take precedence."""
     objective: str
     maximised: bool
     reference: str
@@ -55,10 +55,13 @@ class TuningResult:
     seed: int
     experiments: tuple[TunedExperiment, ...]
     reused: int = 0
-    """Number of runs that were stored before."""
+    """Number of runs whose stored results were used instead of running them again."""
 
     def precision(self, experiment: TunedExperiment) -> Summary | None:
-        """Return statistics of P, the distance of runs from the reference in percent; None if undefined."""
+        """Return statistics of P, the distance of runs from the reference in percent.
+
+        Return None if the reference is not positive.
+        """
         if not self.reference_value > 0:
             return None
         sign = -1.0 if self.maximised else 1.0
@@ -67,7 +70,10 @@ class TuningResult:
         )
 
     def improvement(self, experiment: TunedExperiment) -> Summary | None:
-        """Return statistics of I, the improvement over the first generation in percent; None if undefined."""
+        """Return statistics of I, the improvement of runs over their first generation in percent.
+
+        Return None if a value is not positive.
+        """
         pairs = list(zip(experiment.first_values, experiment.values, strict=True))
         if any(not min(pair) > 0 for pair in pairs):
             return None
@@ -85,13 +91,13 @@ class TuningResult:
         return share_percent([float(value <= self.reference_value + slack) for value in experiment.values])
 
     def mean_loss(self, experiment: TunedExperiment) -> float:
-        """Return the mean value by which experiments are ordered: the lower, the better."""
+        """Return the mean objective value of an experiment, negated if it is maximised: lower is better."""
         mean = math.fsum(experiment.values) / len(experiment.values)
         return -mean if self.maximised else mean
 
     @property
     def ranked(self) -> list[TunedExperiment]:
-        """Return the experiments, the best mean value first; equal ones in the order of the grid."""
+        """Return the experiments, the best mean value first; ties keep the order of the grid."""
         return sorted(self.experiments, key=self.mean_loss)
 
     def best(self, experiment: TunedExperiment) -> float:
@@ -105,7 +111,10 @@ class TuningResult:
         return max(found) if self.maximised else min(found)
 
     def by_value(self) -> list[tuple[str, OptionValue, int, float]]:
-        """Return (option, value, experiments, mean of their mean values) for options with several values."""
+        """Return (option, value, number of experiments, mean) for each value of options with several values.
+
+        The mean is taken over the mean objective values of the experiments with that option value.
+        """
         found: dict[tuple[str, OptionValue], list[float]] = {}
         for experiment in self.experiments:
             mean = math.fsum(experiment.values) / len(experiment.values)
@@ -200,7 +209,7 @@ def _mean_percent(found: Summary | None) -> str:
 
 
 def value_table(result: TuningResult) -> TextTable | None:
-    """Return a table of the mean over all experiments by value of each option; None if no value repeats."""
+    """Return a table of ``by_value``; None if no option value occurs in several experiments."""
     rows = [
         (name, str(value).lower() if isinstance(value, bool) else str(value), str(number), f"{mean:.6g}")
         for name, value, number, mean in result.by_value()

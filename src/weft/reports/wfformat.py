@@ -60,7 +60,7 @@ class _WfFormatInstance:
     """Number of the execution of the task, from 1."""
     tries: list[AttemptRecord]
     last: AttemptRecord
-    """The attempt that completed the execution; the last one if lost outputs were produced again."""
+    """The last completed attempt; there are several if lost outputs were produced again."""
     begun_n: int
     completed_n: int
     parents: list[int] = field(default_factory=list)
@@ -91,7 +91,7 @@ class _ExecutionGraph:
             instance.reads = list(dict.fromkeys(self._read(instance)))
 
     def name(self, instance: _WfFormatInstance) -> str:
-        """Return the name of an execution: the task's name, with a number from the second one on."""
+        """Return the name of an execution: the task's name, from the second execution on with its number."""
         name = self.graph.names[instance.task]
         return name if instance.number == 1 else f"{name}#{instance.number}"
 
@@ -113,7 +113,7 @@ class _ExecutionGraph:
 
     @staticmethod
     def _groups(tries: list[AttemptRecord]) -> Iterator[list[AttemptRecord]]:
-        """Yield the attempts of each execution of a task, one per iteration of the loops around it."""
+        """Yield the attempts of each execution of a task: those in the same iteration of its loops."""
         groups: dict[tuple[int, ...], list[AttemptRecord]] = {}
         for attempt in tries:
             groups.setdefault(attempt.counters, []).append(attempt)

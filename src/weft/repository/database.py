@@ -205,7 +205,7 @@ class StorageProblem(WeftError):
 
 
 def _primary_code(error: sqlite3.Error) -> int | None:
-    """Return the primary result code, the low byte; errors raised by the sqlite3 module itself have none."""
+    """Return SQLite's primary result code (the low byte); None for errors of the sqlite3 module itself."""
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else int(code) & 0xFF
 
@@ -236,7 +236,7 @@ class Failpoint:
         self._place, self._left = (place, int(number)) if valid else ("", 0)
 
     def reach(self, place: str) -> None:
-        """Count ``commit`` before and ``committed`` after a commit; kill the process at the chosen one."""
+        """Count commits; kill the process at the chosen place: ``commit`` (before) or ``committed``."""
         if self._place:
             self._left -= place == "commit"
             if self._place == place and self._left == 0:
@@ -256,7 +256,7 @@ _BUSY_S = 10.0
 """Seconds for which a command waits while another process has locked the database."""
 
 _ENGINE_BUSY_S = 0.5
-"""The same for one try of an engine, which repeats it without limit; signals are handled in between."""
+"""Seconds for which one try of an engine waits. It tries without limit and handles signals in between."""
 
 _SAY_AFTER_S, _SAY_EVERY_S = 3.0, 60.0
 """Seconds after which an engine reports that it waits, and between two such messages."""
@@ -266,7 +266,7 @@ _CLAIM = "INSERT OR REPLACE INTO project VALUES ('engine', ?)"
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NO_SPACE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _EXCLUSIVE = "mode=rw exclusive"
-"""Way to open a database on a full disk: locked for all others, without shared memory."""
+"""Mode for a database on a full disk: it is locked for other processes and needs no shared memory."""
 _Row = Sequence[Any]
 
 
@@ -295,7 +295,7 @@ def _log_path(path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectPlace:
-    """Where a project is."""
+    """Location of a project: its folder, the inode and device of its ``.weft`` directory, and the host."""
 
     folder: str
     inode: int
@@ -310,7 +310,7 @@ class ProjectPlace:
         return cls(folder=str(home.parent), inode=found.st_ino, device=found.st_dev, host=os.uname().nodename)
 
     def is_same(self, other: ProjectPlace) -> bool:
-        """Return whether both are places of one project, also if restored, renamed or on another host.
+        """Return whether both are places of one project, which may be restored, renamed or on another host.
 
         The device of a network file system may differ between hosts, and after a reboot.
         """
@@ -324,7 +324,7 @@ class InheritedExecutions:
     """Executions that a copy of a project has from its original."""
 
     identity: str
-    """Identity of the original, which is in the paths of their directories."""
+    """Identity of the original, which is part of the paths of the executions' directories."""
     folder: str
     """Folder of the original."""
     last_execution: int
@@ -354,7 +354,7 @@ class Database:
     """An open database. Threads may share it; a forked process may not."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, *, engine: bool = False) -> None:
-        """Wrap a connection; use ``open_database`` to open a file. ``engine``: wait while it is locked."""
+        """Wrap a connection (see ``open_database``); an ``engine`` waits while the database is locked."""
         self.path = path
         self.commits = 0
         """Number of commits made through this object."""
@@ -397,7 +397,8 @@ class Database:
     def start_group_commit(self, wake: Callable[[], None]) -> None:
         """Sync all transactions to the disk in a thread; see ``GroupCommit``.
 
-        Without a write-ahead log, which some file systems do not support, SQLite itself syncs each of them.
+        Without a write-ahead log, which some file systems do not support, SQLite itself syncs every
+        transaction.
         """
         if is_sync_enabled() and _log_path(self.path).exists():
             self._group = GroupCommit(_log_path(self.path), wake)
@@ -555,15 +556,18 @@ class Database:
     def find_original(self) -> str:
         """Return the folder of the original if this is a copy that no engine has used yet; otherwise "".
 
-        A project that was renamed, or restored from a backup at its place, is no copy. One that was moved to
-        another file system cannot be distinguished from a copy.
+        A project that was renamed, or restored from a backup at its place, is no copy. A project that was
+        moved to another file system cannot be distinguished from a copy.
         """
         places = self._read_records(_PLACE, ProjectPlace)
         here = ProjectPlace.of(self.path)
         return "" if not places or places[0].is_same(here) else places[0].folder
 
     def find_existing_original(self, execution: int) -> str:
-        """Return the folder of the project from which an execution was copied, if it exists; "": none."""
+        """Return the folder of the project from which an execution was copied.
+
+        Return "" if the execution was not copied, or if the folder no longer holds that project.
+        """
         identity = self.identity_of(execution)
         folder = self.list_originals().get(identity, "")
         return folder if folder and _holds_project(Path(folder), self.path, identity) else ""
@@ -575,7 +579,7 @@ class Database:
         return {**found, self.identity: original} if original else found
 
     def record_place(self) -> None:
-        """Record the place of the project; draw another identity if it is a copy. Called by engines."""
+        """Record the place of the project, and a new identity if the project is a copy. Called by engines."""
         here = ProjectPlace.of(self.path)
         place = json.dumps([asdict(here)])
         original = self.find_original()
@@ -659,7 +663,7 @@ def open_database(path: Path, *, create: bool = False) -> Database:
     _refuse_links(path)
     failure: sqlite3.Error | None = None
     for how in ("mode=rwc",) if create else _read_modes(path):
-        # The shared memory of the write-ahead log needs space; a locked database does without it.
+        # The shared memory of the write-ahead log needs space; an exclusive lock makes it unnecessary.
         if how == _EXCLUSIVE and (failure is None or _primary_code(failure) not in _NO_SPACE):
             continue
         try:

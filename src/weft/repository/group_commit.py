@@ -1,12 +1,12 @@
 """Group commit: a thread that makes the commits of an engine durable.
 
 SQLite writes a commit to the write-ahead log (WAL) without waiting for the disk (``synchronous=NORMAL``). The
-thread calls fdatasync on the log; one call covers all commits before it. Without a request for a certain
-commit it waits a moment, so that more commits are covered by one call, but never longer than ``_DELAY_S``.
+thread calls fdatasync on the log; one call covers all commits before it. If no sync was requested, the thread
+first waits up to ``_DELAY_S``, so that one call covers more commits.
 
 After a failed fdatasync the kernel may have dropped the data although the file still shows them, and a second
 call can succeed without writing them. Therefore the first failure is final: nothing more is written, and the
-engine stops. The next engine copies the whole log into the database before it uses it.
+engine stops. The next engine copies the whole log into the database file when it opens the database.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class GroupCommit:
         self.durable = 0
         """Number of commits that are on disk."""
         self.problem: OSError | None = None
-        """The error of the sync that failed; None: none did. Nothing may be written after it."""
+        """The error of a failed sync, after which nothing may be written; None: no sync has failed."""
         self._log = log
         self._wake = wake
         self._written = 0

@@ -166,7 +166,7 @@ class JournalHeader:
 
     policy: str
     settings: RunSettings
-    """The defaults with a preset."""
+    """The default settings with a preset applied."""
     seed: int
     planner: str
     platform: Platform
@@ -338,7 +338,7 @@ class Journal:
         )  # fmt: skip
 
     def rebuilt(self, entries: int) -> Engine:
-        """Return an engine in the state after the first ``entries`` entries, using the last snapshot."""
+        """Return an engine in the state after the first ``entries`` entries, built from the last snapshot."""
         last = max((number for number in self.snapshots if number < entries), default=-1)
         return self.rebuilt_from(last, self.entries[last + 1 : entries])
 

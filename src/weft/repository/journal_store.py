@@ -72,7 +72,7 @@ class RebuiltEngine:
 
 
 class JournalStore:
-    """The journals of a database; ``append`` writes to that of the last ``begin`` or ``resume``."""
+    """The journals of a database; ``append`` writes to the journal of the last ``begin`` or ``resume``."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -153,7 +153,7 @@ class JournalStore:
     def attempt_nonce(self, attempt: int) -> str:
         """Return the nonce of an attempt of this execution: 128 random bits, in hexadecimal.
 
-        It is "" for an attempt that the journal does not have, and for one of an older version of weft.
+        Return "" for an attempt that is not in the journal, or was recorded by an older version of weft.
         """
         if (known := self._nonces.get(attempt)) is not None:
             return known
@@ -164,7 +164,10 @@ class JournalStore:
         return bool(nonce) and find_nonce(self.database, execution, attempt) == nonce
 
     def commit(self) -> int:
-        """Write the queued entries and return their position; afterwards their commands may be executed."""
+        """Write the queued entries; return their position, to compare with ``durable``.
+
+        Afterwards the commands of the entries may be executed.
+        """
         self.database.commit()
         return self.database.position
 

@@ -82,12 +82,15 @@ class ProductTable:
         return self._newest(_BY_TASK, (execution, run, task))
 
     def previous(self, product: Product) -> Product | None:
-        """Return the last product of the same task and run from another iteration than that of a product."""
+        """Return the last committed product of the same task and run in another iteration; None: none."""
         here = (product.execution, product.run, product.task)
         return self._stored(_EARLIER, (*here, product.iteration, encode_json(list(product.counters))))
 
     def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
-        """Return the newest product with a fingerprint, or None; ``besides``: execution to ignore."""
+        """Return the newest product with a fingerprint; None: there is none.
+
+        ``besides`` is an execution whose products are ignored; with it, only committed products are found.
+        """
         if not fingerprint or (besides is not None and (self._first or besides == self._only)):
             return None
         if besides is None:

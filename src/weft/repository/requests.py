@@ -72,7 +72,7 @@ class RequestTable:
         return self._database.execute_now(_INSERT, (what, execution, run, task, machine, owner, at_s))
 
     def pending(self) -> Sequence[UserRequest]:
-        """Return the unanswered requests in order of their numbers; cheap while there are no new ones.
+        """Return the unanswered requests by number; cheap while no other process changes the database.
 
         Raises Locked if another engine has claimed the database.
         """
@@ -102,6 +102,6 @@ class RequestTable:
         return None if found is None else RequestReply(granted=bool(found[0]), text=found[1])
 
     def withdraw(self, number: int) -> bool:
-        """Remove a request if it has no answer; return whether it had none."""
+        """Remove a request unless it has been answered; return whether it was unanswered."""
         self._database.execute_now("DELETE FROM request WHERE number = ? AND answer IS NULL", (number,))
         return self.reply(number) is None

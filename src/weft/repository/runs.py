@@ -82,7 +82,7 @@ class RunRecord:
     promise: Promise | None = None
     """The promise made before the run; None: there is no plan yet, or the policy needs no plan."""
     alone_s: float | None = None
-    """Estimated time, alone on the empty platform, of what the run has done; None: it has not completed."""
+    """Estimated makespan of the executed tasks on the empty platform; None: the run has not completed."""
 
     @property
     def slowdown(self) -> float | None:
@@ -135,7 +135,7 @@ class RunTable:
         self.store_value(execution, f"{_PROMISED}{position}", json.dumps(promise.as_record()))
 
     def set_alone(self, execution: int, position: int, alone_s: float) -> None:
-        """Store the time alone of a run that has completed."""
+        """Store ``RunRecord.alone_s`` of a run that has completed."""
         self.store_value(execution, f"{_ALONE}{position}", repr(alone_s))
 
     def grow(self, execution: int, position: int, tasks: int) -> None:

@@ -51,7 +51,9 @@ _PATIENCE_S = 2.0
 """Seconds without activity on a real clock after which an execution counts as stuck."""
 
 _PATIENCE_EVENTS, _REPLAN_EVENTS = 10_000, 200
-"""The same limit on a virtual clock, in idle events, and the number of events as which a re-plan counts."""
+"""Number of idle events on a virtual clock after which an execution counts as stuck, and the number of events
+for which one re-planning counts.
+"""
 
 _IDLE_EVENTS = (
     ev.TimerFired,
@@ -66,7 +68,7 @@ _IDLE_EVENTS = (
 _IDLE_COMMANDS = (
     cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.SelectMachines, cm.Replan, *cm.RECORDS
 )  # fmt: skip
-"""Events and commands that do not change a task."""
+"""``_IDLE_EVENTS``, ``_IDLE_COMMANDS``: events and commands that do not change a task."""
 
 _DRIVER_COMMANDS = frozenset({cm.SetTimer, cm.Replan})
 """Commands that the driver loop executes itself; the backend does not get them."""
@@ -161,7 +163,11 @@ class StandstillRule:
         self._events_left = _PATIENCE_EVENTS
 
     def count_event(self, commands: Sequence[cm.Command]) -> bool:
-        """Count an idle event of a virtual clock, given its commands; return whether the limit is reached."""
+        """Count an idle event of a virtual clock; return whether the limit is reached.
+
+        ``commands`` are the commands that the event caused. The count starts again if the first of them
+        changes a task, or if the backend is busy.
+        """
         if (commands and type(commands[0]) not in _IDLE_COMMANDS) or self._backend.busy:
             self._events_left = _PATIENCE_EVENTS
             return False
@@ -191,7 +197,7 @@ class StandstillRule:
         return now - self._quiet_since_s >= self._patience_s()
 
     def _is_idle(self, attempt: Attempt) -> bool:
-        """Return whether nothing happens to an attempt: it waits, or only its files are kept for the next."""
+        """Return whether an attempt only waits, or is only kept because the next attempt needs its files."""
         left_behind = self._state.runs[attempt.run].left_behind.get(attempt.task)
         return left_behind == attempt.number or self._state.is_early(attempt)
 
@@ -213,7 +219,7 @@ _ORDERED = frozenset({cm.Assign, cm.Settle, cm.Signal, cm.Cancel, cm.CloseAttemp
 _TaskKey = tuple[int, int]
 """Run and task."""
 _Subject = tuple[int | None, _TaskKey | None]
-"""Attempt and task that a command is about; None: it names none, or the attempt is closed."""
+"""Attempt and task that a command is about; None: the command names no attempt, or its task is unknown."""
 
 
 class HeldCommands:
@@ -401,7 +407,7 @@ class DriverLoop:
             self.stuck = not events or self._standstill.count_event(commands)
 
     def _record(self, journal: JournalSink, commands: Sequence[cm.Command]) -> Sequence[cm.Command]:
-        """Commit the entries of a turn; return the commands to execute now, earlier ones first."""
+        """Commit the entries of a turn; return the commands to execute now, those held before first."""
         position = journal.commit()  # even without an event: the answer to an invalid request is written
         for attempt, task in self._ends:
             self._held.add_end(position, attempt, task)
@@ -540,16 +546,16 @@ class ExecutionClock:
 
 
 def planner_name(engine: Engine, default: str, command: Replan) -> str:
-    """Return the name of the planner for a request; ``default``: for runs whose settings name none."""
+    """Return the name of the planner for a request; ``default``: for runs whose settings name no planner."""
     settings = engine.state.runs[command.run].settings
     first = settings.planner or default
     return first if command.reason == SUBMITTED else settings.replan_planner or first
 
 
 def planning_generator(seed: int, planner: Planner, command: Replan, number: int) -> np.random.Generator:
-    """Return the random generator of a plan; the first plan of a run equals that of ``weft plan``.
+    """Return the random generator of a plan; for the first plan of a run, that of ``weft plan``.
 
-    ``number`` is that of the request, which distinguishes later plans.
+    ``number`` is the number of the request, which distinguishes later plans.
     """
     if command.reason == SUBMITTED:
         return generator(seed, "planner", planner.name)
@@ -628,7 +634,7 @@ class PlannerThread:
         return request.kept(planner, plan), promise
 
     def _report(self) -> None:
-        """Call ``wake``, unless the service is closed: the descriptor that it uses may then be reused."""
+        """Call ``wake`` unless the service is closed: then the descriptor of ``wake`` may be in other use."""
         with self._closing:
             if not self._closed:
                 self._wake()

@@ -54,7 +54,7 @@ from weft.runtime.driver import DriverLoop, ExecutionClock, Listener, PlannerThr
 from weft.runtime.lock import Lock
 
 JOINING = "joining"
-"""State of an outcome after which the execution must be opened again."""
+"""State of an outcome: machines join, and the execution must be opened again (``Execution.reopen``)."""
 _ALLOWED_WHEN_STOPPED = (RequestKind.RELEASE, RequestKind.RESUME)
 """Requests that are valid for a run that has stopped and waits for the user."""
 
@@ -72,8 +72,9 @@ class _RequestRefused(Exception):
 class RequestHandler:
     """Turns the user requests in the database into events, and writes their answers.
 
-    Machines join in two steps: the execution is opened again with the larger platform, on which they are
-    absent; then the request, which is still unanswered, is turned into events that admit them.
+    Machines join in two steps. First the execution is opened again with the larger platform, in which the new
+    machines are marked as absent. Then the request, which is still unanswered, is turned into events that
+    admit these machines.
     """
 
     def __init__(self, requests: RequestTable, engine: Engine, header: JournalHeader, execution: int) -> None:
@@ -267,7 +268,7 @@ def find_pending_selections(state: EngineState) -> Iterable[cm.SelectMachines]:
 
 
 def find_sensors(state: EngineState) -> Iterable[cm.Fetch]:
-    """Yield a Fetch command for every machine that a backend was asked to measure by itself."""
+    """Yield a Fetch command for every machine that the backend was asked to measure periodically."""
     inquiries = state.inquiries
     if state.settings.pushes_state and inquiries.measures_every_s is not None:
         for machine in inquiries.fetch_asked_s:
@@ -275,7 +276,7 @@ def find_sensors(state: EngineState) -> Iterable[cm.Fetch]:
 
 
 def find_lost_machines(state: EngineState) -> Iterable[cm.Probe]:
-    """Yield a Probe command for every machine that is down; it answers if it works again."""
+    """Yield a Probe command for every machine that is down, to find out whether it works again."""
     for machine in state.machines:
         if not machine.up and state.settings.pushes_state:
             yield cm.Probe(of=ProbeTarget.MACHINE, machine=machine.index)
@@ -306,7 +307,7 @@ class ExecutionOutcome:
 
 
 def find_backend_kind(platform: Platform) -> str:
-    """Return the backend kind of a platform's machines; raise InvalidInput if there is none or several."""
+    """Return the backend kind of a platform's machines; raise InvalidInput if it is missing or differs."""
     kinds: dict[str, str] = {}
     for machine in platform.machines:
         kinds.setdefault(str(machine.backend.get("kind", "")), machine.name)
@@ -358,7 +359,7 @@ class Execution:
         """Initialise an execution; use ``begin`` or ``resume`` to create one."""
         self.layout = layout
         self.history = history or History()
-        """All that has happened so far; it takes every entry before the listeners are called."""
+        """History of the execution so far; every entry is added before the other listeners are called."""
         self.header = header
         self.engine = engine
         self.number = store.execution
@@ -517,7 +518,7 @@ class Execution:
         )
 
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> ExecutionOutcome:
-        """Drive the execution until all runs have ended, none can continue, or ``interrupted`` is True."""
+        """Drive the execution until all runs have ended, none can continue, or ``interrupted()`` is true."""
         with _infrequent_collection():
             self.loop.run(lambda: self._requests.joining is not None or interrupted())
         if self._requests.joining is not None and not interrupted():
@@ -548,7 +549,10 @@ class Execution:
         )
 
     def end_programs(self) -> float:
-        """Terminate all programs and start no others; return the seconds they have to end. Idempotent."""
+        """Terminate all programs and start no others; return the longest seconds that a program has to end.
+
+        Repeated calls have no further effect.
+        """
         self.loop.halting = True
         return self.backend.halt()
 
@@ -713,7 +717,11 @@ def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
 def find_shared_sandbox(
     layout: ProjectLayout, database: Database, execution: int, platform: Platform
 ) -> tuple[str, Path] | None:
-    """Return the original of a copied project, and a sandbox that an execution shares with it; None: none."""
+    """Return the folder of the original of a copied project, and a sandbox that both projects use.
+
+    Return None if the execution was not copied, if the original no longer exists, or if all sandboxes are
+    inside the project.
+    """
     original = database.find_existing_original(execution)
     for machine in planned_machines(platform) if original else ():
         if not (sandbox := layout.sandbox(machine)).is_relative_to(layout.project):

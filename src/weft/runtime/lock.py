@@ -146,7 +146,7 @@ class Lock:
     """A lock held from construction to ``release``; also a context manager."""
 
     def __init__(self, path: Path, command: Sequence[str] = ()) -> None:
-        """Acquire the lock; raise Locked if another engine holds it. ``command``: command line for users."""
+        """Acquire the lock; raise Locked if another engine holds it. ``command`` is shown to users."""
         self.path = path
         self.owner = LockOwner.this_process(command)
         self.previous_owner: LockOwner | None = None
@@ -180,8 +180,9 @@ class Lock:
 
     def release(self) -> None:
         """Release the lock. With flock the file is kept, because a new file could be locked a second time."""
-        # Disk errors are ignored, so that they do not hide the error for which the lock is released; an owner
-        # that has ended has no effect. Where locks do not work, the file may name another engine by now.
+        # Disk errors are ignored, so that they do not hide the error for which the lock is released; the name
+        # of an ended owner in the file has no effect. Where locks do not work, the file may name another
+        # engine by now.
         if _read_owner(self.path) == self.owner:
             self._remove_owner()
         self.forget()
@@ -222,7 +223,7 @@ class Lock:
         self._descriptor = descriptor
 
     def _open(self) -> int:
-        """Open the lock file; another process that locks by name links it for a moment."""
+        """Open the lock file; retry while another process that locks by name has a second link to it."""
         for _ in range(_TRIES):
             try:
                 return open_in_place(self.path)
