@@ -93,7 +93,10 @@ def _sum_states(row: list[int], states: tuple[TaskState, ...]) -> int:
 
 
 def sum_by_workflow(counts: Iterable[KindCount]) -> list[KindCount]:
-    """Return task counts by workflow and kind: the sums over all runs of a workflow."""
+    """Return the sums of task counts over all runs of a workflow, for every workflow and kind.
+
+    ``run`` of a sum is the first run that was added.
+    """
     found: dict[tuple[str, str], KindCount] = {}
     for each in counts:
         if (before := found.get((each.workflow, each.kind))) is not None:
