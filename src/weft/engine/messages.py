@@ -721,7 +721,7 @@ class ReportModule(_OfAttempt):
 
 @stored_as("ReattachJob")
 class ReattachJob(_OnMachine):
-    """Record that a new job manager is attached to an attempt."""
+    """Record that a new job manager (on real machines: the runner) is attached to an attempt."""
 
 
 @stored_as("ReportTargetLoss")
