@@ -98,7 +98,7 @@ class PerformanceSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceContract:
-    """The limits that an attempt must keep: ratio of its times, seconds of an iteration, seconds of waiting."""
+    """The limits of an attempt: for the ratio of its times, for an iteration, and for waiting."""
 
     limit: float | None = 0.5
     """Largest allowed ratio (the factor of the paper); None: no limit."""
@@ -223,7 +223,7 @@ def _next_moment(moment_s: float) -> float:
 
 
 _SLOW, _USUAL = 0.9, 1.0
-"""Speed factors: a machine below ``_SLOW`` counts as slow; any other estimate is set to ``_USUAL`` (nominal)."""
+"""Speed factors: a machine below ``_SLOW`` counts as slow; larger estimates become ``_USUAL`` (nominal)."""
 
 
 def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:

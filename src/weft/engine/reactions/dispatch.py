@@ -448,7 +448,7 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
 
 
 def _serve_queue(context: DecisionContext, index: int) -> None:
-    """Migrate the attempts that wait for a machine, then start attempts from its queue, as far as they fit."""
+    """Migrate attempts that wait for a machine; if none is left, start attempts from the machine's queue."""
     machine = context.state.machines[index]
     if not machine.up:
         return

@@ -190,9 +190,10 @@ def _retry_task(
     *,
     avoid: bool = False,
 ) -> None:
-    """Make a failed task ready or waiting again, with the tasks of its abstract machine that have not started.
+    """Make a failed task ready or waiting again.
 
-    ``avoid``: the task avoids the machine of this attempt, whatever the cause.
+    Other tasks of its abstract machine that are assigned but have not started are reopened too. ``avoid``:
+    the task avoids the machine of this attempt, whatever the cause.
     """
     attempt = context.state.attempt_of(run, task)
     keep = cause in _RESUMABLE and attempt is not None and attempt.started_s is not None

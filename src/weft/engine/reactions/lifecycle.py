@@ -143,7 +143,7 @@ def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | 
 
 
 def _find_obstacle(context: DecisionContext, run: RunState, attempt: Attempt, machine: int) -> str:
-    """Return why a task cannot run on a machine, even if the machine were free; "": the task can run on it."""
+    """Return why a task cannot run on a machine, even if the machine is free; "": the task can run on it."""
     state, name = context.state, context.state.machines[machine].name
     if why := state.obstacle(machine):
         return f"{name}: {why}"
@@ -329,7 +329,7 @@ def _on_staged_in(context: DecisionContext, event: messages.StagedIn) -> None:
 
 
 def _on_cleaned_up(context: DecisionContext, event: messages.CleanedUp) -> None:
-    """Record that the task's own epilog failed in a clean-up; the new attempt starts nevertheless (gap G8)."""
+    """Record that a task's own epilog failed in a clean-up; the new attempt starts nevertheless (gap G8)."""
     if event.module:
         context.report_module(event.run, event.task, event.attempt, event.module, event.problem)
 

@@ -86,7 +86,7 @@ def await_machine(context: DecisionContext, attempt: Attempt, machine: int, coun
 
 
 def admit_awaited(context: DecisionContext, machine: MachineState) -> Iterator[RunState]:
-    """Migrate the attempts that wait for a machine, in order, until one does not fit; yield the run of each."""
+    """Migrate the attempts that wait for a machine, in order, while they fit; yield the run of each."""
     state = context.state
     for number in list(machine.awaited_by):
         attempt = state.attempts[number]
@@ -164,7 +164,7 @@ def settle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt) 
 
 
 def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old: Attempt) -> None:
-    """Cancel a migration whose new machine is lost; the task waits for another machine and keeps its files."""
+    """Cancel a migration whose new machine is lost; the task waits again, and its files are kept."""
     name = context.state.machines[new.machine].name
     context.emit(
         messages.ReportTargetLoss(
@@ -248,8 +248,8 @@ def is_worth_moving(
 ) -> bool:
     """Return whether a move saves enough time; if not, record that the attempt stays.
 
-    ``there_s``: estimated seconds on the other machine, with the move. ``behind``: ratio of the attempt; None:
-    unknown.
+    ``there_s``: estimated seconds on the other machine, with the move. ``behind``: ratio of the attempt;
+    None: unknown.
     """
     here_s = time_left_s(context, attempt, behind)
     wanted = _required_gain(context.state.runs[attempt.run], attempt.task)
@@ -261,7 +261,7 @@ def is_worth_moving(
 
 
 def _required_gain(run: RunState, task: int) -> float:
-    """Return the share of the remaining time that a migration must save; it grows with the task's migrations."""
+    """Return the share of the remaining time that a migration must save; it grows with each migration."""
     settings = run.settings_of(task)
     return min(_MAX_GAIN, settings.gain * settings.gain_growth ** run.facts_of(task).migrations)
 
@@ -307,8 +307,8 @@ def _pace_here(machine: MachineState, behind: float | None) -> float:
 def _speed_there(here: MachineState, there: MachineState, behind: float | None) -> float:
     """Return the speed factor that an attempt on machine ``here`` would have on machine ``there``.
 
-    If programs other than weft's tasks load both machines, the measured speed of ``there`` is corrected by the
-    error of the measurement on ``here``, which the progress of the attempt shows.
+    If programs other than weft's tasks load both machines, the measured speed of ``there`` is corrected by
+    the error of the measurement on ``here``, which the progress of the attempt shows.
     """
     loaded = all(each.measured.load is not None and each.measured_factor < 1.0 for each in (here, there))
     if not loaded or there.learned_factor < 1.0:

@@ -343,7 +343,7 @@ class RunState:
         self._left: UnfinishedTasks | None = None
         self._progress: RunProgress | None = None
         self.promises = None if promise is None or not compiled.transfers else PromisedWork(compiled, promise)
-        """Work that is bound to machines but not assigned; None: not counted (no transfers in the workflow)."""
+        """Work that is bound to machines but not assigned; None: not counted (workflow without transfers)."""
         self._count_missing()
 
     def __len__(self) -> int:
