@@ -42,7 +42,7 @@ class AttemptRecord:
     iteration: int
     """Iteration of the innermost loop; 1 outside of loops."""
     kind: str
-    """The program or task description that the points of a sweep share."""
+    """Program that a trace states for the task, else the name of its description (``Task.program``)."""
     machine: int
     nodes: int
     count: int
@@ -66,7 +66,7 @@ class AttemptRecord:
     suspended_s: float = 0.0
     """Total seconds suspended by the machine's own scheduler."""
     work_done: float | None = None
-    """Last known share of the task's work that is done, with that of earlier attempts; None: unknown."""
+    """Last known share of the task's work that is done, work of earlier attempts included; None: unknown."""
     checkpoint: float | None = None
     """Share of the task's work in the last restart files of this attempt; None: it wrote no restart files."""
     moved_bytes: float | None = None
@@ -82,9 +82,9 @@ class AttemptRecord:
     exit_code: int | None = None
     """Exit code of the program; None: not ended, or no exit code (killed, lost, stopped to be run again)."""
     story: str = ""
-    """Message of the backend about the end of the program; "": none."""
+    """Message of the backend about the end of the program; "": no message."""
     strays: int = 0
-    """Number of processes of the program that still ran when it ended; weft ended them."""
+    """Number of processes that the program had started and that outlived it; weft ended them."""
     problem: str = ""
     """Why staging failed; "": staging did not fail."""
     measured_s: float | None = None
@@ -169,7 +169,7 @@ _ATTEMPT_KEYS = tuple(takewhile(lambda name: name != "exit_code", AttemptRecord.
 
 
 def describe_strays(count: int) -> str:
-    """Return what was done with the processes that a program left behind, as text."""
+    """Return a text that says how many processes left behind by a program were ended."""
     return f"ended {count} {'process' if count == 1 else 'processes'} that the program left behind"
 
 
@@ -719,7 +719,11 @@ class History:
             self._note_move(before, tried, command)
 
     def _note_move(self, before: AttemptRecord, tried: AttemptRecord, command: messages.Assign) -> None:
-        """Record a migration if ``tried`` replaces ``before`` or follows its failure on another machine."""
+        """Record a migration if the task has migrated from attempt ``before`` to attempt ``tried``.
+
+        This holds if ``tried`` replaces ``before``, or if ``before`` failed and ``tried`` is on another
+        machine.
+        """
         if command.replaces is not None:
             before.left_for = reason = before.left_for or command.reason
             if before.ending in ("", "cancelled"):

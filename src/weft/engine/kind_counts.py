@@ -1,8 +1,8 @@
 """Numbers of tasks by kind and state, for one run or for several runs of a workflow.
 
-Every iteration of a loop counts: finished iterations are counted by the history, the current one by the
-engine's state. The number of tasks grows when an iteration begins; the number of completed tasks never
-decreases.
+Tasks with equal ``Task.program`` are of one kind, for example the points of a sweep. Every iteration of a
+loop counts: finished iterations are counted by the history, the current iteration by the engine's state. The
+number of tasks grows when an iteration begins; the number of completed tasks never decreases.
 """
 
 from __future__ import annotations

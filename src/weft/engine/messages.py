@@ -77,29 +77,29 @@ class Started:
 
 @stored_as("Ended")
 class Ended:
-    """The program of an attempt has ended, or its transfer is done."""
+    """The program of an attempt has ended, or the attempt was cancelled or lost before its program ran."""
 
     attempt: int
     exit_code: int | None = 0
-    """Exit code of the program; None: it has none (killed, cancelled, lost)."""
+    """Exit code of the program; None: there is no exit code (killed, cancelled, lost)."""
     cause: Cause = Cause.NONE
     """Cause of a failure that the backend has determined; NONE: the engine derives it from the exit code."""
     result: Mapping[str, Value] = field(default_factory=dict)
     """Content of the result file of the attempt."""
     work_done: float | None = None
-    """Share of the whole task's work that is done; None: unknown (all of it after success)."""
+    """Share of the whole task's work that is done; None: unknown (after success all work counts as done)."""
     story: str = ""
     """Details for the user, such as the missing output or the signal that ended the program."""
     taken_over: int | None = None
     """Number of the earlier execution whose outputs are reused; None: the program ran."""
     ran_s: float | None = None
-    """Seconds the program ran, measured on the machine; None: the time from Started to this event."""
+    """Seconds the program ran, measured on the machine; None: not measured, Started to this event counts."""
     late_s: float = 0.0
     """Seconds between the end of the program and this event, during which no engine was running."""
     lasting: bool = False
     """Whether a retry is pointless: inputs do not exist or are refused."""
     strays: int = 0
-    """Number of processes of the program that still ran when it ended by itself; weft ended them."""
+    """Number of processes that outlived the program when it ended by itself; weft ended them."""
 
 
 @stored_as("StagedIn")
@@ -273,7 +273,7 @@ class MachinesSelected:
 
 @stored_as("PlanReady")
 class PlanReady:
-    """The answer to Replan; attempts that have started since the request are kept."""
+    """The answer to Replan; attempts that have started since the request stay on their machines."""
 
     plan: str
     """Content hash of the plan, which is stored with the journal; "": there is no plan."""
@@ -339,7 +339,7 @@ class Assign:
     reserve: bool = True
     """Whether nodes are reserved for the attempt now; otherwise it joins the machine's queue."""
     order: float | None = None
-    """Sort key in the queue, lower first; None: after all others."""
+    """Sort key in the queue, lower first; None: after all attempts that have a sort key."""
     replaces: int | None = None
     """The old attempt of a migration; None: not a migration."""
     restart_from: float = 0.0
@@ -504,7 +504,7 @@ class SetTimer:
     """Request a TimerFired event at time ``at_s``; a timer of the same name is replaced."""
 
     timer: str
-    """A TimerKind. If it exists per machine, run or attempt: with a colon and the number of that object."""
+    """A TimerKind; if timers of this kind exist per machine, run or attempt, then a colon and its number."""
     at_s: float
 
 
@@ -517,7 +517,7 @@ class CloseAttempt:
 
 @stored_as("Return")
 class RevertMigration:
-    """Cancel a migration: the old attempt is the task's current one again, the new one is closed."""
+    """Cancel a migration: the old attempt is the task's current attempt again, the new attempt is closed."""
 
     attempt: int
     """The old attempt."""
@@ -525,7 +525,7 @@ class RevertMigration:
 
 @stored_as("Settle")
 class Settle:
-    """Set the state of a task where no other command implies it."""
+    """Set the state of a task, where no other command or event implies the new state."""
 
     run: int
     task: int
@@ -604,12 +604,12 @@ class MarkMachine:
 
 @stored_as("AbandonAttempt")
 class AbandonAttempt(_OnMachine):
-    """Record an attempt on a machine that no longer answers, to cancel it if the machine comes back."""
+    """Record an attempt on a machine that no longer answers; it is cancelled when the machine is back."""
 
 
 @stored_as("LoseAttempt")
 class LoseAttempt(_OnMachine):
-    """Set an attempt to ENDED whose machine was lost while its task migrated to another machine."""
+    """End an attempt whose machine was lost while its task migrated to another machine."""
 
 
 @stored_as("CountRequeue")
@@ -785,7 +785,7 @@ Record = (
     | ReportTargetLoss
     | ReportLateCancel
 )
-"""Commands that record an observation or decision; they do not start, move or end attempts."""
+"""Commands that record an observation or decision, or change only the engine's state, without a backend."""
 
 RECORDS: frozenset[type] = frozenset(typing.get_args(Record))
 

@@ -54,8 +54,8 @@ def resolve_preferences(state: EngineState, run: RunState, task: int) -> Machine
 def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) -> bool:
     """Return whether a machine meets the task's requirement now.
 
-    The requirement is the one that the application set at run time. If it set none, it is the requirement of
-    the workflow if that uses live names; other requirements of the workflow are part of the instance.
+    A requirement that the application set at run time is checked. Without one, the requirement of the
+    workflow is checked if it uses live names; other requirements of the workflow are part of the instance.
     """
     if not (run.facts or run.compiled.live_requirements) or not (text := find_requirement(run, task)):
         return True
@@ -198,7 +198,7 @@ def _prepare(state: EngineState, run: RunState, task: int, key: BoundExpression)
 
 
 def _constant_values(state: EngineState, preference: MachinePreference, machines: range) -> Sequence[object]:
-    """Return the values of an expression without live names for all machines; they are cached."""
+    """Return the values of an expression without live names for all machines; the values are cached."""
     if (found := state.evaluated.get(preference)) is None:
         found = state.evaluated[preference] = preference.values(machines, {})
     return found

@@ -155,7 +155,7 @@ def _is_candidate(run: RunState, task: int, machine: int) -> bool:
 
 
 def suits_task(state: EngineState, run: RunState, task: int, machine: int, count: int) -> bool:
-    """Return whether a task has this mode and the machine meets its requirements now, even if it is busy."""
+    """Return whether a task has this mode and its current requirements accept the (perhaps busy) machine."""
     possible = run.compiled.kind[task] != COMPUTE or run.is_mode(task, machine, count)
     return possible and accepts_machine(state, run, task, machine)
 

@@ -32,7 +32,7 @@ class TaskState(enum.IntEnum):
     COMPLETED = 7
     """Succeeded in the current iteration of its loops."""
     MIGRATING = 8
-    """Its attempt on one machine is being ended, a new one is prepared on another machine."""
+    """Its old attempt is being ended, and a new attempt is prepared on another machine."""
     SUSPENDED = 9
     """Suspended by the machine's own scheduler."""
     HELD = 10

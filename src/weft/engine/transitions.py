@@ -471,7 +471,7 @@ def _wait_again(run: RunState, task: int) -> None:
 
 
 def _is_partly_ready(run: RunState, task: int) -> bool:
-    """Return whether some predecessor of a task has completed, so that its outputs can be copied."""
+    """Return whether some predecessor of a task has completed, whose outputs can be copied already."""
     return any(run.state[before] == TaskState.COMPLETED for before in run.compiled.before(task))
 
 

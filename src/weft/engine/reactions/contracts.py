@@ -73,7 +73,7 @@ class PerformanceSample:
 
     @property
     def finished(self) -> bool:
-        """Return whether all its work is reported done."""
+        """Return whether all work of the attempt is reported as done."""
         return self.done is not None and self.done >= self.work
 
     @property

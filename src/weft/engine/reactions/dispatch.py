@@ -336,8 +336,8 @@ def _plan_order(context: DecisionContext, machine: MachineState, startable: Iter
     """Return the number of the queued attempt to start now, by planned starts; None: no attempt can start.
 
     While the next planned task cannot start, another attempt may start if it is expected to end before the
-    planned start of that task, or if that start has passed (never with ``strict_plan``). A timer serves the
-    queue again at the planned start.
+    planned start of that task, or if that start has passed (never with ``strict_plan``). At the planned start
+    a timer causes another look at the queue.
     """
     strict = context.settings.strict_plan
     for position, attempt in enumerate(startable):

@@ -26,7 +26,7 @@ from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState, TimerKin
 def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[int]) -> bool:
     """Rerun the completed predecessors of an attempt's task whose outputs were on the lost ``machines``.
 
-    The attempt is cancelled, and its task waits for them. Return whether there are such predecessors.
+    The attempt is cancelled, and its task waits for these predecessors. Return whether there are any.
     """
     run = context.state.runs[attempt.run]
     lost = [

@@ -298,7 +298,8 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
 def _pace_here(machine: MachineState, behind: float | None) -> float:
     """Return the factor by which an attempt takes longer than estimated.
 
-    It is the larger of the machine's factor and the attempt's own factor, 1 + ``behind``; None: unknown.
+    It is the larger of the machine's factor and the attempt's own factor, 1 + ``behind``; ``behind`` None:
+    the own factor is unknown.
     """
     pace = machine.crowding() / machine.speed_factor
     return pace if behind is None else max(pace, 1.0 + behind)

@@ -178,9 +178,9 @@ def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -
 
 
 def _is_worthwhile(context: DecisionContext, attempt: Attempt, line: PlanLine) -> bool:
-    """Return whether a violating task may migrate: by its ``migrate`` setting, never, always, or if it pays.
+    """Return whether a violating task may migrate, by its ``migrate`` setting.
 
-    It pays if the planned end saves enough time.
+    With ``pays`` it may if the planned end saves enough time.
     """
     when = context.state.runs[attempt.run].settings_of(attempt.task).migrate
     if when != "pays":

@@ -46,8 +46,8 @@ class TaskExecution(NamedTuple):
 def find_reference(run: RunState, executions: Iterable[TaskExecution]) -> tuple[float, Instance | None]:
     """Return the makespan of a run's executed work on the empty platform, and that work as an instance.
 
-    The instance is None if the run has executed every task of its workflow exactly once with stated times,
-    and if it has executed no work (the makespan is 0).
+    The instance is None in two cases: the run has executed every task of a workflow without loops once, all
+    with stated times; or the run has executed no work, and the makespan is 0.
     """
     done = list(executions)
     untimed = mark_untimed_tasks(run.instance)

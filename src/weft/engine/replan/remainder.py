@@ -677,7 +677,7 @@ class ReplanRequest:
         )
 
     def _is_better(self, new: Schedule, old: Schedule, *, moves: bool) -> bool:
-        """Return whether plan ``new`` is better than ``old``; with ``moves``, whether it is not worse."""
+        """Return whether plan ``new`` is better than ``old``; with ``moves``, at least as good as ``old``."""
         fresh = evaluate_loss(self.instance, self.objective, new)
         known = evaluate_loss(self.instance, self.objective, old)
         if fresh.excess != known.excess:

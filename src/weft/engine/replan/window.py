@@ -105,7 +105,7 @@ class RunSituation:
     violating: frozenset[int] = frozenset()
     """Running tasks that violate their contracts."""
     decided: frozenset[Edge] = frozenset()
-    """Edges that no task will be reached by: back edges of ended or exhausted loops, branches not taken."""
+    """Edges that have no effect any more: back edges of ended or exhausted loops, branches not taken."""
 
 
 def _rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
@@ -156,7 +156,7 @@ class WindowMembers:
     moved: frozenset[int]
     """Tasks that failed or violated their contracts."""
     moving: frozenset[int]
-    """``moved``, and the tasks that must run again because of them [Nodes_Migr]."""
+    """The tasks in ``moved``, and the tasks that must run again because of those [Nodes_Migr]."""
     running: frozenset[int]
     """Running tasks that meet their contracts: not in the window."""
     queued: frozenset[int]
@@ -276,7 +276,7 @@ def _next_run_iteration(situation: RunSituation, members: WindowMembers, task: i
 def _find_sources(
     situation: RunSituation, members: WindowMembers, edges: Collection[Edge]
 ) -> dict[int, WindowVariable]:
-    """Return, by transfer, the variable of its source: of the iteration in which its producer runs."""
+    """Return, by transfer, the variable of its source, in the iteration of the producer's last or next run."""
     source: dict[int, WindowVariable] = {}
     producers = _find_producers(situation, members)
     for task, machine in enumerate(situation.graph.source):
@@ -389,7 +389,7 @@ def build_window(situation: RunSituation) -> Window:
 
 
 def _find_frontier(situation: RunSituation, members: WindowMembers) -> list[int]:
-    """Return the start tasks of the depth-first search: moving tasks, then those that can run next."""
+    """Return the start tasks of the depth-first search: moving tasks, then queued tasks that can run next."""
     blocked: set[int] = set()
     following: set[int] = set()
     for task, children in enumerate(members.present):

@@ -153,7 +153,7 @@ class MachineState:
         self.location = int(instance.network.location[index])
         self.host = int(instance.network.host[index])
         self.machine_classes: list[MachineClass] = []
-        """Its class (equal description and network location), and subsets of it that contain the machine."""
+        """The class of machines with equal description and location, and subsets with this machine."""
         self.left: FreeCapacity | None = None
         """Free capacity as recorded in its classes."""
         self.waits: list[AvailabilityQueue] = []
@@ -206,7 +206,10 @@ class MachineState:
         return max(0.0, now - attempt.started_s - served_s)
 
     def load(self) -> MachineLoad | None:
-        """Return when the last holder ends, and the seconds of queued and bound work; None: not usable."""
+        """Return the expected end of the last attempt with nodes, and the seconds of queued and bound work.
+
+        None: the machine is not usable.
+        """
         if not self.usable or not self.counts_nodes:
             return (0.0, 0.0) if self.usable else None
         end_s = max((holder.expected_end_s for holder in self.holders.values()), default=0.0)
@@ -251,9 +254,10 @@ class MachineState:
     def free_at_s(self, nodes: int, attempts: Mapping[int, Attempt], now: float) -> float:
         """Return the estimated time at which this many nodes are free, after all queued attempts started.
 
-        On one node the queue runs one by one. On several nodes its first attempts are simulated in order,
-        each starting when enough nodes are free; the rest counts as spread evenly over all nodes. O(holders),
-        plus O(log holders) per simulated attempt; the simulation is cached until something changes.
+        On one node the queued attempts run one by one. On several nodes the first queued attempts are
+        simulated in order, each starting when enough nodes are free; the work of all others counts as spread
+        evenly over all nodes. O(attempts with nodes), plus O(log attempts with nodes) per simulated attempt;
+        the simulation is cached until something changes.
         """
         if not self.counts_nodes or (self.free_nodes >= nodes and not self.queue):
             return now

@@ -58,7 +58,7 @@ class RunProgress:
         self._growth = self._origin = self._full = 0
 
     def begin(self, task: int, mean_s: float, started_s: float, seconds: float) -> None:
-        """Add a started task; ``seconds`` are estimated on its machine, ``mean_s`` over all machines."""
+        """Add a started task; ``seconds``: estimate for its machine, ``mean_s``: mean over all machines."""
         self.stop(task)
         share = (to_units(mean_s / seconds), to_units(started_s), to_units(mean_s))
         self._shares[task] = share
@@ -98,7 +98,7 @@ class PromisedWork:
     __slots__ = ("_compiled", "_of_task", "_on_change")
 
     def __init__(self, compiled: CompiledWorkflow, on_change: Callable[[int, int], None]) -> None:
-        """Create without tasks; ``on_change`` is called with a machine and the change of its work units."""
+        """Create an empty sum; ``on_change`` is called with a machine and the change of its work in units."""
         self._compiled = compiled
         self._on_change = on_change
         self._of_task: dict[int, tuple[int, int]] = {}
@@ -227,7 +227,7 @@ class TaskFacts:
     requeues: int = 0
     """How often in a row the task requested to be run again without making progress."""
     requirements: tuple[str | None, str | None] | None = None
-    """Requirement and rank set by the application; None: not changed."""
+    """(requirement, rank) set by the application; None, or None in the pair: not changed."""
     failed_on: set[int] = field(default_factory=set)
     """Machines of ``avoid``, except those on which the task was only lost or preempted.
 
@@ -468,7 +468,7 @@ class RunState:
         return self.facts_of(task).tries + 1
 
     def is_mode(self, task: int, machine: int, count: int) -> bool:
-        """Return whether a mode exists and its machine has the amounts that the task needs now."""
+        """Return whether a mode exists and its machine has in total the amounts that the task needs now."""
         if (machine, count) not in self.compiled.options(task).nodes:
             return False
         host = self.instance.machines[machine]

@@ -181,7 +181,7 @@ class MachineInquiries:
         return ""
 
     def _valid_until_s(self, machine: int) -> float:
-        """Return until when the last answer to a state query is valid; -infinity: there is none.
+        """Return until when the last answer to a state query is valid; -infinity: there was no answer.
 
         A backend that measures by itself reports changes, so its last report is valid until the next one.
         """
