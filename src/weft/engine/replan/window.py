@@ -276,7 +276,7 @@ def _next_run_iteration(situation: RunSituation, members: WindowMembers, task: i
 def _find_sources(
     situation: RunSituation, members: WindowMembers, edges: Collection[Edge]
 ) -> dict[int, WindowVariable]:
-    """Return, by transfer, the variable of its source, in the iteration of the producer's last or next run."""
+    """Return, by transfer, the variable of its source, in the iteration of its producer."""
     source: dict[int, WindowVariable] = {}
     producers = _find_producers(situation, members)
     for task, machine in enumerate(situation.graph.source):
