@@ -29,16 +29,16 @@ class DecisionContext:
         self.policy = policy
         """The policy that makes the decisions."""
         self.selectors = selectors or {}
-        """By selector name: the policy that places the jobs that state this selector."""
+        """By selector name: the policy that places the tasks whose ``selector`` is this name."""
         self.selector_programs = tuple(selector_programs)
-        """The selectors that are programs."""
+        """Names of the selectors that are programs instead of policies."""
         self.settings = state.settings
         """The settings that all runs share; ``RunState.settings_of`` returns those of a task."""
         self.commands: list[Command] = []
 
     @contextmanager
     def use_policy(self, policy: Policy) -> Iterator[None]:
-        """Use another policy within a ``with`` block; error messages name that policy."""
+        """Replace the policy of this context within a ``with`` block; error messages name the new policy."""
         usual, self.policy = self.policy, policy
         try:
             yield
@@ -63,7 +63,7 @@ class DecisionContext:
         avoid: bool = False,
         fresh: bool = False,
     ) -> None:
-        """Emit a Settle command, which sets the state of a task."""
+        """Emit a Settle command, which sets the state of a task; the options are fields of ``Settle``."""
         self.emit(
             Settle(
                 run=run.index,
@@ -84,7 +84,8 @@ class DecisionContext:
     ) -> None:
         """Make a task ready or waiting again without counting a failure.
 
-        ``keep``: keep its files; ``fresh``: its restart files are not used.
+        ``keep``: keep the files of the current attempt until the next attempt is prepared. ``fresh``: the
+        next attempt does not use the restart files.
         """
         self.settle(run, task, run.open_state(task), reason=reason, again=True, keep=keep, fresh=fresh)
 
@@ -97,7 +98,7 @@ class DecisionContext:
         self.emit(Cancel(attempt=attempt.number, machine=attempt.machine, reason=reason))
 
     def set_timer(self, timer: str, at_s: float) -> None:
-        """Emit a SetTimer command."""
+        """Emit a SetTimer command, which requests a TimerFired event at time ``at_s``."""
         self.emit(SetTimer(timer=timer, at_s=at_s))
 
     def emit(self, command: Command) -> None:

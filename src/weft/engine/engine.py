@@ -26,7 +26,7 @@ from weft.workflow.settings import DEFAULTS, RunSettings, SettingsLayers
 from weft.workflow.task import JobSpec
 
 _MAY_BEGIN = (Submitted, RequestReceived, RequirementsChanged)
-"""Events after which a run may be active, or queries are needed; the engine then sets the periodic timers."""
+"""Events that can make a run active or require new queries; after them missing periodic timers are set."""
 
 
 class Engine:
@@ -42,10 +42,11 @@ class Engine:
         policy_named: Callable[[str], Policy] | None = None,
         absent: Collection[str] = (),
     ) -> None:
-        """Create an engine without runs; ``instance`` is any instance on the platform, for its machines.
+        """Create an engine without runs.
 
-        ``policy_named`` returns the policy for the ``selector`` of a job. ``absent`` names machines that join
-        later, by an event.
+        ``instance`` is any instance on the platform; it describes the machines. ``policy_named`` returns the
+        policy for the name in a task's ``selector``. ``absent`` holds the names of machines that are not
+        available yet and join later, with a MachineChanged event.
         """
         layers = (
             settings if isinstance(settings, SettingsLayers) else SettingsLayers(base=settings or DEFAULTS)
@@ -114,7 +115,10 @@ class Engine:
 
 
 def _selectors(library: WorkflowLibrary, policy_named: Callable[[str], Policy] | None) -> dict[str, Policy]:
-    """Return the policies that jobs select, by name; InvalidInput if one is unknown or needs a plan."""
+    """Return the policies that tasks name as their selectors, by name.
+
+    Raise InvalidInput if a policy is unknown or needs a plan.
+    """
     found: dict[str, Policy] = {}
     for name in library.selectors:
         if JobSpec(selector=name).selector_program:

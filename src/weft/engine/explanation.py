@@ -2,7 +2,7 @@
 
 The journal is applied up to that time. The history of the task (``story``) consists of its events and
 commands. The conditions and estimates behind its last placement are recomputed from the state just before
-that command.
+the Assign command of that placement.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Condition:
     """One condition that a machine must meet to run a task."""
 
     name: str
-    """Name: ``demands``, ``up``, ``admission``, ``listed``, ``access``, ``state``, ``bound``,
+    """One of ``demands``, ``up``, ``admission``, ``listed``, ``access``, ``state``, ``bound``,
     ``failures``, ``requirements``, ``application``, ``shared``, ``room``."""
     holds: bool
     text: str
@@ -97,7 +97,7 @@ class Candidate:
 
 
 def _judge_candidates(state: EngineState, run: RunState, task: int) -> list[Candidate]:
-    """Return, for every machine, whether it meets each condition of a task in the current state."""
+    """Return one candidate per machine: whether the machine meets each condition of a task now."""
     view = EngineView(state)
     compute = run.compiled.kind[task] == COMPUTE
     demands = list_conditions(run.instance, task) if compute else []
@@ -142,7 +142,7 @@ def _list_modes(
 def _list_current_conditions(
     state: EngineState, run: RunState, task: int, machine: MachineState
 ) -> Iterator[Condition]:
-    """Yield the conditions of a machine for a task that can change during a run."""
+    """Yield the conditions for running a task on a machine, except those that never change during a run."""
     down = f"is lost: {machine.reason}" if machine.reason else "is down"
     yield Condition(name="up", holds=machine.up, text="is up" if machine.up else down)
     settings, index, inquiries = state.settings, machine.index, state.inquiries
@@ -217,7 +217,7 @@ _SHOWN_RECORDS = (
 
 @dataclass(frozen=True, slots=True)
 class _MessageText:
-    """Texts for the history of a task; attempts are numbered per task, from 1."""
+    """Convert messages to texts for the history of a task; attempts are numbered per task, from 1."""
 
     state: EngineState
     history: History
@@ -314,7 +314,7 @@ class _MessageText:
                 return ""
 
     def _has_failed_there(self, command: messages.Assign) -> bool:
-        """Return whether an earlier attempt of the task has failed on the machine of a new one."""
+        """Return whether an earlier attempt of the task has failed on the machine of this assignment."""
         tried = self.history.attempts
         task = tried[command.attempt].task
         return any(
@@ -368,9 +368,9 @@ def _describe_selector(run: RunState, task: int) -> list[str]:
 
 
 def describe_unplaceable(state: EngineState, run: RunState) -> str:
-    """Return which ready task waits because its selector or requirement accepts no machine; "": none.
+    """Return a text about the first ready task whose selector or requirement accepts no machine.
 
-    Only the first tasks are examined if many are ready.
+    "": there is no such task. At most ``_MAX_TASKS`` ready tasks are examined.
     """
     if not (run.compiled.live_requirements or run.facts):
         return ""
@@ -436,7 +436,7 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
 def describe_standstill(state: EngineState, numbers: Mapping[int, int] = MappingProxyType({})) -> list[str]:
     """Return lines that say what the tasks of each active run wait for; used if no event can occur.
 
-    ``numbers`` holds the numbers of the runs shown to users (default: their indexes).
+    ``numbers``: by run index, the run number shown to users (default: the index).
     """
     return [
         f"run {numbers.get(run.index, run.index)}: {line}"
@@ -479,7 +479,7 @@ class ExplanationStep:
     now: float
     text: str
     routine: bool = False
-    """Whether it is a report of progress or a checkpoint, of which a task may have very many."""
+    """Whether this step is a progress report or a checkpoint; a task may have very many of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -541,10 +541,11 @@ def explain(
 ) -> Explanation:
     """Return why a task of a run is in its state at time ``at_s`` of a journal.
 
-    ``run`` is the index of the run in the journal, ``number`` the one shown to users (default: the index).
-    ``fresh`` creates an engine with the settings of the journal. ``rebuilt(n)``, if given, returns an engine
-    after the first n entries, for example from a snapshot; without it the entries are applied again.
-    ``name_source`` names the run whose outputs an attempt reuses (default: by its execution).
+    ``run`` is the index of the run in the journal, ``number`` the run number shown to users (default: the
+    index). ``fresh`` creates an engine with the settings of the journal. ``rebuilt(n)``, if given, returns an
+    engine after the first n entries, for example from a snapshot; without ``rebuilt`` the entries are applied
+    again. ``name_source`` returns a name for the source of an attempt's reused outputs (default: "execution"
+    and its number).
     """
     shown = run if number is None else number
     engine, history = fresh(), History()
@@ -619,7 +620,10 @@ def _unknown_task(run: RunState, task: str, shown: int) -> InvalidInput:
 
 
 def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> PlacementChoice:
-    """Return the assignment at a position of an entry; ``engine`` is in the state before the entry."""
+    """Return the assignment made by command number ``position`` of an entry, with all candidate machines.
+
+    ``engine`` must be in the state before the entry; its state is changed.
+    """
     state = engine.state
     absorb(state, entry.event, entry.now)
     for command in entry.commands[:position]:

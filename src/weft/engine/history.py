@@ -1,8 +1,8 @@
 """The history of an execution: its attempts, migrations, failures, runs and machines, from journal entries.
 
 ``History`` is the only projection of the journal; status, reports, explanations and simulation results are
-derived from it. From the engine's state after an entry it uses only names, iterations and the number of ready
-tasks, so the result is the same during a run and when the journal is read later.
+derived from it. It combines each entry with the engine's state right after that entry, so the result is the
+same during a run and when the journal is read later.
 
 Useful work (invariant I7): the attempts of one task in one iteration are examined from the last to the first.
 The completed attempt did all the work after the checkpoint it started from; the attempt that wrote this
@@ -42,7 +42,7 @@ class AttemptRecord:
     iteration: int
     """Iteration of the innermost loop; 1 outside of loops."""
     kind: str
-    """The program or task description that the points of a sweep share."""
+    """Program that a trace states for the task, else the name of its description (``Task.program``)."""
     machine: int
     nodes: int
     count: int
@@ -55,7 +55,7 @@ class AttemptRecord:
     seconds: float = 0.0
     """Estimated seconds of the whole task at the machine's nominal speed."""
     restart_from: float = 0.0
-    """Share of the task's work in the restart files from which it started."""
+    """Share of the task's work in the restart files from which the attempt started; 0: no restart files."""
     staging_s: float | None = None
     """Time of the first data request; None: no data were requested."""
     staged_s: float | None = None
@@ -66,44 +66,44 @@ class AttemptRecord:
     suspended_s: float = 0.0
     """Total seconds suspended by the machine's own scheduler."""
     work_done: float | None = None
-    """Share of the task's work done at the end; None: unknown."""
+    """Last known share of the task's work that is done, work of earlier attempts included; None: unknown."""
     checkpoint: float | None = None
-    """Share of the task's work in its last restart files; None: it wrote none."""
+    """Share of the task's work in the last restart files of this attempt; None: it wrote no restart files."""
     moved_bytes: float | None = None
-    """Bytes that were copied to its machine before it started; None: no data were requested, or unknown."""
+    """Bytes that were copied to the machine before the start; None: no data were requested, or unknown."""
     ending: str = ""
     """``completed``, ``failed``, ``migrated``, ``cancelled`` or ``withdrawn`` (never ran); "": not ended."""
     cause: str = ""
-    """Cause of the failure; "": it did not fail."""
+    """Cause of the failure; "": the attempt did not fail."""
     left_for: str = ""
-    """Why it was cancelled or its task left the machine; "": neither."""
+    """Why the attempt was cancelled or its task left the machine; "": neither happened."""
     useful_share: float = 0.0
     """Share of the task's work that this attempt did and that the result of the task is based on."""
     exit_code: int | None = None
     """Exit code of the program; None: not ended, or no exit code (killed, lost, stopped to be run again)."""
     story: str = ""
-    """Message of the backend about the end of the program; "": none."""
+    """Message of the backend about the end of the program; "": no message."""
     strays: int = 0
-    """Number of processes that the program left behind, and that were ended with it."""
+    """Number of processes that the program had started and that outlived it; weft ended them."""
     problem: str = ""
-    """Why staging failed; "": it did not fail."""
+    """Why staging failed; "": staging did not fail."""
     measured_s: float | None = None
     """Seconds its program ran, measured on the machine; None: not measured."""
     leaving_s: float | None = None
-    """Start of the first stage-out; None: there was none."""
+    """Time of the first StageOut command; None: no such command."""
     left_s: float | None = None
-    """End of the last stage-out."""
+    """Time at which the last stage-out ended or failed; None: no stage-out has ended."""
     memory_bytes: float | None = None
     """Memory limit of the program; None: no limit."""
     time_limit_s: float | None = None
     begun_n: int | None = None
     """Number of the journal entry with its Start command; None: no such command (as for transfers)."""
     completed_n: int | None = None
-    """Number of the journal entry in which it completed its task; None: it did not complete it."""
+    """Number of the journal entry in which the attempt completed its task; None: not completed."""
     task_attempt: int = 1
-    """Number among the attempts of its task, from 1; the attempts of all iterations of a loop count."""
+    """Position among the attempts of the task, from 1; attempts in earlier loop iterations count too."""
     reused_from: int | None = None
-    """The earlier execution whose outputs it uses; None: no outputs are reused."""
+    """Number of the earlier execution whose outputs are reused; None: no outputs are reused."""
     moved_from: int | None = None
     """Of a transfer: the machine from which the file is copied; None: not known yet, or not a transfer."""
 
@@ -115,8 +115,9 @@ class AttemptRecord:
     def set_run_time(self, seconds: float, until_s: float) -> None:
         """Set start and end so that they agree with the seconds measured on the machine.
 
-        ``until_s``: time of the end. Clocks differ, so the start is set to the submission or later, and the
-        end to the report or earlier.
+        ``seconds``: measured run time. ``until_s``: time at which the program ended. The clocks of machine
+        and engine differ, so the start is never set before the submission (without one, before the
+        assignment), and the end never after the recorded end.
         """
         reported_s = until_s if self.ended_s is None else self.ended_s
         earliest_s = self.assigned_s if self.submitted_s is None else self.submitted_s
@@ -164,11 +165,11 @@ class AttemptRecord:
 
 
 _ATTEMPT_KEYS = tuple(takewhile(lambda name: name != "exit_code", AttemptRecord.__annotations__))
-"""Fields of an attempt that ``as_record`` includes; only reports show the others."""
+"""Fields before ``exit_code``, which ``as_record`` includes; only reports show the other fields."""
 
 
 def describe_strays(count: int) -> str:
-    """Return what was done with the processes that a program left behind, as text."""
+    """Return a text that says how many processes left behind by a program were ended."""
     return f"ended {count} {'process' if count == 1 else 'processes'} that the program left behind"
 
 
@@ -201,7 +202,10 @@ class MigrationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFailure:
-    """A module of a task failed without consequences for the task: evaluator, selector, epilog, store."""
+    """A failure of a task's module that does not fail the task: evaluator, selector, epilog, or checkpoint.
+
+    ``checkpoint`` stands for the copying of restart files to the store of the task.
+    """
 
     run: int
     label: str
@@ -226,9 +230,9 @@ class StageRetry:
     """Name of the task, with its iterations."""
     attempt: int
     problem: str
-    """Why they could not be copied."""
+    """Why the outputs could not be copied."""
     reason: str
-    """The same with the number of the retry and the pause before it."""
+    """Text of the problem with the number of the retry and the pause before the retry."""
 
     @property
     def text(self) -> str:
@@ -248,7 +252,7 @@ class MachineChange:
     at_s: float
     machine: int
     text: str
-    """What happened, after the name of the machine."""
+    """What happened, to be shown after the name of the machine: "joined", "is lost: ..."."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +274,7 @@ class FailureRecord:
     reported_by: int = -1
     """Attempt named in the event that reported the failure; -1: the event names none (lost machine)."""
     text: str = ""
-    """Message of the backend about the failure."""
+    """Message of the backend about the failure; the engine's reason if the event names no attempt."""
 
     def as_record(self) -> dict[str, Any]:
         """Return the failure as plain data."""
@@ -307,7 +311,7 @@ class RunSummary:
     results: str = ""
     """Folder of the project with the outputs; "": the folder of the workflow."""
     application: str = ""
-    """Name of the workflow, whatever its parameters are; runs of one application are compared."""
+    """Name of the workflow without its parameters, by which runs are grouped for comparison."""
 
     @property
     def response_s(self) -> float | None:
@@ -349,7 +353,7 @@ class StepFunction:
 
     @property
     def most(self) -> int:
-        """Return the largest value."""
+        """Return the largest value; 0 if no value was set."""
         return max(self.values, default=0)
 
     def mean(self, end_s: float) -> float:
@@ -364,14 +368,14 @@ class StepFunction:
         return area / end_s
 
     def shifted(self, origin_s: float) -> StepFunction:
-        """Return the same function with times relative to ``origin_s``; the value there is at time 0."""
+        """Return the function with times relative to ``origin_s``; earlier steps are merged into time 0."""
         moved = StepFunction()
         for at_s, value in zip(self.times_s, self.values, strict=True):
             moved.at(max(0.0, at_s - origin_s), value)
         return moved
 
     def thinned(self, most: int) -> list[tuple[float, int]]:
-        """Return (time, value) of about ``most`` steps; neighbours are merged, with their largest value."""
+        """Return about ``most`` steps as (time, value); merged neighbours get the largest of their values."""
         pairs = list(zip(self.times_s, self.values, strict=True))
         each = -(-len(pairs) // most) if pairs else 1
         if each <= 1:
@@ -432,7 +436,7 @@ class History:
         self.running: dict[int, AttemptRecord] = {}
         """Attempts that were started and whose end is not reported yet, in order of their start."""
         self.succeeded: list[AttemptRecord] = []
-        """Attempts whose programs ended with exit code 0, in order."""
+        """Attempts whose programs ran and ended with exit code 0, in the order of their ends."""
         self.taken_over: Counter[tuple[int, str]] = Counter()
         """By (run, kind): the number of tasks that reuse the outputs of an earlier execution."""
         self.past_iterations: defaultdict[int, Counter[tuple[str, TaskState]]] = defaultdict(Counter)
@@ -444,32 +448,38 @@ class History:
         self.violations = 0
         """Number of recorded contract violations."""
         self.open_loop: LoopState | None = None
-        """The loop body without a maximal number of iterations that was repeated most often."""
+        """Of the loop bodies without a maximal number of iterations: the one that was repeated most often.
+
+        None: no such body was repeated.
+        """
         self.active = StepFunction()
         """Number of active workflows over time."""
         self.ready = StepFunction()
         """Number of ready tasks over time."""
         self.references: dict[int, Instance] = {}
-        """By run whose executed tasks differ from its workflow (loops, reuse, branches): these tasks."""
+        """By run: an instance that consists of the tasks that were executed.
+
+        It has only runs whose executed tasks differ from their workflow (loops, reuse, branches).
+        """
         self.down: list[tuple[int, float, float | None]] = []
         """(machine, start, end) of every outage; end None: still down."""
         self.machine_changes: list[MachineChange] = []
         """Machines that were lost, came back, joined, or were drained, removed or opened."""
         self.module_failures: Counter[ModuleFailure] = Counter()
-        """How often a module of a task failed in the same way, in the order of the first failures."""
+        """Number of occurrences of each module failure, ordered by the first occurrence."""
         self.stage_retries: list[StageRetry] = []
         self._saved: dict[tuple[int, str], dict[int, float]] = {}
-        """By run and task: the attempts that wrote restart files, and when they last did."""
+        """By run and task name: for every attempt that wrote restart files, the time of its last files."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
-        """By run and task name: the last attempt."""
+        """By run and task name: the last attempt; after a cancelled migration, the old attempt again."""
         self._newest: dict[tuple[int, str], int] = {}
-        """By run and task: ``task_attempt`` of the last attempt whose migration was cancelled."""
+        """By run and task name: ``task_attempt`` of the last new attempt of a cancelled migration."""
         self._settled: dict[tuple[int, str], TaskState] = {}
-        """By run and task, for tasks in loops: the last state that was set in the current iteration."""
+        """By run and task name, only for tasks in loops: the last state set in the current iteration."""
         self._problems: dict[int, str] = {}
-        """By attempt: the message of the backend about a failure that was not recorded yet."""
+        """By attempt: the message of the backend about a failure that has no FailureRecord yet."""
         self._executions: defaultdict[int, dict[tuple[int, int], TaskExecution]] = defaultdict(dict)
-        """By run with loops: its completed tasks, by index and epoch (``count_epoch``)."""
+        """By run, only for runs with loops: the completed tasks by (task index, ``count_epoch``)."""
         self._repeated: defaultdict[int, Counter[int]] = defaultdict(Counter)
         """By run: how often each loop body was repeated."""
         self._suspended: dict[int, float] = {}
@@ -478,12 +488,12 @@ class History:
         self._applications: dict[str, Workflow] = {}
         """By name of the application: its workflow, without parameters."""
         self._application_of: dict[str, str] = {}
-        """By key of a workflow: the name of its application."""
+        """By key of a workflow: the name of its application (``RunSummary.application``)."""
         self._entry: JournalEntry
         self._state: EngineState
 
     def take(self, entry: JournalEntry, state: EngineState) -> None:
-        """Add an entry; ``state`` is the engine's state after it."""
+        """Add an entry; ``state`` is the engine's state after the entry."""
         self._entry, self._state = entry, state
         now, event, handlers = entry.now, entry.event, self._handlers
         self.now = now
@@ -709,7 +719,11 @@ class History:
             self._note_move(before, tried, command)
 
     def _note_move(self, before: AttemptRecord, tried: AttemptRecord, command: messages.Assign) -> None:
-        """Record a migration if ``tried`` replaces ``before`` or follows its failure on another machine."""
+        """Record a migration if the task has migrated from attempt ``before`` to attempt ``tried``.
+
+        This holds if ``tried`` replaces ``before``, or if ``before`` failed and ``tried`` is on another
+        machine.
+        """
         if command.replaces is not None:
             before.left_for = reason = before.left_for or command.reason
             if before.ending in ("", "cancelled"):
@@ -818,10 +832,10 @@ class History:
         return TaskExecution(task, 0, task, task, reused, attempt.seconds, self._worked_s(attempt))
 
     def _worked_s(self, attempt: AttemptRecord) -> float:
-        """Return how long the work in the result of an attempt takes on its machine, from the beginning.
+        """Return how many seconds the whole task takes on the machine of its completed attempt.
 
-        Of earlier attempts, from whose restart files it continued, the time until they were written counts,
-        scaled by the estimates for both machines.
+        If the attempt continued from restart files of an earlier attempt, the seconds in which the earlier
+        attempt did that work are added. They are scaled by the ratio of the estimates for the two machines.
         """
         total_s, share = attempt.ran_s, attempt.restart_from
         for number, saved_s in reversed(self._saved.get((attempt.run, attempt.task), {}).items()):
@@ -992,9 +1006,9 @@ class MachineUse:
     """Part of ``busy_node_s`` that was not useful: the work was repeated, or lost."""
     down_s: float
     share: float
-    """Share of the machine's node-seconds in which its nodes were busy; programs may share a node."""
+    """Busy node-seconds divided by all node-seconds; a node that programs share counts once."""
     part_of: str | None = None
-    """Physical machine, if this is a share of one."""
+    """Name of the physical machine if this machine is a share of its nodes; None: it is no share."""
 
 
 def measure_machines(
@@ -1005,8 +1019,8 @@ def measure_machines(
 ) -> list[MachineUse]:
     """Return the use of every machine; ``machines`` holds (name, number of nodes).
 
-    ``shares`` holds the physical machine of every share, by name; ``crowded`` the machines on which more
-    programs than nodes may run.
+    ``shares``: by name of a share, the name of its physical machine. ``crowded``: names of the machines on
+    which programs may share nodes.
     """
     end_s = history.end_s
     busy, waste, number = ([0.0] * len(machines) for _ in range(3))
@@ -1037,7 +1051,7 @@ def measure_machines(
 
 
 def _busy_node_s(history: History, machine: int, nodes: int) -> float:
-    """Return the node-seconds in which nodes of a machine were busy, where programs may share a node."""
+    """Return the busy node-seconds of a machine; at any time at most ``nodes`` nodes count as busy."""
     end_s, taken = history.end_s, StepFunction()
     ran = [
         each for each in history.attempts.values() if each.machine == machine and each.started_s is not None
@@ -1057,7 +1071,7 @@ def replicated_share(found: Sequence[MachineUse]) -> float:
 
 
 def count_migration_reasons(history: History) -> dict[str, int]:
-    """Return the number of migrations by reason, most frequent first."""
+    """Return the number of migrations by reason, most frequent first, without cancelled migrations."""
     return dict(Counter(move.reason for move in history.moves if not move.off).most_common())
 
 

@@ -1,7 +1,8 @@
 """Invariants of the engine: ``check_engine`` checks a state.
 
-It costs O(tasks + edges + machines) and shares no code with the reactions. It checks that states, attempts
-and counters agree (I1, I3) and that no machine allocates more than it has (I2).
+The check costs O(tasks + edges + machines + attempts) and shares no code with the reactions. It requires that
+states, attempts and counters agree (I1, I3), that no machine allocates more than it has (I2), and that the
+times of an attempt ascend (I6).
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def check_machines(state: EngineState, instance: Instance) -> None:
 
 
 def _sum_promised(state: EngineState) -> dict[int, int]:
-    """Return, by machine, the work units of the tasks that are bound to it but not assigned yet."""
+    """Return, by machine, the work units of the tasks that are bound to this machine but not assigned yet."""
     found: dict[int, int] = {}
 
     def count(machine: int, units: int) -> None:
@@ -241,7 +242,10 @@ def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: 
 
 
 def _count_missing(run: RunState, task: int, besides: Container[int] = ()) -> int:
-    """Count the predecessors, except ``besides``, that are unfinished or in a loop that has not ended."""
+    """Count the predecessors that are neither completed nor skipped, or whose loop has not ended.
+
+    The tasks in ``besides`` are not counted.
+    """
     missing = 0
     for predecessor in run.compiled.before(task):
         if predecessor in besides:
@@ -305,7 +309,7 @@ def _done_s(state: EngineState, run: RunState, task: int) -> float:
 
 
 def _check_bindings(state: EngineState, run: RunState) -> None:
-    """Check that attempts of one abstract machine that have not started are on one machine (I3)."""
+    """Check that attempts that have not started are where their abstract machine is bound (I3)."""
     for task, number in run.attempt_of.items():
         attempt, variable = state.attempts[number], run.compiled.variable[task]
         begun = attempt.stage != Stage.ASSIGNED or attempt.replaces is not None
@@ -340,7 +344,10 @@ def check_engine(engine: Engine) -> None:
 
 
 def _check_place(state: EngineState, attempt: Attempt) -> None:
-    """Check that an attempt is its task's current or kept one, was replaced, or is being cleaned up."""
+    """Check that an attempt was replaced, is being cleaned up, or is known to its task.
+
+    A task refers to its current attempt and to an earlier attempt whose files are kept (``left_behind``).
+    """
     run, description = state.runs[attempt.run], partial(_describe_attempt, state, attempt)
     leads = run.attempt_of.get(attempt.task) == attempt.number
     behind = run.left_behind.get(attempt.task) == attempt.number

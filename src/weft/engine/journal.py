@@ -4,8 +4,9 @@ An entry is (sequence, now, event, commands), one JSON object per line. A messag
 value}]; fields with their default value are omitted. ``messages.TYPE_NAMES`` fixes the stored names, so
 classes can be renamed. Plans are stored once, by content hash.
 
-Journals of schema 1 hold ``Note`` commands, each with a kind and a text. ``_NOTES`` converts them to the
-commands of today when they are read; everything else is equal in both schemas.
+Journals of schema 1 hold ``Note`` commands, each with a kind, a number and a text. When such a journal is
+read, the Note commands are converted to today's commands (``_NOTES``). Everything else is equal in both
+schemas.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def decode_message(record: list[Any]) -> Any:
 
 
 class NoteFields(typing.NamedTuple):
-    """A record command as kind, number and text of schema 1; ``events.jsonl`` still uses these."""
+    """Kind, number and text that schema 1 stored for a record command; ``events.jsonl`` still has them."""
 
     kind: str
     value: float | None
@@ -174,7 +175,7 @@ _NOTES: Mapping[str, _NoteKind] = {
     "target-lost": _NoteKind(messages.ReportTargetLoss, text="reason"),
     "too-late": _NoteKind(messages.ReportLateCancel, text="reason"),
 }
-"""The kinds of Note of schema 1, and the kinds of records that were added later."""
+"""By kind: the kinds of Note of schema 1, and those of the record commands that were added later."""
 
 
 def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

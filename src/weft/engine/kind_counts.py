@@ -1,8 +1,8 @@
 """Numbers of tasks by kind and state, for one run or for several runs of a workflow.
 
-Every iteration of a loop counts: finished iterations are counted by the history, the current one by the
-engine's state. The number of tasks grows when an iteration begins; the number of completed tasks never
-decreases.
+Tasks with equal ``Task.program`` are of one kind, for example the points of a sweep. Every iteration of a
+loop counts: finished iterations are counted by the history, the current iteration by the engine's state. The
+number of tasks grows when an iteration begins; the number of completed tasks never decreases.
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ def _sum_states(row: list[int], states: tuple[TaskState, ...]) -> int:
 
 
 def sum_by_workflow(counts: Iterable[KindCount]) -> list[KindCount]:
-    """Return task counts by workflow and kind: the sums over all runs of a workflow."""
+    """Return the sums of task counts over all runs of a workflow, for every workflow and kind.
+
+    ``run`` of a sum is the first run that was added.
+    """
     found: dict[tuple[str, str], KindCount] = {}
     for each in counts:
         if (before := found.get((each.workflow, each.kind))) is not None:

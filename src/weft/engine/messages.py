@@ -77,29 +77,29 @@ class Started:
 
 @stored_as("Ended")
 class Ended:
-    """The program of an attempt has ended, or its transfer is done."""
+    """The program of an attempt has ended, or the attempt was cancelled or lost before its program ran."""
 
     attempt: int
     exit_code: int | None = 0
-    """Exit code of the program; None: it has none (killed, cancelled, lost)."""
+    """Exit code of the program; None: there is no exit code (killed, cancelled, lost)."""
     cause: Cause = Cause.NONE
     """Cause of a failure that the backend has determined; NONE: the engine derives it from the exit code."""
     result: Mapping[str, Value] = field(default_factory=dict)
-    """Content of its result file."""
+    """Content of the result file of the attempt."""
     work_done: float | None = None
-    """Share of the whole task's work that is done; None: unknown (all of it after success)."""
+    """Share of the whole task's work that is done; None: unknown (after success all work counts as done)."""
     story: str = ""
     """Details for the user, such as the missing output or the signal that ended the program."""
     taken_over: int | None = None
     """Number of the earlier execution whose outputs are reused; None: the program ran."""
     ran_s: float | None = None
-    """Seconds the program ran, measured on the machine; None: the time from Started to this event."""
+    """Seconds the program ran, measured on the machine; None: not measured, Started to this event counts."""
     late_s: float = 0.0
     """Seconds between the end of the program and this event, during which no engine was running."""
     lasting: bool = False
     """Whether a retry is pointless: inputs do not exist or are refused."""
     strays: int = 0
-    """Number of processes that the program left behind at its own end, and that were ended with it."""
+    """Number of processes that outlived the program when it ended by itself; weft ended them."""
 
 
 @stored_as("StagedIn")
@@ -110,7 +110,7 @@ class StagedIn:
     part: int
     """Number of the StageIn command within the attempt, from 0."""
     problem: str = ""
-    """Why it failed; "": success."""
+    """Why copying or the prolog failed; "": success."""
     moved_bytes: float | None = None
     """Bytes copied, without shared files that the host already had; None: unknown."""
     lost: tuple[int, ...] = ()
@@ -120,7 +120,7 @@ class StagedIn:
     taken_over: int | None = None
     """Of a transfer: the earlier execution whose copy is reused; None: the file was copied."""
     module: str = ""
-    """The task's own module that failed, ``prolog``; "": the data could not be copied."""
+    """With a problem: ``prolog`` if the task's own prolog failed; "": the data could not be copied."""
 
 
 @stored_as("StagedOut")
@@ -140,7 +140,7 @@ class CleanedUp:
     attempt: int
     problem: str = ""
     module: str = ""
-    """``epilog`` if the task's own epilog failed in the clean-up."""
+    """``epilog`` if the task's own epilog failed in the clean-up; "": it did not fail."""
     run: int = -1
     task: int = -1
     """Run and task of an attempt whose own epilog failed; -1: not stated."""
@@ -160,13 +160,13 @@ class Progressed:
     all_iterations: int | None = None
     """Number of iterations that the application will do in total."""
     degraded: str = ""
-    """Report of the application or its evaluator that the performance is poor; "": none."""
+    """Report of the application or its evaluator that the performance is poor; "": no such report."""
     age_s: float | None = None
-    """Seconds since the program reported ``work_done``; None: it is current."""
+    """Seconds since the program reported ``work_done``; None: the value is current."""
     every_s: float | None = None
     """Longest time between two reports of the program so far; None: unknown."""
     problem: str = ""
-    """Why the task's evaluator program gave no answer; "": it did, or there is none."""
+    """Why the task's evaluator program gave no answer; "": it answered, or the task has no evaluator."""
 
 
 @stored_as("Checkpointed")
@@ -177,7 +177,7 @@ class Checkpointed:
     work_done: float | None
     """Share of the whole task's work that the restart files hold; None: they could not be kept."""
     problem: str = ""
-    """Why they could not be kept, or copied to the store of the task; "": no problem."""
+    """Why the restart files could not be kept, or copied to the store of the task; "": no problem."""
 
 
 @stored_as("Suspended")
@@ -196,7 +196,7 @@ class Resumed:
 
 @stored_as("RequirementsChanged")
 class RequirementsChanged:
-    """An application has changed its requirements (adaptive-jobs.md, section 2); None: unchanged."""
+    """An application has changed its requirements (adaptive-jobs.md, section 2); None: value unchanged."""
 
     attempt: int
     requirements: str | None = None
@@ -209,23 +209,23 @@ class RequirementsChanged:
 
 @stored_as("MachineChanged")
 class MachineChanged:
-    """A machine went down, came back, or changed its speed; None: unchanged."""
+    """A machine went down, came back, joined, or changed speed or admission; None: value unchanged."""
 
     machine: int
     up: bool | None = None
     speed_factor: float | None = None
     """Speed relative to the platform's description, for example 0.25 with three competing processes."""
     reason: str = ""
-    """Why it went down, for the user."""
+    """Why the machine went down, for the user; "joined" for a machine that joins."""
     admission: Admission | None = None
-    """What the user decided about the machine; OPEN for one that joins."""
+    """Whether the user lets the machine take tasks; OPEN for a machine that joins."""
     lasting: bool = False
-    """Whether it has never worked and cannot come back by itself, for example for a wrong path."""
+    """Whether the machine has never worked and cannot recover by itself, for example with a wrong path."""
 
 
 @stored_as("Answered")
 class ProbeAnswered:
-    """The result of a probe (docs/papers/adaptive-jobs.md, section 5), also if there was no answer."""
+    """The result of a probe (docs/papers/adaptive-jobs.md, section 5); ``alive``: whether it succeeded."""
 
     of: ProbeTarget
     alive: bool
@@ -273,7 +273,7 @@ class MachinesSelected:
 
 @stored_as("PlanReady")
 class PlanReady:
-    """The answer to Replan; attempts that have started since the request are kept."""
+    """The answer to Replan; attempts that have started since the request stay on their machines."""
 
     plan: str
     """Content hash of the plan, which is stored with the journal; "": there is no plan."""
@@ -303,7 +303,7 @@ class TasksAdded:
 
 @stored_as("Stalled")
 class RunStalled:
-    """Nothing can go on in a run, and its execution ends; the run stays open, so that it can be resumed."""
+    """No task of a run can continue, and the execution ends; the run is not finished and can be resumed."""
 
     run: int
     reason: str
@@ -339,7 +339,7 @@ class Assign:
     reserve: bool = True
     """Whether nodes are reserved for the attempt now; otherwise it joins the machine's queue."""
     order: float | None = None
-    """Sort key in the queue, lower first; None: after all others."""
+    """Sort key in the queue, lower first; None: after all attempts that have a sort key."""
     replaces: int | None = None
     """The old attempt of a migration; None: not a migration."""
     restart_from: float = 0.0
@@ -375,7 +375,7 @@ class StageIn:
     parcels: tuple[Parcel, ...]
     iteration: int = 1
     counters: tuple[int, ...] = ()
-    """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
+    """Iterations of all loops around the task, outermost first; (): the task is in one loop at most."""
     prolog: int = 0
     """Number of the start (``Start.tries``) for which the task's own prolog runs after the data have arrived.
 
@@ -383,7 +383,7 @@ class StageIn:
     old attempt is cleaned up after the prolog; otherwise it runs with Start.
     """
     restart_from: float = 0.0
-    """With a prolog: share of the work in the restart files, which are copied before it runs; 0: none."""
+    """With a prolog: share of the work in the restart files, which are copied first; 0: no restart files."""
 
 
 @stored_as("Start")
@@ -399,7 +399,7 @@ class Start:
     iteration: int = 1
     """Iteration of the innermost loop."""
     counters: tuple[int, ...] = ()
-    """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
+    """Iterations of all loops around the task, outermost first; (): the task is in one loop at most."""
     tries: int = 1
     """Number of this start among the starts of the task in this iteration, from 1."""
     restart_from: float = 0.0
@@ -459,19 +459,19 @@ class Fetch:
 
     machine: int
     every_s: float | None = None
-    """Interval at which the backend measures it again by itself; None: once."""
+    """Interval in seconds at which the backend repeats the measurement by itself; None: one measurement."""
 
 
 @message
 class SelectionCandidate:
-    """A machine among which a selector program chooses, with the estimates for the task there."""
+    """A machine that a selector program may choose, with the estimates for the task on this machine."""
 
     machine: int
     count: int
-    """Node count with the earliest end."""
+    """The node count with the earliest estimated end of the task."""
     seconds: float
     ready_s: float
-    """Estimated seconds until its data are there."""
+    """Estimated seconds until the input data of the task are on the machine."""
     wait_s: float
     """Estimated seconds until nodes are free."""
     free_nodes: int
@@ -504,7 +504,7 @@ class SetTimer:
     """Request a TimerFired event at time ``at_s``; a timer of the same name is replaced."""
 
     timer: str
-    """A TimerKind; for kinds that exist per machine, run or attempt, followed by a colon and its number."""
+    """A TimerKind; if timers of this kind exist per machine, run or attempt, then a colon and its number."""
     at_s: float
 
 
@@ -517,7 +517,7 @@ class CloseAttempt:
 
 @stored_as("Return")
 class RevertMigration:
-    """Cancel a migration: the old attempt is the task's current one again, the new one is closed."""
+    """Cancel a migration: the old attempt is the task's current attempt again, the new attempt is closed."""
 
     attempt: int
     """The old attempt."""
@@ -525,7 +525,7 @@ class RevertMigration:
 
 @stored_as("Settle")
 class Settle:
-    """Set the state of a task where no other command implies it."""
+    """Set the state of a task, where no other command or event implies the new state."""
 
     run: int
     task: int
@@ -537,9 +537,12 @@ class Settle:
     keep: bool = False
     """Whether the files of the task's attempt stay until its next attempt is prepared."""
     growth: float | None = None
-    """New factor by which the exceeded memory or time limit is multiplied."""
+    """New factor for the memory or time limit that the attempt exceeded; None: the factors are unchanged."""
     avoid: bool = False
-    """Whether the task must not use this machine again if it can use another, whatever the cause."""
+    """Whether the task avoids the machine of this attempt from now on, whatever the cause.
+
+    It uses the machine again only if no other machine is possible.
+    """
     fresh: bool = False
     """Whether the next attempt does not use the restart files."""
 
@@ -601,12 +604,12 @@ class MarkMachine:
 
 @stored_as("AbandonAttempt")
 class AbandonAttempt(_OnMachine):
-    """Record an attempt on a machine that no longer answers; it is cancelled if the machine comes back."""
+    """Record an attempt on a machine that no longer answers; it is cancelled when the machine is back."""
 
 
 @stored_as("LoseAttempt")
 class LoseAttempt(_OnMachine):
-    """Close an attempt whose machine was lost while its task migrated to another machine."""
+    """End an attempt whose machine was lost while its task migrated to another machine."""
 
 
 @stored_as("CountRequeue")
@@ -680,7 +683,7 @@ class AwaitMachine(_OfAttempt):
     machine: int | None = None
     """The machine; None: the attempt waits no longer."""
     count: int = 1
-    """Node count of the mode there."""
+    """Node count of the mode on that machine."""
     reason: str = ""
 
 
@@ -693,7 +696,7 @@ class KeepAttempt(_OfAttempt):
 
 @stored_as("PostponeStaging")
 class PostponeStaging(_OfAttempt):
-    """Record that the outputs of an attempt could not be copied, and when that is tried again."""
+    """Record that the outputs of an attempt could not be copied and that the copy will be tried again."""
 
     reason: str = ""
 
@@ -718,7 +721,7 @@ class ReportModule(_OfAttempt):
 
 @stored_as("ReattachJob")
 class ReattachJob(_OnMachine):
-    """Record that a new job manager is attached to an attempt."""
+    """Record that a new job manager (on real machines: the runner) is attached to an attempt."""
 
 
 @stored_as("ReportTargetLoss")
@@ -782,7 +785,7 @@ Record = (
     | ReportTargetLoss
     | ReportLateCancel
 )
-"""Commands that record an observation or decision; they do not start, move or end attempts."""
+"""Commands that record an observation or decision, or change only the engine's state, without a backend."""
 
 RECORDS: frozenset[type] = frozenset(typing.get_args(Record))
 

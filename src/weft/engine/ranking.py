@@ -29,18 +29,18 @@ from weft.policies.policy import Mode
 
 
 class MachinePreferences(NamedTuple):
-    """Current requirement and rank of a task without live names, evaluated for all machines."""
+    """Requirement and rank of a task, evaluated for all machines; neither uses live names."""
 
     key: tuple[BoundExpression | None, BoundExpression | None]
-    """Expressions of requirement and rank; equal for tasks that have the same ones."""
+    """(requirement, rank); equal for tasks whose requirements and ranks are equal."""
     demanded: Sequence[object] | None
-    """Per machine: whether it meets the requirement; None: all do."""
+    """Per machine: whether it meets the requirement; None: no requirement is checked at run time."""
     ranks: Sequence[object] | None
     """Per machine: the value of the ranking expression; None: the task has no such expression."""
 
 
 def resolve_preferences(state: EngineState, run: RunState, task: int) -> MachinePreferences | None:
-    """Evaluate requirement and rank of a task for all machines; None: their values may change."""
+    """Evaluate requirement and rank of a task for all machines; None: one of them uses live names."""
     texts = (find_requirement(run, task), _find_rank(run, task))
     keys = [bind_expression(run.compiled, task, text) if text else None for text in texts]
     found = [None if key is None else _prepare(state, run, task, key) for key in keys]
@@ -54,8 +54,8 @@ def resolve_preferences(state: EngineState, run: RunState, task: int) -> Machine
 def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) -> bool:
     """Return whether a machine meets the task's requirement now.
 
-    The requirement is the one that the application set at run time, otherwise that of the workflow if it uses
-    live names (other requirements of the workflow are part of the instance).
+    A requirement that the application set at run time is checked. Without one, the requirement of the
+    workflow is checked if it uses live names; other requirements of the workflow are part of the instance.
     """
     if not (run.facts or run.compiled.live_requirements) or not (text := find_requirement(run, task)):
         return True
@@ -71,7 +71,7 @@ def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) 
 
 
 class TaskRanking:
-    """The rank of a task, evaluated for modes at the current time."""
+    """The ranking expression of a task, to be evaluated for modes with current values."""
 
     __slots__ = ("_preference", "_state", "text", "waits")
 
@@ -81,19 +81,22 @@ class TaskRanking:
         self.text = text
         """The expression."""
         self.waits = preference.waits
-        """Whether busy machines are compared too."""
+        """Whether busy machines are compared too, because the expression uses ``queue_s``."""
 
     def values(self, modes: Sequence[Mode], *, free: Collection[int] = ()) -> list[float | None]:
-        """Return the rank of each mode; None where the expression has no number.
+        """Return the rank of each mode; None where the value of the expression is not a number.
 
-        ``free``: machines on which the task can start now, so that it does not wait for their queues.
+        ``free``: machines on which the task can start now; for them ``queue_s`` is 0.
         """
         machines = [mode.machine for mode in modes]
         columns = {name: self._column(name, modes, machines, free) for name in self._preference.live}
         return self._preference.numbers(machines, columns)
 
     def value_on(self, machine: int) -> float | None:
-        """Return the rank of a machine on which the task has no mode; None if it depends on the mode."""
+        """Return the rank of a machine on which the task has no mode.
+
+        None: the expression uses values of a mode, or its value is not a number.
+        """
         live = self._preference.live
         if any(name in TURNAROUND_NAMES for name in live):
             return None
@@ -121,7 +124,7 @@ class TaskRanking:
 
 
 def find_ranking(state: EngineState, run: RunState, task: int) -> TaskRanking | None:
-    """Return the current rank of a task; None: it has none, or it cannot be evaluated."""
+    """Return the ranking expression of a task; None: the task has none, or it cannot be parsed."""
     if not (run.compiled.ranked or run.facts) or (text := _find_rank(run, task)) is None:
         return None
     preference = _prepare(state, run, task, bind_expression(run.compiled, task, text))
@@ -149,7 +152,10 @@ def may_recover(state: EngineState) -> bool:
 
 
 def check_requirement(text: str, run: RunState, task: int, *, is_rank: bool = False) -> str:
-    """Return why an expression of an application cannot be evaluated; "": it can."""
+    """Return why an expression of an application cannot be evaluated; "": it can be evaluated.
+
+    ``is_rank``: the expression is a rank, which may use more names than a requirement.
+    """
     columns, context = run.compiled.machine_columns, run.compiled.graph.context(task)
     live = (*LIVE_NAMES, *TURNAROUND_NAMES) if is_rank else LIVE_NAMES
     try:
@@ -164,7 +170,7 @@ def check_requirement(text: str, run: RunState, task: int, *, is_rank: bool = Fa
 
 
 def find_requirement(run: RunState, task: int) -> str | None:
-    """Return the requirement to check at run time; None or "": there is none."""
+    """Return the requirement of a task to check at run time; None or "": no requirement to check."""
     changed, _ = run.facts_of(task).requirements or (None, None)
     if changed is not None:
         return changed
@@ -173,14 +179,14 @@ def find_requirement(run: RunState, task: int) -> str | None:
 
 
 def _find_rank(run: RunState, task: int) -> str | None:
-    """Return the current rank expression of a task; None: it has none."""
+    """Return the current ranking expression of a task; None: the task has none."""
     _, changed = run.facts_of(task).requirements or (None, None)
     stated = run.compiled.description(task).rank
     return changed or (None if stated is None else str(stated))
 
 
 def _prepare(state: EngineState, run: RunState, task: int, key: BoundExpression) -> MachinePreference | None:
-    """Return an expression prepared for evaluation, cached by ``key``; None: it cannot be parsed."""
+    """Return an expression prepared for evaluation, cached by ``key``; None: the text cannot be parsed."""
     if key not in state.preferences:
         expression, compiled = parse_or_none(key[0]), run.compiled
         state.preferences[key] = (
@@ -192,7 +198,7 @@ def _prepare(state: EngineState, run: RunState, task: int, key: BoundExpression)
 
 
 def _constant_values(state: EngineState, preference: MachinePreference, machines: range) -> Sequence[object]:
-    """Return the values of an expression without live names for all machines; they are cached."""
+    """Return the values of an expression without live names for all machines; the values are cached."""
     if (found := state.evaluated.get(preference)) is None:
         found = state.evaluated[preference] = preference.values(machines, {})
     return found
@@ -205,8 +211,9 @@ def _live_column(state: EngineState, name: str, machines: Sequence[int]) -> NDAr
 def live_value(machine: MachineState, name: str) -> float:
     """Return the current value of a live name of a machine; NaN: unknown.
 
-    Memory and disk are what a new task can use: the measured amount, and what the platform states minus what
-    running tasks hold. Without a measurement a machine counts as idle.
+    Free memory is the smaller of the measured amount and the stated amount minus what running tasks hold.
+    Free disk is the smaller of the measured and the stated amount. A load that was not measured follows from
+    the stated availability of the machine.
     """
     described, measured = machine.described, machine.measured
     match name:

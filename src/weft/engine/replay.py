@@ -25,7 +25,7 @@ from weft.engine.stored_fields import DAMAGE, damaged_journal
 from weft.records import dataclass
 
 View = Callable[[JournalEntry, EngineState], None]
-"""Called with an entry and the state after it."""
+"""Function that is called with an entry and the engine's state after the entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class CommandDifference:
     position: int
     """Position of the command in the entry, from 0."""
     expected: Command | None
-    """The recorded command; None: there is none at this position."""
+    """The recorded command; None: the entry has no command at this position."""
     got: Command | None
-    """The command of the replay; None: there is none at this position."""
+    """The command of the replay; None: the replay gave no command at this position."""
 
     def as_record(self) -> dict[str, Any]:
         """Return the difference as plain data."""
@@ -56,7 +56,7 @@ class CommandDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """The result of a replay."""
+    """How many entries were replayed, and the first entry in which the commands differ."""
 
     entries: int
     """Number of entries whose commands were computed again."""
@@ -81,7 +81,7 @@ def rebuild(engine: Engine, entries: Iterable[JournalEntry], plans: Mapping[str,
 
 
 def apply_entry(engine: Engine, entry: JournalEntry, *views: View) -> None:
-    """Apply a stored entry and pass it to views; raise InvalidInput if it does not fit the state."""
+    """Apply a stored entry and pass it to views; raise InvalidInput if the entry does not fit the state."""
     with refuse_damage(entry):
         _check_time(engine, entry)
         engine.apply(entry.event, entry.now, entry.commands)
@@ -91,7 +91,7 @@ def apply_entry(engine: Engine, entry: JournalEntry, *views: View) -> None:
 
 @contextmanager
 def refuse_damage(entry: JournalEntry) -> Iterator[None]:
-    """Turn errors that a damaged entry causes into InvalidInput with its number."""
+    """Turn errors that a damaged entry causes into InvalidInput with the number of the entry."""
     try:
         yield
     except (*DAMAGE, IllegalTransition) as error:

@@ -66,7 +66,7 @@ def list_external_files(run: RunState, task: int, machine: int) -> Iterator[Exte
 
 
 def _list_stated_files(compiled: CompiledWorkflow, task: int) -> list[tuple[ExternalFile, bool]]:
-    """Return the external files of a task, each with whether its name is a template over the machine."""
+    """Return the external files of a task, each with a flag: whether its name depends on the machine."""
     listed_task, found = _last_listed.get(compiled, (-1, []))
     if listed_task != task:
         context, found = compiled.graph.context(task), []
@@ -119,8 +119,8 @@ def list_candidate_machines(
 ) -> list[int]:
     """Return the indices of the machines that a policy should compare for a task, ascending.
 
-    ``free``: only machines with free nodes; otherwise also those with a queue. ``but``: with ``free``, a
-    machine to omit. ``rebind``: ignore the binding of the task's abstract machine.
+    ``free``: only machines with free nodes; otherwise busy machines too. ``but``: with ``free``, a machine to
+    omit. ``rebind``: ignore the binding of the task's abstract machine.
     """
     compiled = run.compiled
     moves = compiled.kind[task] == TRANSFER
@@ -144,7 +144,7 @@ def list_candidate_machines(
 
 
 def may_use(run: RunState, task: int, machine: int) -> bool:
-    """Return whether a machine is a candidate of a task and its abstract machine is bound to no other."""
+    """Return whether a machine is a candidate of a task that is not bound to another machine."""
     return run.bound_machine(task) in (None, machine) and _is_candidate(run, task, machine)
 
 
@@ -155,7 +155,7 @@ def _is_candidate(run: RunState, task: int, machine: int) -> bool:
 
 
 def suits_task(state: EngineState, run: RunState, task: int, machine: int, count: int) -> bool:
-    """Return whether a mode exists and meets the task's current requirements; free nodes do not matter."""
+    """Return whether a task has this mode and its current requirements accept the (perhaps busy) machine."""
     possible = run.compiled.kind[task] != COMPUTE or run.is_mode(task, machine, count)
     return possible and accepts_machine(state, run, task, machine)
 
@@ -163,7 +163,7 @@ def suits_task(state: EngineState, run: RunState, task: int, machine: int, count
 def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineClass] | None:
     """Return the machine classes for a task; O(machines) for the first task of a kind.
 
-    None: its requirement or rank may change with every event, so classes would be outdated at once.
+    None: the requirement or rank of the task uses live names, so its classes could change with every event.
     """
     compiled, machines = run.compiled, state.machines
     if compiled.kind[task] == TRANSFER:
@@ -205,7 +205,10 @@ def _list_data_holders(
 
 
 def _list_usable(state: EngineState, run: RunState, task: int, bound: int | None) -> list[int]:
-    """Return the usable machines that a task accepts; those where it failed only if there is no other."""
+    """Return the usable machines that a task accepts.
+
+    Machines on which the task failed are returned only if there is no other.
+    """
     found = [
         machine
         for machine in _list_allowed(run, task, bound)
@@ -235,7 +238,7 @@ def _list_allowed(run: RunState, task: int, bound: int | None) -> Sequence[int]:
 
 
 def spared_share(run: RunState, task: int, count: int) -> float:
-    """Return the share of a task's work that restart files save on ``count`` nodes; 0: none."""
+    """Return the share of a task's work that restart files save on ``count`` nodes; 0: no usable files."""
     files = run.facts_of(task).restart_files
     if files is None or not run.settings_of(task).checkpoints:
         return 0.0
@@ -243,9 +246,10 @@ def spared_share(run: RunState, task: int, count: int) -> float:
 
 
 def spared_share_if_ended(state: EngineState, run: RunState, attempt: Attempt, count: int) -> float:
-    """Return the share of its task's work that restart files would save if an attempt were ended now.
+    """Return the share of a task's work that restart files would save if its attempt were ended now.
 
-    An attempt with checkpoints on demand writes its restart files when it is ended.
+    ``count``: node count of the next attempt. An attempt with checkpoints on demand writes its restart files
+    when it is ended.
     """
     share = spared_share(run, attempt.task, count)
     checkpoint = run.compiled.description(attempt.task).recovery.checkpoint
@@ -259,7 +263,10 @@ def spared_share_if_ended(state: EngineState, run: RunState, attempt: Attempt, c
 
 
 def estimate_work_done(state: EngineState, attempt: Attempt) -> float:
-    """Return the estimated share of its task's work that an attempt has done, by its reports or the time."""
+    """Return the estimated share of a task's work that is done, restart files included.
+
+    It is computed from the last progress report of the attempt, or without reports from the elapsed time.
+    """
     if attempt.work_done is not None and attempt.reported_s is not None:
         done, since_s = attempt.work_done, attempt.reported_s
     elif attempt.started_s is not None:

@@ -32,7 +32,7 @@ class TaskState(enum.IntEnum):
     COMPLETED = 7
     """Succeeded in the current iteration of its loops."""
     MIGRATING = 8
-    """Its attempt on one machine is being ended, a new one is prepared on another machine."""
+    """Its old attempt is being ended, and a new attempt is prepared on another machine."""
     SUSPENDED = 9
     """Suspended by the machine's own scheduler."""
     HELD = 10
@@ -80,15 +80,15 @@ TRANSITIONS: dict[int, frozenset[TaskState]] = {
     }.items()
 }
 """The possible next states of each state. A task leaves COMPLETED and SKIPPED when a loop starts its next
-iteration or its outputs are needed again, and FAILED when the user resumes the run. The last task of a loop
-that did not converge goes from COMPLETED to FAILED.
+iteration or the outputs of the task are needed again, and FAILED when the user resumes the run. The last task
+of a loop that did not converge goes from COMPLETED to FAILED.
 """
 
 STATES = {state.name: state for state in TaskState}
 """Task states by name."""
 
 FINAL = frozenset({_S.COMPLETED, _S.SKIPPED, _S.FAILED, _S.CANCELLED, _S.STOPPED})
-"""States of a task that has ended; only a loop, a lost output or a user can make it run again."""
+"""States of a task that has ended; only a loop, a lost output or a user can make the task run again."""
 
 ACTIVE = frozenset({_S.SCHEDULED, _S.PROLOG, _S.SUBMITTED, _S.RUNNING, _S.EPILOG, _S.MIGRATING, _S.SUSPENDED})
 """States of a task that has a current attempt."""
@@ -175,9 +175,9 @@ class ProbeTarget(enum.StrEnum):
     PROGRESS = "progress"
     """The progress of an attempt."""
     JOB = "job"
-    """Whether the job manager of an attempt answers."""
+    """Whether the job manager of an attempt (on real machines: its runner) answers."""
     MACHINE = "machine"
-    """Whether a machine (its gatekeeper) answers."""
+    """Whether a machine answers (the gatekeeper of docs/papers/adaptive-jobs.md)."""
     ACCESS = "access"
     """Whether a machine grants access."""
     REATTACH = "reattach"
@@ -199,9 +199,9 @@ class Admission(enum.StrEnum):
 
     OPEN = "open"
     DRAINED = "drained"
-    """No task starts there; running ones end there."""
+    """No task starts on the machine; running tasks end there."""
     REMOVED = "removed"
-    """No task starts there, and running ones move to other machines."""
+    """No task starts on the machine, and running tasks move to other machines."""
     ABSENT = "absent"
     """The machine joins later: it is part of the journal's platform, but not yet of the execution."""
 
@@ -228,9 +228,9 @@ class TimerKind(enum.StrEnum):
     REPLAN = "replan"
     """Request a plan; per run."""
     TURN = "turn"
-    """Serve a queue after a planned start has passed; per machine."""
+    """Start attempts from the queue of a machine after a planned start has passed; per machine."""
     SERVE = "serve"
-    """Serve a queue after all events of one time; per machine."""
+    """Start attempts from the queue of a machine after all events of this time are handled; per machine."""
     SUSPENDED = "suspended"
     """Migrate an attempt that was suspended for too long; per attempt."""
     STAGE_OUT = "stage-out"
@@ -246,7 +246,7 @@ class TimerKind(enum.StrEnum):
 
     @classmethod
     def parse(cls, name: str) -> tuple[TimerKind, int]:
-        """Return the kind and the number in the name of a timer; -1 if it has no number."""
+        """Return the kind and the number in the name of a timer; the number is -1 if the name has none."""
         kind, _, number = name.partition(":")
         return cls(kind), int(number) if number else -1
 
@@ -303,7 +303,7 @@ class Attempt:
     ended_s: float | None = None
     expected_end_s: float = 0.0
     service_from_s: float = 0.0
-    """On a time-shared machine: its ``service_s`` when the program started."""
+    """On a time-shared machine: ``MachineState.service_s`` when the program started."""
     work_done: float | None = None
     checkpoint: float = 0.0
     """Share of the work in its last restart files."""
@@ -311,7 +311,7 @@ class Attempt:
     all_iterations: int | None = None
     """Total iterations of its application; None: unknown."""
     reported_s: float | None = None
-    """Time of the last progress report, or of the last answer to a probe if its age is unknown."""
+    """Time of the last progress report; if the report has no age, the time of the event that brought it."""
     reports_every_s: float | None = None
     """Longest time between two progress reports of the program; None: unknown."""
     dated: bool = False
@@ -327,7 +327,7 @@ class Attempt:
     cancelled: str = ""
     """Why it was cancelled; "": it was not."""
     left_for: str = ""
-    """Why its task needs another machine while its files are kept; "": not the case."""
+    """Why its task leaves the machine while the files of this attempt are kept; "": no files are kept."""
     replaced_by: int | None = None
     awaited_machine: int | None = None
     """Machine to which it migrates when ``awaited_count`` nodes are free there; None: it does not wait."""

@@ -1,4 +1,4 @@
-"""Decoding of stored records by the type hints of their classes, and errors about damaged ones.
+"""Decoding of stored records by the type hints of their classes, and errors about damaged records.
 
 Files and databases can be changed by hand, cut or damaged. A value of a wrong type is refused here, where it
 is read; an entry that does not fit the state before it is refused where it is applied.
@@ -26,7 +26,7 @@ FLOAT = "float"
 _INDICES = frozenset(
     ("run", "task", "attempt", "machine", "source", "part", "body", "nodes", "count", "position", "execution")
 )
-"""Fields that hold the number of a thing or a count; -1 stands for none."""
+"""Names of fields that hold the number of an object (run, task, ...) or a count; -1: no object."""
 
 _MOMENT = "_at_s"
 """Suffix of the names of fields that hold a wall-clock time."""
@@ -44,7 +44,7 @@ ADVICE = "restore the journal from a backup; `weft run --fresh` or `weft simulat
 def damaged_journal(place: str, error: Exception) -> InvalidInput:
     """Return the error about a record that cannot be read, or that does not fit the records before it.
 
-    ``place`` is empty where the caller adds it.
+    ``place``: where the record is in the journal; "": the caller adds the place to the message.
     """
     at = f" at {place}" if place else ""
     return InvalidInput(f"journal damaged{at}: {describe_error(error)}", advice=ADVICE)
@@ -73,7 +73,7 @@ def decode_record(kind: type[_Record], record: Mapping[str, Any]) -> _Record:
 
 
 def _find_mistake(kind: type, record: object) -> str:
-    """Return the first mistake in the fields of a record, in words."""
+    """Return the first mistake in the fields of a record, in words; "": no mistake was found."""
     if not isinstance(record, Mapping):
         return f"the fields of {kind.__name__} must be a mapping, not {shorten(repr(record))}"
     decoders = _field_decoders(kind)
@@ -127,7 +127,7 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
 
 
 def _checked(noun: str, *types: type) -> Callable[[Any], Any]:
-    """Return a function that returns a value of these types and refuses any other."""
+    """Return a function that returns a value of one of these types, and raises TypeError for other values."""
 
     def check(value: Any) -> Any:
         if type(value) in types:
@@ -142,14 +142,14 @@ _check_list, _check_mapping = _checked("a list", list), _checked("a mapping", di
 
 
 def decode_index(value: Any) -> int:
-    """Return the number of a run, task, attempt or machine, or a count; -1 stands for none."""
+    """Return the number of a run, task, attempt or machine, or a count; -1: no such object."""
     if type(value) is int and value >= -1:
         return value
     raise TypeError(f"{shorten(repr(value))} is not a whole number, at least -1")
 
 
 def decode_number(value: Any) -> float:
-    """Return a number; ``{"float": "inf"}`` stands for one that JSON cannot express."""
+    """Return a number; infinity and NaN, which JSON cannot express, are stored as ``{"float": "inf"}``."""
     if type(value) is float or (type(value) is int and abs(value) < _MOST_WHOLE):
         return value
     if type(value) is dict and value.keys() == {FLOAT}:

@@ -2,10 +2,11 @@
 
 No decision is made here: the events and commands of a journal rebuild the state without a policy.
 
-A run's graph grows when a file over which a sweep is unfolded exists. The workflow is unfolded again with the
-lines of the file; tasks keep their state by name, new ones start as waiting or ready. A task that goes back
-to READY or WAITING may lose the binding of its abstract machine, and its successors wait for it again. Files
-of an attempt that left its machine are kept for the next attempt (docs/papers/adaptive-jobs.md, section 4).
+A sweep may have the lines of a file as its values. When such a file exists, the run's graph grows: the
+workflow is unfolded again with the lines of the file. Tasks keep their state by name; new tasks start as
+waiting or ready. A task that goes back to READY or WAITING may lose the binding of its abstract machine, and
+its successors wait for it again. Files of an attempt that left its machine are kept for the next attempt
+(docs/papers/adaptive-jobs.md, section 4).
 """
 
 from __future__ import annotations
@@ -371,7 +372,7 @@ def _on_request(state: EngineState, event: messages.RequestReceived) -> None:  #
 
 
 def _on_run_stalled(state: EngineState, event: messages.RunStalled) -> None:
-    """Do nothing: the tasks of the run still wait if it is resumed."""
+    """Do nothing: the tasks of the run keep their states, so that the run can be resumed."""
 
 
 _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
@@ -433,7 +434,10 @@ def _forget_files(run: RunState, attempt: Attempt) -> None:
 
 
 def _reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) -> None:
-    """Make a task ready or waiting again; after a failure its abstract machine is unbound."""
+    """Make a task ready or waiting again.
+
+    Its abstract machine is unbound after a failure, and if no other task has used it.
+    """
     variable = run.compiled.variable[task]
     if run.compiled.shared[variable] and (failed or not _is_used(state, run, variable, besides=task)):
         run.unbind(variable)
@@ -445,7 +449,7 @@ def _reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) 
 
 
 def _is_used(state: EngineState, run: RunState, variable: int, *, besides: int) -> bool:
-    """Return whether a task other than ``besides`` of an abstract machine has an attempt or completed."""
+    """Return whether some task of an abstract machine, not ``besides``, has an attempt or has completed."""
     for member in run.members(variable):
         attempt = state.attempt_of(run, member)
         here = attempt is not None and not attempt.cancelled
@@ -467,7 +471,7 @@ def _wait_again(run: RunState, task: int) -> None:
 
 
 def _is_partly_ready(run: RunState, task: int) -> bool:
-    """Return whether some predecessor of a task has completed, so that its data can be copied."""
+    """Return whether some predecessor of a task has completed, whose outputs can be copied already."""
     return any(run.state[before] == TaskState.COMPLETED for before in run.compiled.before(task))
 
 
@@ -729,7 +733,7 @@ def _finish_run(state: EngineState, command: messages.FinishRun) -> None:
 
 
 def _close_attempt(state: EngineState, attempt: Attempt) -> None:
-    """Close an attempt, unless its files are being removed."""
+    """Close an attempt; while its files are being removed, only detach it from its task."""
     if attempt.stage != _STAGE_CLEANING:
         attempt.stage = _STAGE_OVER
         state.close(attempt)
@@ -869,7 +873,7 @@ def _select_machines(state: EngineState, command: messages.SelectMachines) -> No
     facts = state.runs[command.run].change_facts(command.task)
     facts.order_wanted = True
     if facts.order:
-        facts.order = None  # one that accepted no machine counts until the program answers again
+        facts.order = None  # an answer without machines stays valid until the program answers again
 
 
 def _change_nothing(state: EngineState, command: messages.Command) -> None:

@@ -50,7 +50,7 @@ class EngineMachineView:
 
     @property
     def free_nodes(self) -> int:
-        """Return the number of free nodes."""
+        """Return the number of free nodes; all nodes if tasks may share nodes."""
         return self._machine.free_nodes if self._machine.counts_nodes else self._machine.nodes
 
     @property
@@ -74,7 +74,7 @@ class EngineMachineView:
         return self._machine.promised_s
 
     def unclaimed_nodes(self, before: float | None = None) -> int:
-        """Return the free nodes that no queued attempt needs.
+        """Return the number of free nodes minus the nodes that queued attempts need; it may be negative.
 
         ``before``: only queued attempts with a lower sort key are considered.
         """
@@ -191,7 +191,11 @@ class EngineRunView:
         return self._run.left.first(most)
 
     def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> PlanCursor | None:
-        """Return a cursor over ready or early tasks by planned start or rank; None: no plan or no task."""
+        """Return a cursor over the ready tasks by planned start; None: the run has no plan or no such task.
+
+        ``early``: instead of ready tasks, waiting tasks that may be assigned early. ``by_rank``: ready tasks
+        by upward rank. ``strict``: skip tasks whose planned machine is not usable.
+        """
         run, plan, state = self._run, self._run.plan, self._state
         if plan is None or not (run.early if early else run.ready):
             return None
@@ -287,8 +291,8 @@ class EngineView:
     ) -> list[Mode]:
         """Return the modes of a task on the machines to compare, by machine, then node count.
 
-        ``free``: only modes that can start now; ``but``: with ``free``, a machine to omit; ``rebind``:
-        ignore the binding of its abstract machine.
+        ``free``: only modes in which the task can start now; ``but``: with ``free``, a machine to omit;
+        ``rebind``: ignore the binding of the task's abstract machine.
         """
         inner = self._state.runs[run.index]
         compiled = inner.compiled
@@ -319,9 +323,9 @@ class EngineView:
     def mode(
         self, run: RunView, task: int, machine: int, count: int, *, free: bool = False, again: bool = True
     ) -> Mode | None:
-        """Return a mode of a task; None if it cannot run there or, with ``free``, cannot start there now.
+        """Return a mode of a task; None: the task cannot run in it or, with ``free``, cannot start in it now.
 
-        ``again`` False: None also if it failed there and another machine can run it.
+        ``again`` False: None also if the task failed on the machine and another machine can run it.
         """
         found: list[Mode] = []
         inner, state = self._state.runs[run.index], self._state
@@ -333,11 +337,11 @@ class EngineView:
         return next((mode for mode in found if mode.count == count), None)
 
     def ranking(self, run: RunView, task: int) -> TaskRanking | None:
-        """Return the rank of a task, which decides between machines; None: it has none."""
+        """Return the ranking expression of a task, which orders machines; None: the task has none."""
         return find_ranking(self._state, self._state.runs[run.index], task)
 
     def candidates(self, run: RunView, task: int) -> tuple[SelectionCandidate, ...]:
-        """Return the machines that a task may use, by rank, then by estimated end."""
+        """Return the machines that a task may use, highest rank first, then by estimated end."""
         best: dict[int, Mode] = {}
         for mode in self.modes(run, task, free=False):
             if mode.machine not in best or mode.finish_s < best[mode.machine].finish_s:
@@ -361,7 +365,10 @@ class EngineView:
         )
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
-        """Return the value of the task's rank for a machine, in its fastest mode there; None: no number."""
+        """Return the value of the task's ranking expression for a machine, in its fastest mode there.
+
+        None: the task has no such expression, or the value is not a number.
+        """
         if (ranking := self.ranking(run, task)) is None:
             return None
         found: list[Mode] = []

@@ -1,8 +1,7 @@
 """Branches and loops (dynamic-grid.md, sections 2 and 10, and adaptive-jobs.md, section 6, in docs/papers).
 
-If the condition of a dependency is false, its task is skipped, and so is every task with only skipped
-predecessors.
-The condition of a loop is evaluated when its last task has completed.
+If the condition of a dependency is false, the dependent task is skipped, and so is every task with only
+skipped predecessors. The condition of a loop is evaluated when the last task of the loop has completed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def complete_task(context: DecisionContext, run: RunState, task: int) -> None:
 
 
 def skip_task(context: DecisionContext, run: RunState, task: int, reason: str) -> None:
-    """Skip a task that has no attempt, and every task whose predecessors are all skipped."""
+    """Skip a waiting or ready task, and every task after it whose predecessors are all skipped."""
     if run.state[task] not in _SKIPPABLE:
         return
     context.settle(run, task, TaskState.SKIPPED, reason=reason)
@@ -86,7 +85,7 @@ def _evaluate_condition(
 
 
 def _judge_loops(context: DecisionContext, run: RunState, task: int) -> None:
-    """Repeat or end the loops whose last task this is, innermost first."""
+    """Repeat or end the loops that end with this task, innermost first, up to one that does not end now."""
     for index in run.loops.around[task]:
         body = run.loops.bodies[index]
         if body.left:
@@ -123,7 +122,8 @@ def _judge_loop(context: DecisionContext, run: RunState, body: LoopState, task: 
 def _loop_names(run: RunState, body: LoopState, last: int) -> dict[str, Any]:
     """Return the names and values that the ``until`` condition of a loop may use.
 
-    These are the outcomes of the body's tasks; those of the last task may be used without its name.
+    These are the iteration, the sweep variables of the task ``last``, and the outcomes of the body's tasks;
+    for the outcome of ``last`` the task name may be omitted.
     """
     names = _outcome_names(run, last)
     names["iteration"] = body.iteration

@@ -56,24 +56,24 @@ class PerformanceSample:
     started_s: float | None = None
     """Time at which its program started; None: not started."""
     predicted_s: float = math.inf
-    """Predicted seconds of this attempt; with 0 or inf it is never late."""
+    """Predicted seconds of this attempt; with 0 or inf the attempt is never late."""
     work: float = 1.0
     """Total work of this attempt, in any unit."""
     done: float | None = None
     """Work done in this attempt, in the same unit; None: unknown."""
     reported_s: float | None = None
-    """Time at which ``done`` was measured; None: it is always current."""
+    """Time at which ``done`` was measured; None: ``done`` is current at all times."""
     reports_every_s: float | None = None
     """Seconds between progress reports; None: unknown."""
     last_iteration_s: float | None = None
     """Seconds of the last iteration in the application's profile; None: no profile."""
     expected_iteration_s: float | None = None
     waiting_since_s: float | None = None
-    """Start of the current wait or suspension; None: neither."""
+    """Start of the current wait or suspension; None: the attempt neither waits nor is suspended."""
 
     @property
     def finished(self) -> bool:
-        """Return whether all its work is reported done."""
+        """Return whether all work of the attempt is reported as done."""
         return self.done is not None and self.done >= self.work
 
     @property
@@ -98,7 +98,7 @@ class PerformanceSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceContract:
-    """The limits of an attempt."""
+    """The limits of an attempt: for the ratio of its times, for an iteration, and for waiting."""
 
     limit: float | None = 0.5
     """Largest allowed ratio (the factor of the paper); None: no limit."""
@@ -107,13 +107,13 @@ class PerformanceContract:
     iteration_limit_s: float | None = None
     """Seconds an iteration may take; None: (1 + ``limit``) times the expected seconds."""
     waiting_limit_s: float | None = None
-    """Seconds it may wait or be suspended; None: no limit."""
+    """Seconds the attempt may wait or be suspended; None: no limit."""
 
 
 def compute_ratio(watched: PerformanceSample, now_s: float) -> float | None:
     """Return projected time / predicted time - 1 of an attempt; None: cannot be computed now.
 
-    0: on schedule; 1: twice the predicted time; -0.5: half of it.
+    0: on schedule; 1: twice the predicted time; -0.5: half of the predicted time.
     """
     if watched.started_s is None or watched.finished:
         return None
@@ -138,14 +138,14 @@ def next_check_s(watched: PerformanceSample, contract: PerformanceContract, now_
 
 
 def _iteration_ratio(watched: PerformanceSample) -> float | None:
-    """Return the time of the last iteration divided by the expected time; None: one is unknown."""
+    """Return the time of the last iteration divided by the expected time; None: one of them is unknown."""
     if watched.last_iteration_s is None or not watched.expected_iteration_s:
         return None
     return watched.last_iteration_s / watched.expected_iteration_s
 
 
 def _time_ratio(watched: PerformanceSample, now_s: float) -> float | None:
-    """Return the elapsed or the projected time, if longer, divided by the predicted time; None: unknown."""
+    """Return the larger of elapsed and projected time, divided by the predicted time; None: unknown."""
     started_s = watched.started_s or 0.0
     if not watched.timed:
         return None
@@ -162,8 +162,8 @@ def _time_ratio(watched: PerformanceSample, now_s: float) -> float | None:
 def _known_until_s(watched: PerformanceSample, now_s: float) -> float:
     """Return the time at which the attempt had done the reported work.
 
-    This is the time of the last report. If the next report is overdue, it is one reporting interval ago: the
-    program has done no more than it reported.
+    This is the time of the last report. If the next report is overdue, it is the time one reporting interval
+    ago: until then the program has done no more than it reported.
     """
     if watched.reported_s is None:
         return now_s
@@ -223,7 +223,7 @@ def _next_moment(moment_s: float) -> float:
 
 
 _SLOW, _USUAL = 0.9, 1.0
-"""Speed factors: below the first a machine counts as slow; otherwise it gets the second (nominal)."""
+"""Speed factors: a machine below ``_SLOW`` counts as slow; larger estimates become ``_USUAL`` (nominal)."""
 
 
 def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:

@@ -46,7 +46,11 @@ class PolicyError(WeftError):
 
 
 def dispatch(context: DecisionContext, view: EngineView) -> None:
-    """Call the policy, and the policies that jobs select, and execute their decisions in order."""
+    """Call the policy and the policies that tasks name as selectors, and execute their decisions in order.
+
+    Then place the tasks whose selectors are programs. Nothing is done while first answers of machines are
+    outstanding.
+    """
     context.state.pending.start_decision()
     inquiries = context.state.inquiries
     if inquiries.needed and inquiries.is_settling(context.state.now):
@@ -67,8 +71,8 @@ def dispatch(context: DecisionContext, view: EngineView) -> None:
 def _place_selected(context: DecisionContext, view: EngineView) -> None:
     """Place the ready tasks for which a selector program has answered; run the program for the others.
 
-    A task is placed on the first free machine in the order of the answer; if none is free, it waits. O(ready
-    tasks).
+    A task is placed on the first free machine in the order of the answer; if no machine is free, the task
+    waits. O(ready tasks).
     """
     for seen in view.runs:
         run = context.state.active[seen.index]
@@ -240,7 +244,7 @@ _ROUNDING = 1e-9
 def _select_next(
     context: DecisionContext, machine: MachineState, prepared: Callable[[Attempt], bool]
 ) -> int | None:
-    """Return the number of the queued attempt that a machine starts next; None: none can start now."""
+    """Return the number of the queued attempt that a machine starts next; None: no attempt can start now."""
     attempts = context.state.attempts
     if not machine.has_room(1):
         return None
@@ -271,9 +275,10 @@ def _first_fit(context: DecisionContext, machine: MachineState, startable: Itera
 def _backfill(
     context: DecisionContext, machine: MachineState, startable: Iterator[Attempt], *, all_before: bool
 ) -> int | None:
-    """Return the first attempt that can start now without delaying the first of the queue.
+    """Return the number of the first attempt that can start now without delaying the first of the queue.
 
-    ``all_before``: without delaying any attempt before it.
+    ``all_before``: without delaying any attempt that is before it in the queue. None: there is no such
+    attempt.
     """
     now = context.state.now
     profile = _NodeProfile(machine, now)
@@ -328,11 +333,11 @@ class _NodeProfile:
 
 
 def _plan_order(context: DecisionContext, machine: MachineState, startable: Iterator[Attempt]) -> int | None:
-    """Return the queued attempt to start now, in order of planned starts; None: none can start now.
+    """Return the number of the queued attempt to start now, by planned starts; None: no attempt can start.
 
     While the next planned task cannot start, another attempt may start if it is expected to end before the
-    planned start of that task, or if that start has passed (never with ``strict_plan``). A timer serves the
-    queue again at the planned start.
+    planned start of that task, or if that start has passed (never with ``strict_plan``). At the planned start
+    a timer causes another look at the queue.
     """
     strict = context.settings.strict_plan
     for position, attempt in enumerate(startable):
@@ -371,7 +376,7 @@ def _passed_s(at_s: float) -> float:
 
 
 def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | None:
-    """Return the next planned task of a run on a machine, the first that has not started; None: none."""
+    """Return the first planned task of a run on a machine that has not started; None: no such task."""
     if run.plan is None:
         return None
 
@@ -425,7 +430,7 @@ def _can_start(context: DecisionContext, attempt: Attempt) -> bool:
 
 
 def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
-    """Postpone a queue until all events of this time are handled; return whether it was postponed.
+    """Postpone starts from a queue until all events of this time are handled; return whether to postpone.
 
     Queue rules compare all attempts that are ready at one time (docs/papers/moldable.md, section 5), but
     events arrive one by one. With one node the order makes no difference. A migration is not postponed, or a
@@ -443,7 +448,7 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
 
 
 def _serve_queue(context: DecisionContext, index: int) -> None:
-    """Start attempts from a machine's queue."""
+    """Migrate attempts that wait for a machine; if none is left, start attempts from the machine's queue."""
     machine = context.state.machines[index]
     if not machine.up:
         return

@@ -6,10 +6,10 @@ the run. A task uses a machine on which it failed only if there is no other; aft
 time, its limit grows instead. A task that lost its machine or was preempted continues from its files, as in a
 migration.
 
-Completed tasks run again if their outputs are lost: outputs stay on the machine that produced them, and if it
-does not answer when they are needed, the producer runs again, recursively (docs/papers/dynamic-grid.md, gap
-G13). With ``bound_ancestors: always`` (preset ``s1``) the completed tasks on the abstract machine of a failed
-task run again too (section 10).
+Completed tasks run again if their outputs are lost: outputs stay on the machine that produced them. If that
+machine does not answer when the outputs are needed, the producer runs again, recursively
+(docs/papers/dynamic-grid.md, gap G13). With ``bound_ancestors: always`` (preset ``s1``) the completed
+ancestors of a failed task on its abstract machine run again too (section 10).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState, TimerKin
 
 
 def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[int]) -> bool:
-    """Rerun the completed predecessors whose outputs were on lost machines; return whether there are any."""
+    """Rerun the completed predecessors of an attempt's task whose outputs were on the lost ``machines``.
+
+    The attempt is cancelled, and its task waits for these predecessors. Return whether there are any.
+    """
     run = context.state.runs[attempt.run]
     lost = [
         before
@@ -131,8 +134,8 @@ def fail_task(
 ) -> None:
     """Retry a failed task, or apply its ``on_failure`` rule if no retry is left.
 
-    ``lasting``: a retry would fail in the same way, so the task is not retried. ``tries`` is set if all
-    allowed retries have been made without running the program again.
+    ``lasting``: a retry would fail in the same way, so the task is not retried. ``tries``: the number of
+    retries, if all allowed retries have already been made without running the program again.
     """
     allowed = context.max_retries(run, task, cause)
     before = run.facts_of(task).failures.get(cause, 0)
@@ -187,9 +190,10 @@ def _retry_task(
     *,
     avoid: bool = False,
 ) -> None:
-    """Make a failed task ready or waiting again; tasks of its abstract machine not started yet follow it.
+    """Make a failed task ready or waiting again.
 
-    ``avoid``: another machine is used, whatever the cause.
+    Other tasks of its abstract machine that are assigned but have not started are reopened too. ``avoid``:
+    the task avoids the machine of this attempt, whatever the cause.
     """
     attempt = context.state.attempt_of(run, task)
     keep = cause in _RESUMABLE and attempt is not None and attempt.started_s is not None
@@ -214,7 +218,10 @@ def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, r
 
 
 def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause: Cause) -> bool:
-    """Return whether some candidate machine on which a task has not failed is up."""
+    """Return whether a task may be retried on another machine: one that is up and on which it has not failed.
+
+    There are at most as many such retries as candidate machines.
+    """
     if run.compiled.group[task] < 0:
         return False
     beyond = run.facts_of(task).failures.get(cause, 0) - context.max_retries(run, task, cause)

@@ -1,5 +1,6 @@
-"""The reaction to each kind of event, to timers and to requests of the user (docs/papers/adaptive-jobs.md,
-section 4; docs/papers/unified.md, section 2).
+"""The reaction to each kind of event, to timers and to requests of the user.
+
+See docs/papers/adaptive-jobs.md, section 4, and docs/papers/unified.md, section 2.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def _release(context: DecisionContext, run: RunState, task: int, *, alone: bool)
 
 
 def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
-    """Move a task to a machine, or to the best free one; if that is not possible, change nothing."""
+    """Move a task to a machine (None: to the best free machine); refuse the request if it is not possible."""
     attempt = context.state.attempt_of(run, task)
     if attempt is None or attempt.stage > Stage.RUNNING:
         word = TaskState(run.state[task]).name.lower()
@@ -142,7 +143,7 @@ def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | 
 
 
 def _find_obstacle(context: DecisionContext, run: RunState, attempt: Attempt, machine: int) -> str:
-    """Return why a task cannot run on a machine, whatever its load; "": it can."""
+    """Return why a task cannot run on a machine, even if the machine is free; "": the task can run on it."""
     state, name = context.state, context.state.machines[machine].name
     if why := state.obstacle(machine):
         return f"{name}: {why}"
@@ -154,7 +155,7 @@ def _find_obstacle(context: DecisionContext, run: RunState, attempt: Attempt, ma
 
 
 def _migrate_to(context: DecisionContext, run: RunState, attempt: Attempt, machine: int) -> None:
-    """Migrate an attempt to a machine now, or when enough nodes are free there."""
+    """Migrate an attempt to a machine: now if enough nodes are free, otherwise as soon as they are."""
     counts, task = run.compiled.options(attempt.task).counts[machine], attempt.task
     fastest = min(counts, key=lambda count: run.compiled.seconds(task, machine, count))
     count = attempt.count if attempt.count in counts else fastest
@@ -328,7 +329,7 @@ def _on_staged_in(context: DecisionContext, event: messages.StagedIn) -> None:
 
 
 def _on_cleaned_up(context: DecisionContext, event: messages.CleanedUp) -> None:
-    """Record that the own epilog of an old attempt failed; the new attempt starts nevertheless (gap G8)."""
+    """Record that a task's own epilog failed in a clean-up; the new attempt starts nevertheless (gap G8)."""
     if event.module:
         context.report_module(event.run, event.task, event.attempt, event.module, event.problem)
 

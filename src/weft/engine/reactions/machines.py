@@ -1,10 +1,11 @@
 """Liveness probes of machines and jobs, and the queries required before a machine is used.
 
-Liveness (docs/papers/adaptive-jobs.md, section 5): the job manager of each running attempt is probed at an
-interval. If it does not answer, the machine's gatekeeper is probed. If that answers, a new job manager is
-attached to the job. If it does not answer either, the machine or the network has failed, and the tasks
-continue on other machines from their last restart files. If the machine answers again later, its old jobs are
-cancelled, because only one attempt of a task may continue.
+Liveness (docs/papers/adaptive-jobs.md, section 5): the job manager of each running attempt (on real machines
+the runner) is probed at an interval. If the job manager does not answer, the machine itself (its gatekeeper)
+is probed. If the machine answers, a new job manager is attached to the job. If the machine does not answer
+either, it or the network has failed, and the tasks continue on other machines from their last restart files.
+If the machine answers again later, its old jobs are cancelled, because only one attempt of a task may
+continue.
 
 Selection (section 3; E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and
 Execution on Grids): discover, filter, authorise, fetch; then the policy ranks. The list of machines and the
@@ -84,9 +85,10 @@ def probe_machine(context: DecisionContext, attempt: Attempt, cause: str) -> Non
 
 
 def handle_answer(context: DecisionContext, event: messages.ProbeAnswered) -> None:
-    """Handle the result of a probe: without an answer of the job manager the machine is probed.
+    """Handle the result of a probe of a job manager or a machine.
 
-    A machine that does not answer is down; if it answers, a new job manager is attached to the job.
+    If a job manager does not answer, its machine is probed. A machine that does not answer is marked as down.
+    If the machine answers, a new job manager is attached to the job.
     """
     attempt = context.state.find_attempt(event.attempt)
     if attempt is not None and not (attempt.stage in _ON_THE_MACHINE or _is_unconfirmed(attempt)):
@@ -142,7 +144,7 @@ def handle_machine_loss(context: DecisionContext, machine: int) -> None:
 
 
 def handle_admission(context: DecisionContext, machine: int, admission: Admission) -> None:
-    """Move tasks off a closed machine: off a drained one those not started yet, off a removed one all."""
+    """Move tasks off a closed machine: if it is drained, those not started; if it is removed, all."""
     if admission == Admission.OPEN:
         return
     state, name = context.state, context.state.machines[machine].name
@@ -164,7 +166,7 @@ def handle_admission(context: DecisionContext, machine: int, admission: Admissio
 def _free_abstract_machines(context: DecisionContext, machine: int, text: str = "") -> None:
     """Unbind abstract machines with waiting members from a lost or closed machine.
 
-    Tasks that completed there do not run again: the project also keeps outputs and restart files.
+    Tasks that completed on the machine do not run again: the project also keeps outputs and restart files.
     """
     text = text or f"{context.state.machines[machine].name} is lost"
     for run in list(context.state.active.values()):
@@ -236,7 +238,7 @@ def _inquire(context: DecisionContext, machine: int) -> None:
 
 
 def _is_wanted(context: DecisionContext, machine: int) -> bool:
-    """Return whether a machine is listed, is up, and is a candidate for some task of an active run."""
+    """Return whether a machine is listed, up, open, and a candidate for some task of an active run."""
     state, inquiries = context.state, context.state.inquiries
     listed = context.settings.discover_every_s is None or machine in (inquiries.listed or ())
     open_to_tasks = state.machines[machine].up and state.machines[machine].admission == Admission.OPEN

@@ -86,7 +86,7 @@ def await_machine(context: DecisionContext, attempt: Attempt, machine: int, coun
 
 
 def admit_awaited(context: DecisionContext, machine: MachineState) -> Iterator[RunState]:
-    """Migrate the attempts that wait for a machine, as far as they fit, and yield the run of each."""
+    """Migrate the attempts that wait for a machine, in order, while they fit; yield the run of each."""
     state = context.state
     for number in list(machine.awaited_by):
         attempt = state.attempts[number]
@@ -164,7 +164,7 @@ def settle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt) 
 
 
 def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old: Attempt) -> None:
-    """Cancel a migration whose new machine is lost; the task waits for another, its files are kept."""
+    """Cancel a migration whose new machine is lost; the task waits again, and its files are kept."""
     name = context.state.machines[new.machine].name
     context.emit(
         messages.ReportTargetLoss(
@@ -181,7 +181,7 @@ def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old:
 
 
 def clean_up_leftovers(context: DecisionContext, run: RunState) -> None:
-    """Clean up the kept attempts of a run, whose files no later attempt will use."""
+    """Clean up the attempts of a run whose files were kept for a next attempt, which will not follow."""
     for number in list(run.left_behind.values()):
         _discard_attempt(context, context.state.attempts[number])
 
@@ -212,7 +212,7 @@ def relocate_attempt(
     """Migrate an attempt if the reason is mandatory or the move saves enough time.
 
     ``behind``: ratio of the attempt (``contracts.compute_ratio``); None: unknown. ``requested``: the program
-    requests another machine, so it moves to a free one regardless of settings and estimates.
+    requests another machine, so the attempt moves if one is free, regardless of settings and estimates.
     """
     if attempt.awaited_machine is not None:
         return  # the user has chosen where it goes
@@ -246,7 +246,11 @@ def relocate_attempt(
 def is_worth_moving(
     context: DecisionContext, attempt: Attempt, reason: str, there_s: float, *, behind: float | None = None
 ) -> bool:
-    """Return whether a move to a mode that needs ``there_s`` saves enough time; if not, record that."""
+    """Return whether a move saves enough time; if not, record that the attempt stays.
+
+    ``there_s``: estimated seconds on the other machine, with the move. ``behind``: ratio of the attempt;
+    None: unknown.
+    """
     here_s = time_left_s(context, attempt, behind)
     wanted = _required_gain(context.state.runs[attempt.run], attempt.task)
     if there_s < (1.0 - wanted) * here_s:
@@ -257,7 +261,7 @@ def is_worth_moving(
 
 
 def _required_gain(run: RunState, task: int) -> float:
-    """Return the share of its remaining time that a task's migration must save; it grows with each one."""
+    """Return the share of the remaining time that a migration must save; it grows with each migration."""
     settings = run.settings_of(task)
     return min(_MAX_GAIN, settings.gain * settings.gain_growth ** run.facts_of(task).migrations)
 
@@ -271,9 +275,10 @@ def _record_stay(context: DecisionContext, attempt: Attempt, reason: str, text: 
 
 
 def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None = None) -> float:
-    """Return the estimated remaining seconds of an attempt, by its own or its machine's speed.
+    """Return the estimated remaining seconds of an attempt on its machine.
 
-    The lower speed is used; ``behind`` is the ratio of the attempt, None: unknown.
+    The lower of the attempt's own speed and the estimated speed of the machine is used. ``behind``: ratio of
+    the attempt (``contracts.compute_ratio``), which gives its own speed; None: unknown.
     """
     state = context.state
     machine = state.machines[attempt.machine]
@@ -291,16 +296,20 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
 
 
 def _pace_here(machine: MachineState, behind: float | None) -> float:
-    """Return the factor by which an attempt takes longer than estimated, by the slower of both speeds."""
+    """Return the factor by which an attempt takes longer than estimated.
+
+    It is the larger of the machine's factor and the attempt's own factor, 1 + ``behind``; ``behind`` None:
+    the own factor is unknown.
+    """
     pace = machine.crowding() / machine.speed_factor
     return pace if behind is None else max(pace, 1.0 + behind)
 
 
 def _speed_there(here: MachineState, there: MachineState, behind: float | None) -> float:
-    """Return the speed that an attempt on ``here`` would have on another machine.
+    """Return the speed factor that an attempt on machine ``here`` would have on machine ``there``.
 
-    If programs of others load both machines, measured loads are compared with each other, not one with the
-    progress of the attempt: what the measurement here misses, it misses there too.
+    If programs other than weft's tasks load both machines, the measured speed of ``there`` is corrected by
+    the error of the measurement on ``here``, which the progress of the attempt shows.
     """
     loaded = all(each.measured.load is not None and each.measured_factor < 1.0 for each in (here, there))
     if not loaded or there.learned_factor < 1.0:
@@ -312,10 +321,10 @@ def _speed_there(here: MachineState, there: MachineState, behind: float | None) 
 def find_best_mode(
     context: DecisionContext, run: RunState, attempt: Attempt, behind: float | None = None
 ) -> tuple[Mode, float] | None:
-    """Return the best free mode of a task on another machine, and its estimated seconds; None: none.
+    """Return the best free mode of a task on another machine, and its estimated seconds; None: no such mode.
 
-    Modes are compared by the task's rank for their machine (those without a number last), then by these
-    seconds (move included). The last order of a selector program replaces the rank.
+    Modes are compared by the task's rank for their machine (modes without a rank last), then by the estimated
+    seconds (with the move). If a selector program has answered, its order of machines replaces the rank.
     """
     order = run.facts_of(attempt.task).order
     view = EngineView(context.state)

@@ -6,8 +6,8 @@ then the run follows the old plan.
 
 A task that runs and meets its contract is never moved (I5). A task that violates its contract migrates if the
 new plan puts it on another machine. With ``bound_ancestors: always`` the completed tasks on the abstract
-machine that it leaves run again on the new machine, and it waits for them; the journal records this as a
-Settle of a completed task.
+machine of the moving task run again on the new machine, and the moving task waits for them; the journal
+records this as a Settle of a completed task.
 
 Deviations: the paper cancels a violating task before planning; here it runs until the plan arrives. A task
 that violates its contract after the plan was requested waits for the next plan.
@@ -60,11 +60,11 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
 
 
 def replan_on_machine_change(context: DecisionContext, event: messages.MachineChanged) -> None:
-    """Request a plan for every active run if the user changed a machine, or it went down or came back.
+    """Request plans for the active runs if the user changed a machine, or a machine went down or came back.
 
-    A change by the user and a machine that came back always cause a new plan, a lost machine only if the
-    settings require it: its tasks are placed elsewhere anyway, but queued tasks would not use a machine that
-    came back.
+    A change by the user and a machine that came back always cause a new plan: without one, queued tasks would
+    not use a machine that came back. A lost machine causes a new plan only if the settings require it,
+    because its tasks are placed on other machines anyway.
     """
     if event.up is None and event.admission is None:
         return
@@ -80,7 +80,7 @@ def replan_on_answer(context: DecisionContext) -> None:
 
 
 def replan_on_migration(context: DecisionContext, run: RunState) -> None:
-    """Request a plan because the user moved a task: tasks in the queue there may go where it was."""
+    """Request a plan because the user moved a task: tasks queued on its new machine may use the old one."""
     _request_plan(context, run, "the user moved a task")
 
 
@@ -97,9 +97,11 @@ def replan_on_growth(context: DecisionContext, event: messages.TasksAdded) -> No
 
 
 def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
-    """Return whether violations cause new plans; if enough tasks violate, set the timer of a new plan.
+    """Return whether violations cause new plans for the run of an attempt that violates its contract.
 
-    The timer fires at the current time, after all progress reports of this time: one plan covers them all.
+    If they do, mark the attempt as violating, and set the timer for a plan request if enough attempts violate
+    their contracts. The timer fires at the current time, after all progress reports of this time, so that one
+    plan covers all violations.
     """
     run = context.state.runs[attempt.run]
     if "violated" not in run.settings.replan_when or not run.planned:
@@ -116,7 +118,7 @@ def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
 
 
 def adopt_plan(context: DecisionContext, event: messages.PlanReady) -> None:
-    """Apply a new plan to its run; without any plan to follow the run is stopped."""
+    """Apply a new plan to its run; stop a run that needs a plan and has none."""
     run = context.state.runs[event.run]
     if run.index not in context.state.active:
         return
@@ -176,7 +178,10 @@ def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -
 
 
 def _is_worthwhile(context: DecisionContext, attempt: Attempt, line: PlanLine) -> bool:
-    """Return whether a violating task may migrate: always, or if the planned end saves enough time."""
+    """Return whether a violating task may migrate, by its ``migrate`` setting.
+
+    With ``pays`` it may if the planned end saves enough time.
+    """
     when = context.state.runs[attempt.run].settings_of(attempt.task).migrate
     if when != "pays":
         return when == "always"

@@ -48,7 +48,10 @@ def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = Fa
 
 
 def _find_prolog(run: RunState, attempt: Attempt, old: Attempt) -> int:
-    """Return the number of the start for which a prolog runs; 0: no prolog, or missing predecessors."""
+    """Return the number of the start (``Start.tries``) for which the task's own prolog runs.
+
+    0: the task has no prolog, or some predecessors have not ended.
+    """
     job = run.compiled.description(attempt.task).job
     if job is None or not job.prolog or run.missing[attempt.task]:
         return 0
@@ -75,7 +78,7 @@ def _list_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> 
 
 
 def _list_transfer_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:
-    """Return the parcel that a transfer task copies; empty if it must wait, or if nothing must be copied.
+    """Return the parcel that a transfer task copies; empty: the transfer must wait, or copies nothing.
 
     In real executions a transfer within one host is requested too: the backend copies nothing, but records
     the file as an output of the transfer, which the readers use.
@@ -93,7 +96,7 @@ def _list_transfer_parcels(context: DecisionContext, run: RunState, attempt: Att
 def _list_restart_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:
     """Return the parcel of the restart files if an attempt uses them and they are on another host.
 
-    If the machine that has them is down, the copy that is kept with the project is used.
+    If the machine with the restart files is down, the copy that is kept with the project is used.
     """
     files = run.facts_of(attempt.task).restart_files
     if files is None or not spared_share(run, attempt.task, attempt.count):

@@ -1,10 +1,11 @@
 """The work that a run has really done, as an instance: the reference of its slowdown.
 
-The time alone of a run is the makespan of a HEFT plan on the empty platform (docs/papers/many-workflows.md,
-section 7). At the submission the workflow is planned with the expected iterations of its loops. When the run
-has ended, the executed work is planned: every iteration that was executed, one after the other, without tasks
-that were skipped and without the work of tasks whose outputs were reused. A task without a stated time counts
-with its measured seconds, those of earlier attempts included if it continued from their restart files.
+The reference time of a run (``alone_s``) is the makespan of a HEFT plan on the empty platform
+(docs/papers/many-workflows.md, section 7). At the submission the workflow is planned with the expected
+iterations of its loops. When the run has ended, the executed work is planned: every iteration that was
+executed, one after the other, without tasks that were skipped and without the work of tasks whose outputs
+were reused. A task without a stated time counts with its measured seconds; if it continued from restart files
+of earlier attempts, their seconds are included.
 
 Deviations: the paper has no loops, branches or reuse. O(v + e) for v executions with e edges between them.
 """
@@ -39,13 +40,14 @@ class TaskExecution(NamedTuple):
     estimated_s: float = 0.0
     """Estimated seconds on its machine; 0 for a task without a program."""
     ran_s: float = 0.0
-    """Measured seconds of its work on its machine, from the beginning."""
+    """Measured seconds of the whole task, converted to the machine on which it completed."""
 
 
 def find_reference(run: RunState, executions: Iterable[TaskExecution]) -> tuple[float, Instance | None]:
-    """Return the time alone of the work that a run has done, and that work as an instance.
+    """Return the makespan of a run's executed work on the empty platform, and that work as an instance.
 
-    The instance is None if the run has executed every task of its workflow once, as described.
+    The instance is None in two cases: the run has executed every task of a workflow without loops once, all
+    with stated times; or the run has executed no work, and the makespan is 0.
     """
     done = list(executions)
     untimed = mark_untimed_tasks(run.instance)
@@ -57,7 +59,7 @@ def find_reference(run: RunState, executions: Iterable[TaskExecution]) -> tuple[
 
 
 class _Unrolling:
-    """The executions of a run as rows of a graph, with edges from those on which each one depended."""
+    """The executions of a run as rows of a graph, with an edge for each dependency between two executions."""
 
     def __init__(self, run: RunState, done: list[TaskExecution], untimed: list[bool]) -> None:
         self.run, self.done, self.untimed = run, done, untimed
@@ -146,5 +148,5 @@ class _Unrolling:
 
 
 def count_epoch(run: RunState, task: int, repeated: Mapping[int, int]) -> int:
-    """Return how often the loops around a task were repeated; ``repeated`` has the number of each body."""
+    """Return how often the loops around a task were repeated; ``repeated``: by loop body, how often."""
     return sum(repeated.get(body, 0) for body in run.loops.around.get(task, ()))

@@ -1,6 +1,6 @@
 """Promises: the estimated end and cost of a run before it starts, with all expected loop iterations.
 
-P50 is exceeded in half of the cases, P90 in one of ten (``weft.planners.outlook``). Tasks without a stated
+P50 is exceeded in half of the cases, P90 in one of ten (``weft.planners.forecast``). Tasks without a stated
 time are planned with a placeholder (``AssumedWork``), and a loop may not state its iterations. In these cases
 there is no P50, only a lower bound: the plan with zero seconds for these tasks and one iteration of these
 loops.
@@ -30,7 +30,7 @@ class Promise:
     """Estimates for a run before it starts. Times count from its arrival."""
 
     planned_s: float
-    """Planned end; placeholders for unknown times are included, so it is not a promise."""
+    """Planned end. It includes placeholders for unknown times, so this value is not promised."""
     p50_s: float | None = None
     """P50 of the run's time; None: unknown."""
     p90_s: float | None = None
@@ -72,8 +72,8 @@ def compute_promise(
 ) -> Promise:
     """Return the promise of a run from its first plan and the forecast of this plan.
 
-    ``loops``: the loop bodies in rows of the schedule; None: those of the graph. ``waited_s``: seconds from
-    the arrival of the run to the start of the plan.
+    ``loops``: the loop bodies, whose tasks are given as rows of the schedule; None: the bodies of the graph.
+    ``waited_s``: seconds from the arrival of the run to the start of the plan.
     """
     bodies = instance.graph.loops if loops is None else loops
     untimed = mark_untimed_tasks(instance)
@@ -108,7 +108,10 @@ def _bound_below(
     waited_s: float,
     priced: bool,
 ) -> Promise:
-    """Add lower bounds to a promise: the plan with zero seconds for ``untimed`` tasks, in the same order."""
+    """Return a promise with lower bounds: time and cost of the plan with zero seconds for ``untimed`` tasks.
+
+    Without a lower bound the promise is returned unchanged.
+    """
     if promise.untimed == promise.tasks:
         return promise
     seconds = np.where(instance.graph.kind == COMPUTE, schedule.finish_s - schedule.start_s, 0.0)
@@ -130,7 +133,7 @@ def _bound_below(
 
 
 def derive_promise(plan: StoredPlan, instance: Instance, arrival_s: float) -> Promise:
-    """Return the promise of a run from a stored plan alone; it has no P90 and no cost."""
+    """Return the promise of a run from a stored plan alone; this promise has no P90 and no cost."""
     graph, untimed = instance.graph, mark_untimed_tasks(instance)
     rows = {label.rpartition("#")[0] or label: line for label, line in plan.lines.items()}
     lines = [plan.lines.get(name, rows.get(name)) for name in graph.names]
@@ -155,7 +158,10 @@ def list_untimed_kinds(instance: Instance) -> tuple[str, ...]:
 
 
 def map_loops(graph: TaskGraph, tasks: Sequence[int]) -> tuple[LoopBody, ...]:
-    """Return the loop bodies of a graph in the rows of a plan; ``tasks``: task of each row, -1: none."""
+    """Return the loop bodies of a graph with rows of a plan instead of task indices.
+
+    ``tasks``: by row, the index of the task; -1: the row is not a task.
+    """
     rows = np.asarray(tasks)
     return tuple(
         replace(body, tasks=np.flatnonzero(np.isin(rows, body.tasks)).astype(np.uint32))

@@ -1,9 +1,10 @@
 """The rest of a run as an instance, and the plan made for it.
 
-R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 2, 8 and 10). Ended tasks and tasks
-that run and meet their contracts are left out. Where a task of the window needs their data, a row without
-work represents them. It is pinned to the machine with the data and ends not before the expected end of a
-running task. Restart files are represented in the same way. Tasks that have not started or will be retried
+R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 2, 8 and 10). The window
+(``replan.window``) has the tasks that are planned again. Ended tasks and tasks that run and meet their
+contracts are left out. Where a task of the window needs data of a task that is left out, a row without work
+represents these data. The row is pinned to the machine with the data and ends not before the expected end of
+a running task. Restart files are represented in the same way. Tasks that have not started or will be retried
 are queued; migrating tasks count as running; tasks that failed permanently, were cancelled or skipped count
 as completed.
 
@@ -138,10 +139,13 @@ def _is_exhausted(body: LoopState) -> bool:
 
 
 class Occupation:
-    """Busy intervals of the machines by current attempts, in seconds from now."""
+    """The intervals in which current attempts occupy nodes of machines, in seconds from now."""
 
     def __init__(self, state: EngineState, planned_again: Collection[int], resources: Sequence[str]) -> None:
-        """Collect all attempts except ``planned_again``; amounts are in the order of ``resources``."""
+        """Collect all attempts except those with numbers in ``planned_again``.
+
+        ``resources``: names of the resources, which give the order of the amounts.
+        """
         self._state = state
         self._resources = resources
         self.busy: list[BusyInterval] = []
@@ -252,13 +256,13 @@ class Remainder:
 
     instance: Instance
     tasks: Mapping[str, int]
-    """Index of each planned task by its name in the instance, which has the iteration of a loop."""
+    """By name in the instance: the index of each planned task. In a loop the name has the iteration."""
     moving: tuple[str, ...]
     """Names of the planned tasks that are running and violate their contracts."""
     again: tuple[str, ...]
     """Names of the planned tasks that have completed and must run again."""
     running_until_s: float
-    """Expected end of the running tasks that are left out, on the engine's clock."""
+    """Expected end of the running tasks that are left out, on the engine's clock; 0: no such tasks."""
 
 
 def build_remainder(state: EngineState, run: RunState) -> Remainder:
@@ -386,7 +390,7 @@ class _RemainderBuilder:
         return {count for counts in self.run.compiled.options(task).counts.values() for count in counts}
 
     def _variable(self, variable: WindowVariable) -> int:
-        """Return the index of a variable in the subgraph; a new one is added, and pinned if necessary."""
+        """Return the index of a variable in the subgraph; a new variable is added, pinned if necessary."""
         if (number := self.number.get(variable)) is None:
             number = self.number[variable] = len(self.variables)
             self.variables.append(
@@ -483,7 +487,7 @@ class _RemainderBuilder:
 
 
 def carry_over_plan(state: EngineState, run: RunState, remainder: Remainder) -> Schedule | None:
-    """Return the rest of a run's current plan with new times; None: no plan, or it is infeasible now."""
+    """Return the rest of a run's current plan with new times; None: no plan, or it has become infeasible."""
     if run.plan is None:
         return None
     instance = remainder.instance
@@ -514,7 +518,7 @@ def _find_line(state: EngineState, run: RunState, remainder: Remainder, name: st
 
 
 def _bind_machines(instance: Instance, lines: list[PlanLine | None]) -> Indices | None:
-    """Return the planned machine of every variable; None: some variable has none that is allowed."""
+    """Return the machine of every variable; None: some variable has no planned machine that is allowed."""
     chosen = dict(instance.pinned)
     for variable, line in zip(instance.graph.variable.tolist(), lines, strict=True):
         if line is not None:
@@ -549,7 +553,10 @@ def _find_modes(instance: Instance, lines: list[PlanLine | None], bound: Indices
 
 
 def _find_seconds(state: EngineState, run: RunState, remainder: Remainder, modes: Indices) -> Floats:
-    """Return the seconds of every row in its mode; for a running task the rest of its attempt."""
+    """Return the seconds of every row in its mode; for a running task the rest of its attempt.
+
+    A completed task has 0 seconds, because the current plan does not run it again.
+    """
     instance = remainder.instance
     seconds = np.zeros(len(instance))
     for row in np.flatnonzero(instance.graph.kind == COMPUTE).tolist():
@@ -591,20 +598,26 @@ class ReplanRequest:
     compiled: CompiledWorkflow
     instance: Instance
     offset_s: float
-    """The engine's time of the request; the plan's times count from it."""
+    """The engine's time of the request, which is time 0 of the planned schedule."""
     remainder: Remainder | None = None
     """Rest of the run; None: nothing has started, and the whole workflow is planned."""
     old: Schedule | None = None
-    """Rest of the current plan with new times; None: there is none, or it cannot be followed."""
+    """Rest of the current plan with new times, to compare the new plan with.
+
+    None: there is no current plan, it is infeasible now, or violating tasks must move (``migrate: always``).
+    """
     objective: Objective = field(default_factory=lambda: make_objective("makespan"))
-    """What the plan optimises; its limits are those of the run, minus the time and cost used so far."""
+    """What the plan optimises; deadline and maximal cost are reduced by the time and cost used so far."""
 
     def answered(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> StoredPlan:
-        """Plan, and return the better of the new and the current plan; raise Infeasible if there is none."""
+        """Plan, and return the better of the new and the current plan.
+
+        Raise Infeasible if the planner finds no plan.
+        """
         return self.kept(planner, self.planned(planner, budget, rng))
 
     def adopted(self, given: StoredPlan) -> StoredPlan:
-        """Return a plan that was made before the run, with times from now on."""
+        """Return a plan that was made before the run, with all times moved by ``offset_s``."""
         return store_schedule(
             restore_schedule(given, self.compiled),
             self.compiled,
@@ -626,7 +639,10 @@ class ReplanRequest:
         return made
 
     def _make_plan(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> Plan:
-        """Run the planner; the rest of a run is planned without its limits if they cannot be kept."""
+        """Run the planner.
+
+        If the rest of a run cannot keep its deadline or maximal cost, it is planned without these limits.
+        """
         goal = self.objective
         if (refusal := planner.supports(self.instance, goal)) is not None:
             raise Infeasible(f"planner {planner.name!r} cannot plan {self.compiled.key!r}: {refusal.reason}")
@@ -661,7 +677,7 @@ class ReplanRequest:
         )
 
     def _is_better(self, new: Schedule, old: Schedule, *, moves: bool) -> bool:
-        """Return whether plan ``new`` is better than ``old``; with ``moves``, whether it is not worse."""
+        """Return whether plan ``new`` is better than ``old``; with ``moves``, at least as good as ``old``."""
         fresh = evaluate_loss(self.instance, self.objective, new)
         known = evaluate_loss(self.instance, self.objective, old)
         if fresh.excess != known.excess:
@@ -704,11 +720,14 @@ def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
 
 
 _LEAST_LIMIT = 1e-9
-"""Limit that replaces one that is used up; a plan then exceeds it by as little as possible."""
+"""Value of a deadline or maximal cost that is used up; plans then exceed it by as little as possible."""
 
 
 def find_objective(state: EngineState, run: RunState) -> Objective:
-    """Return what the plans of a run optimise; its limits are reduced by the time and cost up to now."""
+    """Return what the plans of a run optimise.
+
+    Deadline and maximal cost are reduced by the time and the cost of the run up to now.
+    """
     settings = run.settings
     deadline_s, max_cost = settings.deadline_s, settings.max_cost
     if deadline_s is not None:
@@ -719,7 +738,7 @@ def find_objective(state: EngineState, run: RunState) -> Objective:
 
 
 def _is_untouched(state: EngineState, run: RunState) -> bool:
-    """Return whether a run has not started and the platform is as its instance states."""
+    """Return whether a run has not started, no attempt exists, and the platform is as its instance states."""
     return (
         not state.attempts
         and not state.machines.off_nominal

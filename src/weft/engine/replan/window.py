@@ -4,10 +4,12 @@ R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications 
 2005; the sets as corrected in docs/papers/dynamic-grid.md, sections 2 and 10 (gaps G5, G6).
 
 Back edges are those that the workflow declares; remaining cycles are cut by a depth-first search from the
-entry tasks, then in program order. When a task JS(M) or FT(M, .) moves, every completed JS'(M) and FT'(., M)
-of the same iteration among its ancestors along other edges runs again (Nodes_N); this is not repeated for the
-tasks found. A variable is an abstract machine in one iteration. Pinned are the variables of tasks that run
-and meet their contracts, and the sources of transfers that run again while their producer does not.
+entry tasks, then in program order. In the paper JS(M) is a task on the abstract machine M, FT(M, .) a
+transfer from M, and FT(., M) a transfer to M. When a task JS(M) or FT(M, .) moves, every completed JS'(M) and
+FT'(., M) of the same iteration among its ancestors runs again (Nodes_N). Ancestors are found without back
+edges, and the rule is not applied to the tasks found. A variable is an abstract machine in one iteration. A
+pinned variable keeps its machine. Pinned are the variables of tasks that run and meet their contracts, and
+the sources of transfers that run again while their producer does not.
 
 Deviations: edges on cycles whose first task has completed in the iteration in which the second will run are
 cut before the depth-first search, because their data exist. The search alone may enter a waiting task through
@@ -103,11 +105,14 @@ class RunSituation:
     violating: frozenset[int] = frozenset()
     """Running tasks that violate their contracts."""
     decided: frozenset[Edge] = frozenset()
-    """Edges that will not be followed: ended or exhausted loops, branches not taken."""
+    """Edges that have no effect any more: back edges of ended or exhausted loops, branches not taken."""
 
 
 def _rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
-    """Return the variable (abstract machine, iteration) that is bound again when a task moves."""
+    """Return the variable (abstract machine, iteration) that is bound again when a task moves.
+
+    For a transfer this is the variable of its source.
+    """
     source = situation.graph.source[task]
     machine = situation.graph.machine[task] if source is None else source
     return machine, situation.iteration[task]
@@ -142,7 +147,7 @@ def _find_tied_ancestors(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowMembers:
-    """The tasks of a replanning window by role, and the edges without ended loops and branches not taken."""
+    """The tasks of a replanning window by role, and the edges that are not decided (``RunSituation``)."""
 
     present: list[list[int]]
     """By task: its successors, without decided edges and tasks that only decided edges lead to."""
@@ -151,7 +156,7 @@ class WindowMembers:
     moved: frozenset[int]
     """Tasks that failed or violated their contracts."""
     moving: frozenset[int]
-    """``moved``, and the tasks that must run again because of them [Nodes_Migr]."""
+    """The tasks in ``moved``, and the tasks that must run again because of those [Nodes_Migr]."""
     running: frozenset[int]
     """Running tasks that meet their contracts: not in the window."""
     queued: frozenset[int]
@@ -271,7 +276,7 @@ def _next_run_iteration(situation: RunSituation, members: WindowMembers, task: i
 def _find_sources(
     situation: RunSituation, members: WindowMembers, edges: Collection[Edge]
 ) -> dict[int, WindowVariable]:
-    """Return the source of every transfer, in the iteration in which its producer ran or will run."""
+    """Return, by transfer, the variable of its source, in the iteration of its producer."""
     source: dict[int, WindowVariable] = {}
     producers = _find_producers(situation, members)
     for task, machine in enumerate(situation.graph.source):
@@ -384,7 +389,7 @@ def build_window(situation: RunSituation) -> Window:
 
 
 def _find_frontier(situation: RunSituation, members: WindowMembers) -> list[int]:
-    """Return the start tasks of the depth-first search: moving tasks, then those that can run next."""
+    """Return the start tasks of the depth-first search: moving tasks, then queued tasks that can run next."""
     blocked: set[int] = set()
     following: set[int] = set()
     for task, children in enumerate(members.present):

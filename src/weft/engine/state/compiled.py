@@ -47,7 +47,7 @@ def _view_column(column: NDArray[Any]) -> memoryview[Any]:
 _ONLY_ZERO = frozenset({0})
 
 _MAX_KINDS = 64
-"""Largest number of task kinds by equal seconds, and of task kinds by equal amounts."""
+"""Maximal number of groups into which tasks are divided by their seconds, and by their amounts."""
 
 
 def _name_amounts(graph: TaskGraph, amounts: NDArray[np.float64]) -> Demand:
@@ -58,8 +58,8 @@ def _name_amounts(graph: TaskGraph, amounts: NDArray[np.float64]) -> Demand:
 def external_source(item: Input) -> str:
     """Return the path of an input in the user's storage; "": a task produces the input.
 
-    A file whose name contains attributes of the machine (``{machine.arch}``) is taken from there too: it is a
-    program that exists once per architecture.
+    A file whose name contains attributes of the machine (``{machine.arch}``) is taken from the user's storage
+    too: it is a program that exists once per architecture.
     """
     return item.source or (item.file if "{machine." in item.file else "")
 
@@ -74,7 +74,7 @@ class GroupModes:
         self.counts: dict[int, list[int]] = {}
         """By machine: the possible node counts, ascending."""
         self.nodes: dict[tuple[int, int], int] = {}
-        """By machine and node count of the mode: the number of nodes it allocates."""
+        """By machine and node count: the number of nodes that the mode allocates."""
         self.demand: dict[tuple[int, int], Demand] | None = None if modes.demand is None else {}
         """By machine and node count: the amounts consumed; None: every mode consumes the task's amounts."""
         rows = zip(modes.machine.tolist(), modes.count.tolist(), modes.nodes.tolist(), strict=True)
@@ -114,7 +114,7 @@ class CompiledWorkflow:
             (graph.edge_bytes > 0).any() or (graph.edge_seconds > 0).any() or (graph.edge_files > 0).any()
         )
         self.selectors = sorted({task.job.selector for task in self._tasks if task.job and task.job.selector})
-        """Names of the policies that the jobs of the workflow select."""
+        """The selectors that tasks of the workflow state: names of policies, and programs."""
         self.stages = any(external_source(item) for task in graph.workflow.tasks for item in task.inputs)
         """Whether some task has an external input file."""
         self.limited = any(task.recovery.time_limit is not None for task in graph.workflow.tasks)
@@ -137,9 +137,12 @@ class CompiledWorkflow:
             for template, task in enumerate(self._tasks)
             if task.requirements is not None and self._uses_live_names(task)
         }
-        """By position of a description: its requirement, if it uses values that change during a run."""
+        """By position of a description: its requirement; only requirements that use live names."""
         self.preference_kinds = self._number_preferences()
-        """By position of a description: equal for equal ranks and live requirements; None: there are none."""
+        """By position of a description: a number, equal for equal ranks and live requirements.
+
+        None: no description has a rank or a live requirement.
+        """
         self.uniform = isinstance(instance.seconds, RelatedSeconds | ClassSeconds) and not any(
             item.shared and "{machine.name}" in external_source(item)
             for task in self._tasks
@@ -178,7 +181,7 @@ class CompiledWorkflow:
 
     @cached_property
     def machine_columns(self) -> Mapping[str, NDArray[Any]]:
-        """Return what the platform states about the machines, by name in expressions."""
+        """Return, by name in expressions, the values that the platform states for each machine."""
         return machine_columns(self.instance.machines)
 
     def _uses_live_names(self, task: Task) -> bool:
@@ -188,7 +191,10 @@ class CompiledWorkflow:
         return task.requirements is not None and bool(find_live_names(task.requirements, defined))
 
     def _number_preferences(self) -> tuple[int, ...] | None:
-        """Return a number per description, equal for equal ranks and live requirements."""
+        """Return a number per description, equal for equal ranks and live requirements.
+
+        None: no description has a rank or a live requirement.
+        """
         if not (self.ranked or self.live_requirements):
             return None
         numbers: dict[tuple[str, str], int] = {}
@@ -227,7 +233,7 @@ class CompiledWorkflow:
         return found
 
     def candidate_set(self, task: int) -> int:
-        """Return the number of the set of candidate machines of a task's binding variable."""
+        """Return a number that identifies the set of candidate machines of a task's binding variable."""
         return int(self._candidates[self.variable[task]])
 
     def demand(self, task: int, machine: int, count: int) -> Demand:
@@ -251,7 +257,7 @@ class CompiledWorkflow:
 
     @cached_property
     def conditional(self) -> frozenset[int]:
-        """Return the tasks that a condition on a predecessor may leave out."""
+        """Return the tasks that may be skipped because a dependency of theirs has a condition."""
         conditions = self.graph.edge_condition
         if not conditions:
             return frozenset()
@@ -280,7 +286,7 @@ class CompiledWorkflow:
         return int(self._template[task])
 
     def selector(self, task: int) -> str:
-        """Return the name of the policy that a task's job selects; "": the policy of the run."""
+        """Return the selector of a task, a policy name or a program; "": the policy of the run decides."""
         job = self.description(task).job
         return "" if job is None else job.selector or ""
 
@@ -361,7 +367,10 @@ class CompiledWorkflow:
 
     @cached_property
     def seconds_kinds(self) -> Sequence[int] | None:
-        """Return a number per task, equal for tasks with equal seconds on all machines; None: not grouped."""
+        """Return a number per task, equal for tasks with equal seconds on all machines.
+
+        None: there would be more than ``_MAX_KINDS`` numbers, or the predictor does not group tasks.
+        """
         seconds = self.instance.seconds
         if isinstance(seconds, ClassSeconds):
             kinds = seconds.task_class.astype(np.int64)
@@ -378,7 +387,10 @@ class CompiledWorkflow:
 
     @cached_property
     def demand_kinds(self) -> Sequence[int] | None:
-        """Return a number per task, equal for equal (if there are many: similar) amounts; None: all equal."""
+        """Return a number per task, equal for equal resource amounts; None: all tasks have equal amounts.
+
+        If more than ``_MAX_KINDS`` different amounts exist, several of them share a number.
+        """
         if not self.demands or not self._different_demands.any():
             return None
         different = int(self._different_demands.max()) + 1
@@ -411,15 +423,18 @@ class CompiledWorkflow:
 
     @cached_property
     def alone_s(self) -> float:
-        """Return the time of the workflow's HEFT plan (mk in many-workflows.md, section 3).
+        """Return the makespan of the workflow's HEFT plan (mk in many-workflows.md, section 3).
 
-        Every loop counts with its expected iterations, or with one if it states none.
+        Every loop counts with its expected iterations, or with one iteration if no number is stated.
         """
         return plan_alone_s(self.instance)
 
 
 def plan_alone_s(instance: Instance) -> float:
-    """Return the makespan of the HEFT plan of an instance, with the expected iterations of its loops."""
+    """Return the makespan of the HEFT plan of an instance, with the expected iterations of its loops.
+
+    If HEFT does not support the instance, the largest upward rank is returned.
+    """
     planner, goal = make_planner("heft"), make_objective("makespan")
     if planner.supports(instance, goal) is not None:
         return float(max(upward_ranks(instance), default=0.0))
@@ -451,7 +466,7 @@ class WorkflowLibrary:
 
     @property
     def selectors(self) -> list[str]:
-        """Return the names of the policies that the jobs of these workflows select."""
+        """Return the selectors that tasks of these workflows state: names of policies, and programs."""
         return sorted({name for compiled in self._compiled.values() for name in compiled.selectors})
 
     def grown(self, compiled: CompiledWorkflow, graph: TaskGraph) -> CompiledWorkflow:
@@ -464,7 +479,7 @@ BoundExpression = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def bind_expression(compiled: CompiledWorkflow, task: int, text: str) -> BoundExpression:
-    """Return an expression with the values of its names that a task defines; a key for caches."""
+    """Return an expression and the values of those of its names that a task defines, as a key for caches."""
     if (expression := parse_or_none(text)) is None:
         return text, ()
     context = compiled.graph.context(task)
@@ -522,7 +537,7 @@ class Loops:
         return self.bodies[around[0]].iteration if around else 1
 
     def counters(self, task: int) -> tuple[int, ...]:
-        """Return the current iterations of all loops around a task, outermost first; (): it is in none."""
+        """Return the current iterations of all loops around a task, outermost first; (): no loop."""
         return tuple(self.bodies[index].iteration for index in reversed(self.around.get(task, ())))
 
     def held_back_by(self, task: int, successor: int) -> int | None:

@@ -2,8 +2,9 @@
 
 Equivalent machines (``MachineClass``) are grouped by their free capacity; a task that compares machines needs
 only the first of each group. ``AvailabilityQueue`` sorts many equivalent machines by the time they become
-free. That time is constant until the expected end of the last attempt. After it the machine is late and is
-sorted by the seconds of its queue. So a machine is sorted again only when it changes or becomes late.
+free. That time is constant until the expected end of the last attempt on the machine. After that end the
+machine is late and is sorted by the seconds of its queue. So a machine is sorted again only when it changes
+or becomes late.
 
 Sums of seconds are kept in integer units of 2**-60 s (``to_units``): floating-point sums depend on the order
 of additions, and a rebuilt state would differ in the last digits.
@@ -72,7 +73,10 @@ def _lowest_bit(bits: int) -> int:
 
 
 FreeCapacity = int | tuple[float, ...]
-"""Free nodes; (free nodes, estimated speed, free amounts...) if speed is not nominal or amounts exist."""
+"""Free nodes; a tuple (free nodes, estimated speed, free amounts...) if these values matter.
+
+They matter if the speed is not nominal, the machine has countable resources, or it is time-shared.
+"""
 
 
 class FreeMachines:
@@ -110,7 +114,7 @@ class FreeMachines:
 
 
 MachineLoad = tuple[float, float]
-"""Expected end of the last attempt that holds nodes, and the seconds that the queue takes after it."""
+"""Expected end of the last attempt that holds nodes, and the seconds that the queue takes after that end."""
 
 _QueueEntry = tuple[float, int, int]
 """(time, machine, version); entries with an older version are stale."""
@@ -245,7 +249,8 @@ class MachineClass:
     def soonest(self, now: float, but: Collection[int] = ()) -> list[int]:
         """Return the usable members, except those in ``but``, that a task that may wait should compare.
 
-        Of a large class: the first member, the first ones with free nodes, and those that become free first.
+        Of a large class: the first member, the first member of each free capacity, and the members that
+        become free first.
         """
         if len(self.members) <= _MAX_COMPARED:
             return [index for index in self.members if self._all[index].usable and index not in but]

@@ -25,13 +25,15 @@ _MAX_SERVED = 64
 
 
 _EXPLAINED = 1.1
-"""A learned speed is explained by the load if the measured speed is at most this factor times it."""
+"""The load explains a learned speed if the measured speed is at most this number times the learned one."""
 
 _Ends = list[tuple[float, int]]
 """Expected end and number of nodes of each attempt."""
 
 _Served = tuple[tuple[float, float, _Ends, list[tuple[float, int]]], _Ends, float, int, int]
-"""Cached simulation of a queue: its input (time, speed, holders, first of the queue), and its result."""
+"""Cached simulation of a queue: its input (time, speed, holders, first of the queue), and the result of
+``_serve``.
+"""
 
 
 class MeasuredValues(NamedTuple):
@@ -106,7 +108,7 @@ class MachineState:
         self.label = machine.label
         """Name shown to users; for a share it includes the physical machine."""
         self.share_of = machine.host
-        """Name of the physical machine, if this is a share of one."""
+        """Name of the physical machine if this machine is a share of its nodes; None: it is no share."""
         self.nodes = machine.nodes
         self.free_nodes = machine.nodes
         """Nodes neither allocated nor reserved."""
@@ -116,7 +118,7 @@ class MachineState:
         self.counts_nodes = not (self.unlimited or self.time_shared)
         """Whether a node runs one task at a time."""
         self.service_s = 0.0
-        """Of a time-shared machine: seconds of undisturbed computing that a program would have got so far."""
+        """Of a time-shared machine: undisturbed seconds that a program running since time 0 would have."""
         self.served_until_s = 0.0
         """Time to which ``service_s`` refers."""
         self.queue_rule = machine.queue
@@ -151,7 +153,7 @@ class MachineState:
         self.location = int(instance.network.location[index])
         self.host = int(instance.network.host[index])
         self.machine_classes: list[MachineClass] = []
-        """Its class (equal description and network location), and subsets of it that contain the machine."""
+        """The class of machines with equal description and location, and subsets with this machine."""
         self.left: FreeCapacity | None = None
         """Free capacity as recorded in its classes."""
         self.waits: list[AvailabilityQueue] = []
@@ -204,7 +206,10 @@ class MachineState:
         return max(0.0, now - attempt.started_s - served_s)
 
     def load(self) -> MachineLoad | None:
-        """Return when the last holder ends, and the seconds of queued and bound work; None: not usable."""
+        """Return the expected end of the last attempt with nodes, and the seconds of queued and bound work.
+
+        None: the machine is not usable.
+        """
         if not self.usable or not self.counts_nodes:
             return (0.0, 0.0) if self.usable else None
         end_s = max((holder.expected_end_s for holder in self.holders.values()), default=0.0)
@@ -249,9 +254,10 @@ class MachineState:
     def free_at_s(self, nodes: int, attempts: Mapping[int, Attempt], now: float) -> float:
         """Return the estimated time at which this many nodes are free, after all queued attempts started.
 
-        On one node the queue runs one by one. On several nodes its first attempts are simulated in order,
-        each starting when enough nodes are free; the rest counts as spread evenly over all nodes. O(holders),
-        plus O(log holders) per simulated attempt; the simulation is cached until something changes.
+        On one node the queued attempts run one by one. On several nodes the first queued attempts are
+        simulated in order, each starting when enough nodes are free; the work of all others counts as spread
+        evenly over all nodes. O(attempts with nodes), plus O(log attempts with nodes) per simulated attempt;
+        the simulation is cached until something changes.
         """
         if not self.counts_nodes or (self.free_nodes >= nodes and not self.queue):
             return now
@@ -267,8 +273,8 @@ class MachineState:
     def _serve(self, ends: _Ends, waiting: list[Attempt], now: float) -> tuple[_Ends, float, int, int]:
         """Simulate queued attempts in order, given the (end, nodes) of the running ones.
 
-        Return the heap of (end, nodes) after the last start, its time, the free nodes then, and the units of
-        the queued attempts.
+        Return the heap of (end, nodes) after the last start, the time of that start, the number of free nodes
+        at that time, and the work of the queued attempts in units.
         """
         heapify(ends)
         at, room, units = now, self.nodes - sum(taken for _, taken in ends), 0
@@ -340,8 +346,8 @@ class MachineStates:
     ) -> list[MachineClass]:
         """Return the machine classes for the tasks of a mode group that share a requirement and a rank.
 
-        ``key`` identifies both in the cache. ``demanded`` and ``ranks`` hold their value for each machine;
-        None: equal for all machines.
+        ``key`` identifies requirement and rank in the cache. ``demanded``: by machine, whether it meets the
+        requirement; None: all machines meet it. ``ranks``: by machine, its rank; None: there is no rank.
         """
         if (found := self._possible.get((options, key))) is None:
             machines = [each for each in options.machines if demanded is None or demanded[each]]
@@ -472,10 +478,10 @@ class MachineStates:
     def set_measured(
         self, index: int, measured: MeasuredValues, speed_factor: float | None, now: float
     ) -> None:
-        """Set what was measured on a machine; ``speed_factor``: the speed that its load leaves.
+        """Set what was measured on a machine; ``speed_factor``: the speed that its load leaves for a task.
 
-        A speed learned from the progress of attempts is kept, unless the load explains it; then the measured
-        speed replaces it.
+        A speed learned from the progress of attempts is kept. If the load explains the learned speed
+        (``_EXPLAINED``), the measured speed replaces it.
         """
         state = self.all[index]
         state.measured = measured
@@ -486,7 +492,7 @@ class MachineStates:
             self.set_speed(index, speed_factor, now)
 
     def forget_speed(self, index: int, now: float) -> None:
-        """Forget what was learned about the speed of a machine; what was measured stays."""
+        """Replace the learned speed of a machine by the measured speed."""
         self.set_speed(index, self.all[index].measured_factor, now)
 
     def promise(self, index: int, units: int) -> None:

@@ -37,11 +37,11 @@ class StoredPlan:
     """Plan lines by task name; the name of a task in a loop may include its iteration: ``lapw1[3]#2``."""
     steps: int = 0
     running_until_s: float = 0.0
-    """Expected end of the tasks that were running when the plan was made and are not part of it."""
+    """Expected end of the tasks that were running when the plan was made and have no plan line."""
     moving: tuple[str, ...] = ()
     """Running tasks that violated their contracts and were planned again."""
     again: tuple[str, ...] = ()
-    """Completed tasks that must run again for those in ``moving``."""
+    """Completed tasks that must run again because the tasks in ``moving`` leave their machines."""
 
     @property
     def finish_s(self) -> float:
@@ -169,7 +169,7 @@ def invert_order(ordered: list[int]) -> list[int]:
 
 
 class RunPlan:
-    """The plan that a run follows."""
+    """The plan that a run follows: a stored plan, indexed by task and by machine."""
 
     def __init__(
         self,
@@ -178,12 +178,15 @@ class RunPlan:
         key: str,
         iteration_of: Callable[[int], int] = lambda _: 1,
     ) -> None:
-        """Follow a stored plan; ``iteration_of`` returns the current iteration of a task."""
+        """Index a stored plan with hash ``key``; ``iteration_of`` returns the current iteration of a task."""
         self.stored = stored
         self.key = key
         self._tasks = len(compiled)
         self.line: dict[int, PlanLine] = {}
-        """By task: the plan line of its current iteration, or of the last iteration before that."""
+        """By task: the plan line of its current iteration.
+
+        Without such a line: that of the last planned iteration before it, or else of the first planned one.
+        """
         by_name: dict[str, list[tuple[int, PlanLine]]] = {}
         for label, line in stored.lines.items():
             name, _, number = label.rpartition("#")

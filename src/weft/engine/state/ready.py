@@ -26,7 +26,7 @@ _SuitabilityTest = Callable[[int, int, int], bool]
 """Returns whether a machine and a node count meet the current requirements of a task."""
 
 _UNPLANNED, _NOWHERE = -1, -2
-"""Used instead of a planned machine: the class has none; the class cannot run on it."""
+"""Used instead of a planned machine: the tasks are not in the plan; they cannot run on that machine."""
 
 
 def _class_kind(whole: _TaskClass) -> _TaskClass:
@@ -75,18 +75,22 @@ class PlannedTasks:
         self.came = 0
         """Number of tasks added so far."""
         self.added = 0
-        """Counts added tasks, changed classes and changed partitions."""
+        """Incremented when a task is added or changes its class, and when classes change partition."""
         self.standing, self.unplanned, self.stranded = (PartitionedIndexSet() for _ in range(3))
-        """First positions of the classes, by kind: with usable planned machine; without plan; not usable."""
+        """First positions of the classes, by kind, in three partitions.
+
+        ``standing``: the planned machine is usable. ``unplanned``: the tasks are not in the plan.
+        ``stranded``: the planned machine is not usable, or the tasks cannot run on it.
+        """
         self.homes: dict[int, dict[_TaskClass, None]] = {}
-        """Classes by home, which is the planned machine, ``_UNPLANNED`` or ``_NOWHERE``."""
+        """Classes by home: the planned machine, ``_UNPLANNED`` or ``_NOWHERE``."""
         self._home: dict[_TaskClass, int] = {}
         self._lost: set[int] = set()
         """Planned machines that are not usable."""
         self._unchecked: list[int] = []
         """New planned machines whose usability was not checked yet."""
         self.revision = 0
-        """Counts changes that may let a task start on its planned machine."""
+        """Incremented with every change that may let a task start on its planned machine."""
         self._revised: dict[int, int] = {}
         """By machine: ``revision`` at its last change; no task can start on machines without an entry."""
         self._seen_changes = 0
@@ -136,7 +140,7 @@ class PlannedTasks:
         return (-1 if seconds is None else seconds[task], *planned, *kind)
 
     def _home_of(self, task: int, whole: _TaskClass) -> int:
-        """Return the planned machine of a class, _UNPLANNED, or _NOWHERE if its tasks cannot run there."""
+        """Return the planned machine of a class, _UNPLANNED, or _NOWHERE if its tasks cannot run on it."""
         machine, count, group, bound = (int(each) for each in whole[1:5])
         if machine < 0:
             return _UNPLANNED
@@ -306,7 +310,7 @@ class ReadyTasks:
         by_rank: bool = False,
         selector: str = "",
     ) -> PlannedTasks:
-        """Return the tasks with a selector in the order of a plan, with ``by_rank`` by rank first.
+        """Return the ready tasks with this selector in the order of a plan; with ``by_rank`` by rank first.
 
         O(n log n) for a new plan.
         """
@@ -334,7 +338,7 @@ class ReadyTasks:
         return self._firsts([kind for place in places for kind in self._listed.get(place, ())])
 
     def transfers(self) -> list[int]:
-        """Return the first transfer of each kind, best first."""
+        """Return the first transfer of each kind, highest priority first."""
         return self._firsts(list(self._listed.get(_MOVING, ())))
 
     def _firsts(self, kinds: Iterable[_TaskKind]) -> list[int]:
@@ -376,7 +380,7 @@ _Exclusion = tuple[object, Container[object]]
 
 @dataclass(frozen=True, slots=True)
 class _CursorStream:
-    """Positions to traverse: the first ones of all kinds or of a kind's classes, or those of a class."""
+    """Positions to traverse: of all tasks of a class, or only the first of each class or of each kind."""
 
     marks: IndexSet
     opens: Callable[[_TaskClass], None] | None = None
@@ -584,7 +588,7 @@ class EarlyTasks:
         *,
         selector: str = "",
     ) -> PlannedTasks:
-        """Return the tasks with a selector in the order of a plan; O(n) for a new plan."""
+        """Return the tasks with this selector in the order of a plan; O(n) for a new plan."""
         kept = self._planned
         if kept is None or kept.plan is not plan or kept.selector != selector:
             kept = self._planned = PlannedTasks(plan, compiled, suits, selector=selector)
@@ -619,5 +623,5 @@ class SelectedTasks:
         return [task for task in self._ready.heads(machines) if self._belongs(task)]
 
     def transfers(self) -> list[int]:
-        """Return the first transfer of each kind, best first."""
+        """Return the first transfer of each kind that has the selector, highest priority first."""
         return [task for task in self._ready.transfers() if self._belongs(task)]

@@ -40,10 +40,11 @@ _Share = tuple[int, int, int]
 
 
 class RunProgress:
-    """Mean seconds that the running tasks have done if each runs as estimated; O(log n) per change.
+    """Work that the running tasks have done if each runs as estimated; O(log n) per change.
 
-    A task contributes a constant rate until its estimated end and counts as done after it, so the sum is
-    linear between events.
+    It is measured in mean seconds: estimated seconds, averaged over the candidate machines of a task. A task
+    contributes at a constant rate until its estimated end and counts as done afterwards, so the sum is linear
+    between events.
     """
 
     __slots__ = ("_ends", "_full", "_growth", "_origin", "_overdue", "_shares")
@@ -57,7 +58,7 @@ class RunProgress:
         self._growth = self._origin = self._full = 0
 
     def begin(self, task: int, mean_s: float, started_s: float, seconds: float) -> None:
-        """Add a started task; ``seconds`` are estimated on its machine, ``mean_s`` over all machines."""
+        """Add a started task; ``seconds``: estimate for its machine, ``mean_s``: mean over all machines."""
         self.stop(task)
         share = (to_units(mean_s / seconds), to_units(started_s), to_units(mean_s))
         self._shares[task] = share
@@ -92,12 +93,12 @@ class RunProgress:
 
 
 class PromisedWork:
-    """Work that is bound to machines but not assigned, at the fastest node count; O(1) per change."""
+    """Work that is bound to machines but not assigned, in the fastest mode of each task; O(1) per change."""
 
     __slots__ = ("_compiled", "_of_task", "_on_change")
 
     def __init__(self, compiled: CompiledWorkflow, on_change: Callable[[int, int], None]) -> None:
-        """Create without tasks; ``on_change`` is called with a machine and the change of its work units."""
+        """Create an empty sum; ``on_change`` is called with a machine and the change of its work in units."""
         self._compiled = compiled
         self._on_change = on_change
         self._of_task: dict[int, tuple[int, int]] = {}
@@ -226,19 +227,21 @@ class TaskFacts:
     requeues: int = 0
     """How often in a row the task requested to be run again without making progress."""
     requirements: tuple[str | None, str | None] | None = None
-    """Requirement and rank set by the application; None: not changed."""
+    """(requirement, rank) set by the application; None, or None in the pair: not changed."""
     failed_on: set[int] = field(default_factory=set)
-    """Machines of ``avoid``, except those on which it was only lost or preempted.
+    """Machines of ``avoid``, except those on which the task was only lost or preempted.
 
-    A plan that names one of them is not followed if another machine is usable.
+    If the plan puts the task on one of these machines, another usable machine is preferred.
     """
     avoid: set[int] = field(default_factory=set)
-    """Machines on which it failed; they are used only if there is no other."""
+    """Machines on which the task failed; it uses them only if there is no other."""
     reopened: bool = False
     """Whether the task runs again after it completed; started successors keep its earlier outputs."""
     order: tuple[int, ...] | None = None
-    """Machines that its selector program accepts, best first, until it is asked again; of one that accepts
-    none, until it answers again. None: no answer since the task was ready.
+    """Machines that the selector program of the task accepts, best first; (): it accepts no machine.
+
+    None: no valid answer. An answer is dropped when the program is asked again; an empty answer stays until
+    the program answers again.
     """
     order_wanted: bool = False
     """Whether the selector program was asked and has not answered."""
@@ -311,7 +314,7 @@ class RunState:
         self.missing = array("l", bytes(array("l").itemsize * len(compiled)))
         """By task: the number of predecessors that it still waits for."""
         self.where = array("l", [-1]) * len(compiled)
-        """By task: the machine on which it completed, which has its outputs; -1: none."""
+        """By task: the machine on which it completed, which has its outputs; -1: not completed yet."""
         self.attempt_of: dict[int, int] = {}
         """By task: the number of its current attempt."""
         self.left_behind: dict[int, int] = {}
@@ -321,7 +324,7 @@ class RunState:
         self.binding: dict[int, int] = {}
         """By binding variable that several tasks use: the machine it is bound to."""
         self._wanted: dict[Hashable, int] = {}
-        """Numbers of the distinct changed requirements, in the order in which they first occurred."""
+        """By live or changed requirement: its number, in the order of the first occurrences."""
         self.virtual: dict[int, None] = {}
         """Ready virtual tasks; they complete without an attempt."""
         self.early = EarlyTasks(self.kind_of)
@@ -340,7 +343,7 @@ class RunState:
         self._left: UnfinishedTasks | None = None
         self._progress: RunProgress | None = None
         self.promises = None if promise is None or not compiled.transfers else PromisedWork(compiled, promise)
-        """Work bound to machines, for workflows with transfers."""
+        """Work that is bound to machines but not assigned; None: not counted (workflow without transfers)."""
         self._count_missing()
 
     def __len__(self) -> int:
@@ -452,7 +455,10 @@ class RunState:
 
     @property
     def is_selecting(self) -> bool:
-        """Return whether a selector program has not answered yet; one that is asked again has."""
+        """Return whether the answer of a selector program is outstanding.
+
+        A program that accepted no machine and is asked again does not count.
+        """
         return bool(self.compiled.selectors) and any(
             facts.order_wanted and facts.order is None for facts in self.facts.values()
         )
@@ -462,7 +468,7 @@ class RunState:
         return self.facts_of(task).tries + 1
 
     def is_mode(self, task: int, machine: int, count: int) -> bool:
-        """Return whether a mode exists and its machine has the amounts that the task needs now."""
+        """Return whether a mode exists and its machine has in total the amounts that the task needs now."""
         if (machine, count) not in self.compiled.options(task).nodes:
             return False
         host = self.instance.machines[machine]
@@ -581,7 +587,10 @@ class RunState:
             self._progress.stop(task)
 
     def is_special(self, task: int, *, rebind: bool = False) -> bool:
-        """Return whether a task may use other machines than its group; ``rebind``: ignore its binding."""
+        """Return whether a task may use other machines than the tasks of its mode group.
+
+        ``rebind``: ignore the binding of its abstract machine.
+        """
         if not (self.binding or self.facts):
             return False
         return self.facts_of(task).is_special or self.bound_machine(task, rebind=rebind) is not None
@@ -605,7 +614,7 @@ class RunState:
         self.move(task, self.open_state(task))
 
     def release(self, successor: int) -> bool:
-        """Count one predecessor of a task as done; return whether the task was past WAITING before."""
+        """Count one predecessor of a task as done; return whether the task was not in state WAITING."""
         left = self.missing[successor] = self.missing[successor] - 1
         if self.state[successor] != _WAITING:
             return True

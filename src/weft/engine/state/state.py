@@ -122,7 +122,7 @@ _VALID_INTERVALS = 2
 """Number of query intervals for which an answer is valid."""
 
 MEASURE_EVERY_S = 10.0
-"""Seconds between measurements of machines if a requirement or rank uses them and no setting states it."""
+"""Seconds between measurements of machines if an expression needs them and no setting states an interval."""
 
 _PATIENCE_S = 30.0
 """Seconds to wait for first answers if there is no query interval."""
@@ -181,7 +181,7 @@ class MachineInquiries:
         return ""
 
     def _valid_until_s(self, machine: int) -> float:
-        """Return until when the last answer to a state query is valid; -infinity: there is none.
+        """Return until when the last answer to a state query is valid; -infinity: there was no answer.
 
         A backend that measures by itself reports changes, so its last report is valid until the next one.
         """
@@ -215,7 +215,7 @@ class MachineInquiries:
     def is_settling(self, now: float) -> bool:
         """Return whether placement should wait for the first answers of machines.
 
-        It does not wait for a machine that has not answered within one query interval.
+        Placement does not wait for a machine that has not answered within one query interval.
         """
         settings = self._settings
         if settings.discover_every_s is not None and self.listed is None:
@@ -326,7 +326,7 @@ class PendingWork:
         self.queues: dict[int, None] = {}
         """Machines whose queues may have an attempt that can start."""
         self.due_queues: dict[int, None] = {}
-        """Machines whose SERVE timer has fired: their queues are served now."""
+        """Machines whose SERVE timer has fired: attempts are started from their queues now."""
 
     def __bool__(self) -> bool:
         return self.policy or bool(self.attempts or self.queues or self.runs)
@@ -440,7 +440,7 @@ class EngineState:
         return None if number is None else self.attempts.get(number)
 
     def attempt_of(self, run: RunState, task: int) -> Attempt | None:
-        """Return the current attempt of a task; None: it has none."""
+        """Return the current attempt of a task; None: the task has no attempt."""
         return self.attempts.get(run.attempt_of.get(task, -1))
 
     def is_early(self, attempt: Attempt) -> bool:
