@@ -341,15 +341,20 @@ class EngineView:
         return find_ranking(self._state, self._state.runs[run.index], task)
 
     def candidates(self, run: RunView, task: int) -> tuple[SelectionCandidate, ...]:
-        """Return the machines that a task may use, highest rank first, then by estimated end."""
+        """Return the machines that a task may use, highest rank first, then by estimated end.
+
+        Machines without a rank come last.
+        """
         best: dict[int, Mode] = {}
         for mode in self.modes(run, task, free=False):
             if mode.machine not in best or mode.finish_s < best[mode.machine].finish_s:
                 best[mode.machine] = mode
         ranks = {machine: self.rank(run, task, machine) for machine in best}
-        order = sorted(
-            best.values(), key=lambda mode: (-(ranks[mode.machine] or 0.0), mode.finish_s, mode.machine)
-        )
+
+        def order_key(mode: Mode) -> tuple[bool, float, float, int]:
+            rank = ranks[mode.machine]
+            return rank is None, -(rank or 0.0), mode.finish_s, mode.machine
+
         return tuple(
             SelectionCandidate(
                 machine=mode.machine,
@@ -361,7 +366,7 @@ class EngineView:
                 speed_factor=self.machines[mode.machine].speed_factor,
                 rank=ranks[mode.machine],
             )
-            for mode in order
+            for mode in sorted(best.values(), key=order_key)
         )
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:

@@ -189,16 +189,7 @@ def _run(
         [(0.0, _WORKFLOW)],
         project=project,
         policy="rank",
-        settings=preset_settings(
-            "s3",
-            {
-                "contract": "none",
-                "poll_every": "1s",
-                "probe_every": "1s",
-                "migration": {"when": "never"},
-                **(settings or {}),
-            },
-        ),
+        settings=preset_settings("s3", {**_SETTINGS, **(settings or {})}),
         listeners=listeners,
     )
 

@@ -340,6 +340,7 @@ def execution_chart(executed: ExecutedRun) -> GanttView:
         machines,
         several=executed.several,
         origin_s=executed.origin_s,
+        number=executed.number,
     )
     position = {attempt.number: index for index, attempt in enumerate(executed.ran)}
     return replace(

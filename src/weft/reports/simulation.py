@@ -64,14 +64,19 @@ def attempts_chart(
     *,
     several: bool,
     origin_s: float = 0.0,
+    number: Callable[[int], int] = int,
 ) -> GanttView:
     """Return the data of a Gantt chart of attempts, with times relative to ``origin_s``.
 
-    ``machines`` lists (name, nodes); ``several``: whether the attempts belong to several runs.
+    ``machines`` lists (name, nodes); ``several``: whether the attempts belong to several runs. ``number`` maps
+    the index of a run to the number shown to users.
     """
     looping = {run.index for run in history.runs if any(count > 1 for count in run.iterations.values())}
     schedule = Schedule(
-        tasks=tuple(_label(attempt, several=several, looping=attempt.run in looping) for attempt in ran),
+        tasks=tuple(
+            _label(attempt, number(attempt.run) if several else None, looping=attempt.run in looping)
+            for attempt in ran
+        ),
         machines=tuple(name for name, _ in machines),
         machine=np.array([attempt.machine for attempt in ran], dtype=np.uint32),
         nodes=np.array([attempt.nodes for attempt in ran], dtype=np.uint32),
@@ -95,9 +100,9 @@ def _end_s(attempt: AttemptRecord, history: History) -> float:
     return history.end_s if attempt.ended_s is None else attempt.ended_s
 
 
-def _label(attempt: AttemptRecord, *, several: bool, looping: bool) -> str:
+def _label(attempt: AttemptRecord, run: int | None, *, looping: bool) -> str:
     """Return the name of an attempt in the chart: its task, with run, iteration and mark where needed."""
-    name = f"{attempt.run}:{attempt.task}" if several else attempt.task
+    name = attempt.task if run is None else f"{run}:{attempt.task}"
     if looping:
         name += f"#{format_counters(attempt.counters)}"
     return f"{name} {_MARKS[attempt.ending]}" if attempt.ending in _MARKS else name

@@ -264,7 +264,7 @@ class HeldCommands:
         found: list[cm.Command] = []
         while self._queue and self._queue[0][0] <= durable:
             _, command, subject = self._queue.popleft()
-            self._held.subtract(subject)
+            self._held.subtract(each for each in subject if each is not None)
             found.append(command)
         if not self._queue:
             self._held.clear()

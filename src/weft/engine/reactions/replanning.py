@@ -160,13 +160,19 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
             context.reopen(run, task, "the new plan")
 
 
+def _plan_label(run: RunState, task: int) -> str:
+    """Return the name of a task in plans; in loops with the iteration of the innermost one: ``solve#2``."""
+    name = run.compiled.names[task]
+    return f"{name}#{run.loops.iteration(task)}" if task in run.loops.around else name
+
+
 def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -> None:
     """Migrate, as planned, the tasks that violated their contracts at the plan request and still do."""
     planned = set(plan.stored.moving)
     for task in find_violators(context.state, run):
         attempt = context.state.attempts[run.attempt_of[task]]
         line = plan.line.get(task)
-        if run.name(task) not in planned or line is None or line.machine == attempt.machine:
+        if _plan_label(run, task) not in planned or line is None or line.machine == attempt.machine:
             continue
         possible = run.is_mode(task, line.machine, line.count)
         if (
@@ -213,5 +219,5 @@ def _list_tied_tasks(run: RunState, plan: RunPlan, task: int) -> list[int]:
     return [
         member
         for member in run.members(int(column[task]))
-        if run.state[member] == TaskState.COMPLETED and run.name(member) in again
+        if run.state[member] == TaskState.COMPLETED and _plan_label(run, member) in again
     ]
