@@ -38,7 +38,7 @@ def nodes_taken(cores: float, count: Indices, node_is_core: NDArray[np.bool_]) -
 
 
 def amounts_taken(graph: TaskGraph, by_count: AmountsByCount, task: int, count: Indices) -> Floats | None:
-    """Return a task's amounts (modes x names) for node counts; None if they do not depend on the count."""
+    """Return a task's amounts, one row per entry of ``count``; None if they do not depend on the count."""
     rows = by_count.of(task)
     return rows[np.searchsorted(graph.count_sets[graph.counts[task]], count)] if len(rows) else None
 

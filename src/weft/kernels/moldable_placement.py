@@ -69,7 +69,10 @@ class CriticalPaths(NamedTuple):
 def allot_nodes(
     tasks: TaskArrays, modes: AllotmentModes, communication: Doubles, mode: Indices, paths: CriticalPaths
 ) -> int:
-    """Fill ``mode`` with a mode per task and return the number of steps; ``communication`` is per edge."""
+    """Fill ``mode`` with a mode per task and return the number of steps.
+
+    ``communication`` are the seconds that the data of each edge take.
+    """
     area = 0.0
     for task in range(tasks.number):
         mode[task] = modes.first[task]

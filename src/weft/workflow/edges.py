@@ -1,8 +1,8 @@
 """Edges between subtasks: from ``after`` (all to all, by index, by pairs, with conditions) and from files.
 
 Every reader of a file depends on the tasks that write the file. If an explicit transfer copies the file to
-the reader's machine, the reader depends on the transfer instead. The transfer then has the whole cost, and
-the edges cost nothing, so that no bytes are counted twice (docs/papers/unified.md, section 7, C4).
+the reader's machine, the reader depends on the transfer instead. The transfer then has the cost of the copy,
+so that no bytes are counted twice (docs/papers/unified.md, section 7, C4).
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class FileDependencies:
         self._connect_growth()
 
     def shared_names(self) -> list[tuple[str, list[int]]]:
-        """Return (file, rows that write it) for files with several writers; wildcards and folders are omitted."""
+        """Return (file, rows that write it) for files with several writers, without wildcards and folders."""
         return [
             (name, [self._row[number] for number in self._numbers(name)])
             for name in self._more
@@ -387,7 +387,7 @@ class FileDependencies:
             self._connect_reader(number, row, given)
 
     def _is_transferred(self, row: int, name: str, numbers: list[int]) -> bool:
-        """Return whether a transfer copies the file to the reader's machine, where no task writes the file."""
+        """Return whether a transfer copies a file to the reader's machine, where no task writes the file."""
         variable = self._rows.variable[row]
         if (name, variable) not in self._transfer:
             return False

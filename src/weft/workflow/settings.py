@@ -112,7 +112,7 @@ class RunSettings:
     fetch_every_s: float | None = None
     """Seconds between queries of a machine's dynamic state; None: no queries, the backend reports changes."""
     pushes_state: bool = False
-    """Whether, after one query, the backend measures the state every ``fetch_every_s`` and reports changes."""
+    """Whether one query makes a backend measure the state every ``fetch_every_s`` and report changes."""
     authorise: bool = False
     """Whether access to a machine is tested before it is used."""
     bound_ancestors: str = "lost"
@@ -182,7 +182,10 @@ class RunSettings:
 
 
 def suit_real_runs(settings: RunSettings) -> RunSettings:
-    """Return the settings with ``begins_at_once``, ``brings_results`` and ``pushes_state``, as in real runs."""
+    """Return the settings adapted to real backends.
+
+    ``begins_at_once``, ``brings_results`` and ``pushes_state`` are set.
+    """
     return replace(settings, begins_at_once=True, brings_results=True, pushes_state=True)
 
 
@@ -477,7 +480,7 @@ _SHORT = {"contract": "contract.factor", "replan": "replan.when"}
 
 
 def _make_records(scopes: Sequence[str]) -> dict[str, Record]:
-    """Return, by group, the record of its keys of these scopes; ``settings`` is the record of all settings."""
+    """Return, by group, the record of its keys of these scopes; ``settings`` is the record of all keys."""
     chosen = [setting for setting in SETTINGS if setting.scope in scopes]
     grouped: dict[str, list[Setting]] = {}
     for setting in chosen:

@@ -78,7 +78,7 @@ class Dependency:
     index: tuple[Expression | IndexRange | str, ...] | None = None
     """One entry per sweep variable of ``task``: an expression, a range, or ALL."""
     pairs: tuple[tuple[Value, Value], ...] | None = None
-    """Explicit (value of ``task``, value of this task) pairs; for several sweep variables, lists of values."""
+    """Explicit (value of ``task``, value of this task) pairs; a list stands for several sweep variables."""
     condition: Expression | None = None
     """A condition over ``exit_code`` and ``result`` of ``task``; if false, this branch is not taken."""
     entry: int | None = field(default=None, compare=False, repr=False)

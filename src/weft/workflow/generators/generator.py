@@ -222,7 +222,7 @@ def draw_bytes(rng: np.random.Generator, mean_bytes: float, spread: float, count
 
 
 MOST_MACHINES = 1_000_000
-"""Maximum number of machines of a platform."""
+"""Maximum of the parameter ``machines`` of generators."""
 
 
 def draw_platform(

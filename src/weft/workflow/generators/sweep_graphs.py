@@ -332,7 +332,7 @@ class SampleShape:
 
     structure: Callable[[TreeSizes], Parents]
     count: Callable[[TreeSizes], int]
-    """Returns an upper bound of the number of subtasks; exact up to MOST_TASKS, except for dense in-trees."""
+    """Returns the number of subtasks, or a bound above it; above MOST_TASKS, any larger number than that."""
     sizes: TreeSizes
     subtasks_per_machine: float = 10.0
 
