@@ -299,7 +299,7 @@ class _ColumnEvaluation:
         self._allowance = Allowance(5 * MAX_ENTRIES, 5 * MAX_ENTRIES)
 
     def value(self, node: tree.ExpressionNode, rows: Array) -> Column:
-        """Return the values of a node; a Refusal without a position in the text gets that of the node."""
+        """Return the values of a node; a Refusal without a column gets the column of the node."""
         try:
             return self._apply(node, rows)
         except Refusal as refusal:

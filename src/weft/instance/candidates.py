@@ -79,10 +79,10 @@ class Candidates:
 def find_candidates(
     graph: TaskGraph, machines: tuple[Machine, ...], seconds: Seconds, shapes: Shapes, amounts: Floats
 ) -> Candidates:
-    """Return the candidates of all variables. Raises Infeasible if a task or a group of tasks has none.
+    """Return the candidates of all variables; raise Infeasible if a variable has no candidate.
 
-    The candidates of a variable are the machines that all its member tasks accept. If there is none the plan
-    is infeasible, and the message lists which members reject which machines, and why.
+    The candidates of a variable are the machines that all its tasks accept. The message of Infeasible says
+    how many machines fail which condition of a task.
     """
     filters = _MachineFilter(graph, machines, seconds, shapes, amounts)
     masks: list[_Mask] = [np.ones(len(machines), dtype=bool)]

@@ -73,7 +73,7 @@ def compile_instance(
 
 
 def _resource_totals(machines: tuple[Machine, ...], names: tuple[str, ...]) -> Floats:
-    """Return the resource totals (machines x names); memory that is not stated is infinite, others are 0."""
+    """Return the resource totals (machines x names); if not stated, memory is infinite and others are 0."""
     table = np.zeros((len(machines), len(names)))
     for row, machine in enumerate(machines):
         stated = machine.amounts

@@ -161,12 +161,12 @@ def find_exceeded(graph: TaskGraph, consumed: Floats) -> NDArray[np.bool_]:
 
 
 def largest_consumption(graph: TaskGraph, groups: Iterable[ModeGroup]) -> Floats:
-    """Return the consumption of each budget if every task runs in the mode that consumes most of it."""
+    """Return the consumption of each budget if every task runs in its mode with the largest consumption."""
     return _consumption(graph, groups, lambda modes: modes.max(axis=0))
 
 
 def check_budgets(graph: TaskGraph, groups: Iterable[ModeGroup]) -> None:
-    """Raise Infeasible if a budget is exceeded even by the modes that consume least of it."""
+    """Raise Infeasible if a budget is exceeded even if every task consumes as little of it as possible."""
     least = _consumption(graph, groups, lambda modes: modes.min(axis=0))
     over = [
         f"{least[budget]:g} {graph.budget_names[budget]}, but the budget is {graph.budgets[budget]:g}"

@@ -24,7 +24,7 @@ from weft.errors import InvalidInput
 from weft.private_files import open_in_place
 
 _COMPILING_PAYS_S = 0.4
-"""Work that takes longer than this in plain Python is compiled: loading numba and machine code is faster."""
+"""Seconds of work in plain Python above which loading numba and machine code takes less time."""
 _CHOICE = "WEFT_KERNELS"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -35,7 +35,7 @@ _callees: dict[FunctionType, Any] = {}
 _plain_s: dict[FunctionType, float] = {}
 """Per kernel: estimated seconds of all its uncompiled calls so far; many small calls justify compilation."""
 CompilationListener = Callable[[str], Callable[[], None] | None]
-"""Called with the name of a kernel before compilation; if it returns a function, this is called after it."""
+"""Called with a kernel's name before it is compiled; may return a function to be called after compilation."""
 _listeners: list[CompilationListener] = []
 
 

@@ -152,7 +152,7 @@ def _first_data(state: PlacementState, task: int, draw: float) -> int:
 
 @kernel
 def _shortest(modes: ModeArrays, task: int, machine: int) -> float:
-    """Return the least seconds of a task on a machine; infinity if it cannot run there."""
+    """Return the least seconds of a task on a machine; infinity if it cannot run on the machine."""
     low, high = find_modes(modes, task, machine)
     least = INFINITY
     for mode in range(low, high):

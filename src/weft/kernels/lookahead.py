@@ -28,7 +28,7 @@ class LookaheadScratch(NamedTuple):
     mode: Integers
     start: Doubles
     finish: Doubles
-    """Per feasible machine: mode, start and finish there."""
+    """Per feasible machine: the mode, start and finish of the task on this machine."""
     score: Doubles
     """Per feasible machine: the latest of the earliest finishes of the task and its successors."""
     ready: Doubles

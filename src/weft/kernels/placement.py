@@ -73,7 +73,7 @@ class PartialSchedule(NamedTuple):
     bound: Indices
     """Per variable: its machine; the number of machines if not bound yet."""
     waiting: Indices
-    """Per variable: the first transfer that waits until it is bound; the number of tasks if there is none."""
+    """Per variable: the first transfer that waits for its binding; the number of tasks if there is none."""
     next_waiting: Indices
     """Per waiting transfer: the next one that waits for the same variable."""
     departure: Doubles

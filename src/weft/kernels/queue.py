@@ -478,7 +478,7 @@ def _serve_amounts(
 def _reserve(
     jobs: QueueJobs, state: QueueState, begin: int, end: int, free: int, wanted: int
 ) -> tuple[float, int]:
-    """Return the earliest time at which a waiting job fits, and the number of nodes it leaves free then.
+    """Return the earliest time at which a waiting job fits, and the nodes that stay free from that time on.
 
     Adds the amounts that running jobs free until that time to ``state.extra``. The amounts of the waiting job
     are not subtracted.

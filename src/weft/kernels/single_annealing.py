@@ -78,13 +78,13 @@ class SingleState(NamedTuple):
     home: Indices
     """Per task: its machine and the host of that machine."""
     line: Indices
-    """Per task: its machine if it occupies it, otherwise the number of machines."""
+    """Per task: its machine if the task occupies that machine, otherwise the number of machines."""
     previous: Indices
     following: Indices
     """Per task: its neighbours on the line; the number of tasks if there is none."""
     first: Indices
     last: Indices
-    """Per machine: first and last task of its line; the number of tasks if it is empty."""
+    """Per machine: first and last task of its line; the number of tasks if the line is empty."""
     spent: Doubles
     finish: Doubles
     tail: Doubles

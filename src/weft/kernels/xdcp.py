@@ -100,8 +100,8 @@ def move_subtasks(
     parents (the printed test ignores them). Slacks and finishes are compared with a tolerance: without it,
     rounding errors would order the critical path at random and exclude a subtask from its own slot. While a
     subtask is out of its queue, the times of its descendants and ancestors are not needed: a slot after a
-    descendant or before an ancestor would close a cycle, and no other slot reads them. This check also lets
-    layers share machines. Complexity: O(v + e + p d) per step, v steps per pass, for p machines and d
+    descendant or before an ancestor would close a cycle, and no other slot depends on them. This check also
+    lets layers share machines. Complexity: O(v + e + p d) per step, v steps per pass, for p machines and d
     neighbours.
 
     Queues are changed in place; ``queues.seconds`` and ``times`` are computed here.

@@ -81,7 +81,7 @@ class Machine:
     cores: int = 1
     """Cores per node."""
     memory: float | None = None
-    """Bytes in total. None: not stated; does not limit tasks, and comparisons with it are false."""
+    """Bytes in total. None: not stated; memory does not limit tasks, and comparisons with it are false."""
     disk: float | None = None
     """Bytes in total. None: not stated."""
     gpus: int = 0
@@ -154,7 +154,7 @@ class Machine:
         return own * self.availability
 
     def offers(self, service: str | None) -> bool:
-        """Return whether a task of this service (None: of no service) may run here."""
+        """Return whether a task of this service (None: of no service) may run on the machine."""
         if self.only_service is not None:
             return service == self.only_service
         return service is None or service in self.services or service in self.speeds

@@ -349,8 +349,8 @@ def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:
 def find_link(platform: Platform, a: Machine, b: Machine) -> tuple[int | str | frozenset[str], Link] | None:
     """Return a key that identifies the link between two machines, and the link; None on the same host.
 
-    The key is the position in ``platform.links``, or the common site, or, for the default link, the two
-    sites.
+    The key is the position in ``platform.links``, the name of the common site or, for the default link, the
+    names of the two sites.
     """
     host_a, host_b, site_a, site_b = a.host_name, b.host_name, a.site_name, b.site_name
     if host_a == host_b:

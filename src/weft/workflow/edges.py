@@ -314,7 +314,7 @@ class FileDependencies:
         self._transfer[name, self._rows.variable[row]] = row
 
     def _connect_transfer(self, row: int) -> None:
-        """Add the edges to a transfer from the tasks that write its file or copy it to its source."""
+        """Add the edges to a transfer from the tasks that write its file or copy the file to its source."""
         rows, task = self._rows, self._rows.tasks[self._rows.template[row]]
         assert task.transfer is not None
         name, machine = rows.fill_name(row, task.transfer.file), rows.fill_name(row, task.transfer.source)

@@ -53,8 +53,8 @@ COUNT_NAME = "nodes"
 def depends_on_count(amount: Amount, taken: Container[str]) -> bool:
     """Return whether an amount may depend on the node count.
 
-    ``taken`` are the names of parameters and sweep variables; if ``nodes`` is one of them, it is not the
-    count.
+    ``taken`` are the names of parameters and sweep variables; one of them that is named ``nodes`` hides
+    the node count.
     """
     if isinstance(amount, Expression):
         return COUNT_NAME in amount.names and COUNT_NAME not in taken

@@ -1,8 +1,8 @@
 """Settings of a run: contracts, migration, failures, probes, planning; every key is declared once.
 
 A layer contains the settings that are stated in one place: values by attribute of ``RunSettings``, without
-the attributes that are not stated there. Later layers win: the defaults, a preset, ``settings:`` of the
-workflow, a profile, the task, ``--set``. A preset is a profile that ships with weft.
+the attributes that are not stated there. Each layer overrides those before it: the defaults, a preset,
+``settings:`` of the workflow, a profile, the task, ``--set``. A preset is a profile that ships with weft.
 
 Every key has a scope. A task may state only keys of scope ``task``; a workflow may state all keys. Keys of
 scope ``execution`` concern the machines or the policy, which all workflows of an execution share.
@@ -57,7 +57,7 @@ class RunSettings:
     brings_results: bool = False
     """Whether outputs that no task reads are copied to the folder of the workflow."""
     contract: float | None = None
-    """Allowed excess over the estimate, as a fraction of it; None: no contract."""
+    """Allowed excess over the estimate, as a fraction of the estimate; None: no contract."""
     grace_s: float | None = None
     """Seconds before the first check; None: a tenth of the estimate."""
     iteration_limit_s: float | None = None
@@ -76,7 +76,7 @@ class RunSettings:
     gain_growth: float = 1.5
     """Factor on ``gain`` after each migration of a task, so that a task does not move back and forth."""
     migration_limit: int = 50
-    """Number of migrations of a task after which searches for a better machine do not move it any more."""
+    """Number of migrations of a task after which searches for a better machine no longer move the task."""
     checkpoints: bool = True
     """Whether a migrated task continues from its last restart files; False: from zero (dynamic-grid.md)."""
     restart_cost_s: float = 0.0
@@ -166,7 +166,7 @@ class RunSettings:
 
     @property
     def replans(self) -> bool:
-        """Return whether the rest of a run is planned again for some reason."""
+        """Return whether the rest of a run is planned again, after events or at an interval."""
         return bool(self.replan_when) or self.replan_every_s is not None
 
     @property

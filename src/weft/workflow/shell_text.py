@@ -374,7 +374,7 @@ class _Scanner:
     # Commands (2.9).
 
     def _commands(self, closers: tuple[str, ...]) -> str:
-        """Read commands up to the reserved word or operator that closes them; return it."""
+        """Read commands up to a reserved word or operator of ``closers``; return that word or operator."""
         start = self.at
         self._enter()
         while (closer := self._closer(closers)) is None:
@@ -755,13 +755,13 @@ class _Scanner:
         self.at = after
 
     def _refuse_input(self, where: str, fields: Sequence[int], words: Sequence[ShellWord]) -> None:
-        """Refuse fields in the input of a command that reads it as code."""
+        """Refuse fields in the input of a command that reads its input as code."""
         if (found := find_input_reader(words)) is not None:
             reader, advice, scope = found
             self._refuse(fields, f"{where} {reader}", advice, scope)
 
     def _find_end(self, document: _Document) -> tuple[int, int]:
-        """Return the offset of the line with the end mark, and that of the line after it."""
+        """Return the offsets of the line with the end mark and of the line after the end mark."""
         start, is_joined = self.at, False
         while start < self.end:
             stop = self.text.find("\n", start, self.end)

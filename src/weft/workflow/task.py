@@ -141,7 +141,7 @@ class JobSpec:
     prolog: str | None = None
     """Command that prepares the machine, run as a separate program before the program of the task."""
     wrapper: str | None = None
-    """Command that runs the program, which it gets as its arguments."""
+    """Command that runs the program; its arguments are the program and the arguments of the program."""
     epilog: str | None = None
     """Command that cleans up, run as a separate program after the program of the task."""
     selector: str | None = None
@@ -204,7 +204,7 @@ class ContractTerms:
     """
 
     factor: float | None = 0.5
-    """Allowed excess over the estimate, as a fraction of it; None: the time is not limited."""
+    """Allowed excess over the estimate, as a fraction of the estimate; None: the time is not limited."""
     grace_s: float | None = None
     """Seconds before the first check; None: a tenth of the estimate."""
 

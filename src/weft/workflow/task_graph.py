@@ -237,7 +237,7 @@ class SubgraphTask:
     source_variable: int | None = None
     """Of a transfer: the binding variable of its source."""
     finished: bool = False
-    """Whether the task has ended: it only marks the location of its outputs and takes no time."""
+    """Whether the task has ended; such a task takes no time and only marks the location of its outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

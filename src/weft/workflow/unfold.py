@@ -2,7 +2,7 @@
 
 Sweeps are expanded, files become edges, and each loop is cut to one iteration, the initial graph of Prodan
 and Fahringer 2005 (docs/papers/dynamic-grid.md, section 10). Deviations: data of a previous iteration need no
-declared edge; the depth-first search finds them.
+declared edge; the depth-first search finds such edges.
 """
 
 from __future__ import annotations

@@ -332,7 +332,10 @@ class SampleShape:
 
     structure: Callable[[TreeSizes], Parents]
     count: Callable[[TreeSizes], int]
-    """Returns the number of subtasks, or a bound above it; above MOST_TASKS, any larger number than that."""
+    """Returns the number of subtasks; of dense in-trees, an upper bound.
+
+    If there are more than MOST_TASKS subtasks, the result may be any number above MOST_TASKS.
+    """
     sizes: TreeSizes
     subtasks_per_machine: float = 10.0
 
