@@ -1,10 +1,11 @@
 """Evaluation of an expression over many rows: thousands of machines, or all points of a sweep.
 
 Each row gets the value that ``evaluate`` gives. A subexpression is evaluated only for the rows that need it,
-and once if it is equal for all rows. The functions ``fast_...`` use NumPy and return None where its result
-could differ from that of single values: other types, integers that could overflow or lose digits, a zero
-divisor, an infinite result. Then the operators for single values are applied row by row and raise the error.
-Fractional powers and logarithms are not vectorised, because NumPy may differ from Python in the last bit.
+and once if it is equal for all rows. The functions ``fast_...`` use NumPy. They return None if the result of
+NumPy could differ from that of ``evaluate`` in any row: other types, integers that could overflow or lose
+digits, a zero divisor, an infinite result. In these cases the operators for single values are applied row by
+row, which raises the error if there is one. Fractional powers and logarithms are not vectorised, because
+NumPy may differ from Python in the last bit.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _exact_as_floats(kinds: str, operands: tuple[Any, Any]) -> bool:
 
 
 def fast_arithmetic(operator: str, left: Column, right: Column) -> Array | None:
-    """Return the result of an arithmetic operator per row, or None where NumPy could differ from Python."""
+    """Return the result of an arithmetic operator per row; None if NumPy could differ in any row."""
     kinds = _kind(left) + _kind(right)
     if operator == "**" and kinds == "ii" and type(right) is int:
         return _integer_power(left, right)
@@ -146,7 +147,7 @@ def _integer_power(base: Any, exponent: int) -> Array | None:
 
 
 def fast_compare(operator: str, left: Column, right: Column) -> Array | None:
-    """Return whether a comparison holds per row (with NaN: false), or None where NumPy could differ."""
+    """Return whether a comparison holds per row (with NaN: false); None if NumPy could differ in any row."""
     kinds = _kind(left) + _kind(right)
     if operator not in _COMPARISONS or kinds not in ("ii", "if", "fi", "ff", "UU"):
         return None
@@ -228,7 +229,10 @@ def evaluate_columns(
     length: int,
     constants: Mapping[str, Any] = _NOTHING,
 ) -> Array:
-    """Return one value per row as an array of float64, int64, bool or object (strings and mixed types)."""
+    """Return one value per row as an array of float64, int64, bool or object (strings and mixed types).
+
+    ``columns`` has arrays of ``length`` values by name, ``constants`` values that hold for all rows.
+    """
     if length == 0:
         kinds = {ValueKind.BOOLEAN: bool, ValueKind.NUMBER: np.float64, ValueKind.UNKNOWN: np.float64}
         return np.empty(0, dtype=kinds.get(infer_kind(expression, {}), object))
@@ -295,7 +299,7 @@ class _ColumnEvaluation:
         self._allowance = Allowance(5 * MAX_ENTRIES, 5 * MAX_ENTRIES)
 
     def value(self, node: tree.ExpressionNode, rows: Array) -> Column:
-        """Return the values of a node; a Refusal without a position in the text gets that of the node."""
+        """Return the values of a node; a Refusal without a column gets the column of the node."""
         try:
             return self._apply(node, rows)
         except Refusal as refusal:

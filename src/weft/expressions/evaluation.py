@@ -27,7 +27,7 @@ from weft.expressions.values import Refusal, Value, ValueKind, describe, kind_of
 
 
 def evaluate(expression: Expression, context: Mapping[str, Any]) -> Value:
-    """Return the value of an expression; names are looked up in the context, then among the units."""
+    """Return the value of an expression; names are looked up in the context, then in ``BUILT_IN``."""
     try:
         return _Evaluation(context).value(expression.tree)
     except Refusal as refusal:

@@ -108,7 +108,7 @@ def _join(left: str, right: str) -> str:
 
 
 def apply_sign(operator: str, operand: Value) -> Value:
-    """Return the operand with the sign ``-`` or ``+`` applied."""
+    """Return a number with the sign ``-`` or ``+`` applied; NaN for an unknown operand."""
     if (kind := kind_of(operand)) is ValueKind.UNKNOWN:
         return math.nan
     if kind is not ValueKind.NUMBER:
@@ -192,7 +192,10 @@ def _contains(container: Value, item: Value) -> bool:
 
 
 def take_entry(target: Value, key: Value) -> Value:
-    """Return the entry of a list at a position (negative: from the end) or of a mapping with a key."""
+    """Return the entry of a list at a position (negative: from the end) or of a mapping with a key.
+
+    None if the list, mapping or key is unknown.
+    """
     if ValueKind.UNKNOWN in (kind_of(target), kind_of(key)):
         return None
     if isinstance(target, list):
@@ -237,7 +240,7 @@ _ANY = frozenset(ValueKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """A function of the language."""
+    """A function that expressions can call, with the kinds of its arguments and of its result."""
 
     name: str
     accepts: tuple[frozenset[ValueKind], ...]
@@ -265,7 +268,7 @@ class Function:
         if count >= self.needed and (most is None or count <= most):
             return
         wanted = f"{self.needed}" if most == self.needed else f"{self.needed} to {most}"
-        rule = f"it takes {wanted if most else 'at least 1'} argument{'' if wanted == '1' else 's'}"
+        rule = f"it takes {wanted if most else 'at least 1'} argument{'' if most is None or wanted == '1' else 's'}"
         raise Refusal(f"{self.name}() has {count} argument{'' if count == 1 else 's'}", rule=rule)
 
     def check_kind(self, position: int, kind: ValueKind, found: str) -> None:
@@ -292,7 +295,7 @@ class Function:
 
 
 def _are_numbers(values: list[Any]) -> bool:
-    """Return whether all values are plain finite numbers, which Python's own functions handle alike."""
+    """Return whether all values are finite integers and floats, for which Python's own functions suffice."""
     return {int, float}.issuperset(map(type, values)) and all(value - value == 0 for value in values)
 
 

@@ -68,7 +68,7 @@ class _Token:
 
 
 def scan(text: str) -> list[_Token]:
-    """Return the tokens of a text without blanks, or raise Refusal."""
+    """Return the tokens of a text, except blanks; raise Refusal if the text is not allowed."""
     if len(text) > MAX_LENGTH:
         rule = f"an expression has at most {MAX_LENGTH} characters"
         raise Refusal(

@@ -31,7 +31,7 @@ class Name(_PositionedNode):
 
     name: str
     optional: bool = field(default=False, compare=False, repr=False)
-    """Whether the name may be undefined and then has an unknown value: the first argument of ``default``."""
+    """Whether an undefined name has an unknown value and is no error: the first argument of ``default``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

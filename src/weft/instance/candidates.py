@@ -38,7 +38,7 @@ def nodes_taken(cores: float, count: Indices, node_is_core: NDArray[np.bool_]) -
 
 
 def amounts_taken(graph: TaskGraph, by_count: AmountsByCount, task: int, count: Indices) -> Floats | None:
-    """Return a task's amounts (modes x names) for node counts; None if they do not depend on the count."""
+    """Return a task's amounts, one row per entry of ``count``; None if they do not depend on the count."""
     rows = by_count.of(task)
     return rows[np.searchsorted(graph.count_sets[graph.counts[task]], count)] if len(rows) else None
 
@@ -79,10 +79,10 @@ class Candidates:
 def find_candidates(
     graph: TaskGraph, machines: tuple[Machine, ...], seconds: Seconds, shapes: Shapes, amounts: Floats
 ) -> Candidates:
-    """Return the candidates of all variables. Raises Infeasible if a task or a group of tasks has none.
+    """Return the candidates of all variables; raise Infeasible if a variable has no candidate.
 
-    The candidates of a variable are the machines that all its member tasks accept. If there is none the plan
-    is infeasible, and the message lists which members reject which machines, and why.
+    The candidates of a variable are the machines that all its tasks accept. The message of Infeasible says
+    how many machines fail which condition of a task.
     """
     filters = _MachineFilter(graph, machines, seconds, shapes, amounts)
     masks: list[_Mask] = [np.ones(len(machines), dtype=bool)]

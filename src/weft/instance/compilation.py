@@ -73,7 +73,7 @@ def compile_instance(
 
 
 def _resource_totals(machines: tuple[Machine, ...], names: tuple[str, ...]) -> Floats:
-    """Return the resource totals (machines x names); memory that is not stated is infinite, others are 0."""
+    """Return the resource totals (machines x names); if not stated, memory is infinite and others are 0."""
     table = np.zeros((len(machines), len(names)))
     for row, machine in enumerate(machines):
         stated = machine.amounts
@@ -85,7 +85,10 @@ def _resource_totals(machines: tuple[Machine, ...], names: tuple[str, ...]) -> F
 def _bind_pinned(
     graph: TaskGraph, machines: tuple[Machine, ...], candidates: Candidates, pinned: Mapping[str, str]
 ) -> dict[int, int]:
-    """Return the machine index of each pinned variable, given names; raises an error for an invalid pin."""
+    """Return the index of the machine by index of the pinned variable; ``pinned`` has the names of both.
+
+    Raises InvalidInput for an unknown name, Infeasible if a task cannot run on the machine.
+    """
     index = {machine.name: position for position, machine in enumerate(machines)}
     pins: dict[int, int] = {}
     for name, machine in pinned.items():
@@ -121,9 +124,10 @@ def extract_part(
 ) -> Instance:
     """Return the instance of a part of the tasks, for re-planning.
 
-    ``graph`` contains the tasks with the indices ``tasks`` in the whole. ``left`` is the remaining share of
-    the work of each task; ``speed`` and ``usable`` are per machine. Machines keep their indices; machines
-    that are not usable are no candidates, except for pinned variables. Raises Infeasible if a task has none.
+    ``graph`` is the task graph of the part; ``tasks`` are the indices of its tasks in ``whole``. ``left`` is
+    the remaining share of the work of each task, ``speed`` the current speed of each machine as a factor of
+    the estimated speed. Machines keep their indices. A machine that is not ``usable`` is a candidate only for
+    variables that are pinned to it. Raises Infeasible if a task has no candidate.
     """
     seconds = rescale_seconds(whole.seconds, tasks, left, speed)
     candidates = _remaining_candidates(whole, graph, tasks, usable, pinned)
@@ -157,7 +161,7 @@ def _remaining_candidates(
     usable: NDArray[np.bool_],
     pinned: Mapping[int, int],
 ) -> Candidates:
-    """Return the usable machines that all tasks of each variable accept, and the machines of pinned ones."""
+    """Return, per variable, the usable machines that all its tasks accept, and the machine of its pin."""
     machines = len(whole.machines)
     accepted = np.zeros((len(whole.candidate_sets), machines), dtype=np.bool_)
     for row, found in enumerate(whole.candidate_sets):

@@ -25,7 +25,7 @@ _CHUNK = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TaskModes:
-    """The modes of one task: machine, node count as in the workflow, nodes allocated there, seconds."""
+    """The modes of one task: machine, node count as in the workflow, nodes allocated, seconds."""
 
     machine: Indices
     count: Indices
@@ -41,7 +41,7 @@ class ModeGroup:
     """Compute tasks with the same modes, which are ordered by machine, then count.
 
     Most tasks of a workflow can run in the same modes and differ only by their seconds. A group of such tasks
-    stores machine, count and nodes of its modes once; the seconds are read from the predictor's layout.
+    stores machine, count and nodes of its modes once; ``seconds_of`` computes the seconds of a task.
     """
 
     tasks: Indices
@@ -51,9 +51,9 @@ class ModeGroup:
     seconds_of: Callable[[int | Indices], Floats]
     """Returns the seconds of all modes of a task; for an array of tasks, tasks x modes."""
     demand: Floats | None = None
-    """Modes x resources: amounts, equal for all tasks; None if those of the graph hold for every mode."""
+    """Modes x resources: amounts, equal for all tasks; None: ``graph.demand`` holds for every mode."""
     consumption: Floats | None = None
-    """Modes x budgets: consumption, equal for all tasks; None if that of the graph holds for every mode."""
+    """Modes x budgets: consumption, equal for all tasks; None: ``graph.consumption`` holds for every mode."""
 
     def __len__(self) -> int:
         return len(self.machine)
@@ -161,12 +161,12 @@ def find_exceeded(graph: TaskGraph, consumed: Floats) -> NDArray[np.bool_]:
 
 
 def largest_consumption(graph: TaskGraph, groups: Iterable[ModeGroup]) -> Floats:
-    """Return the consumption of each budget if every task runs in the mode that consumes most of it."""
+    """Return the consumption of each budget if every task runs in its mode with the largest consumption."""
     return _consumption(graph, groups, lambda modes: modes.max(axis=0))
 
 
 def check_budgets(graph: TaskGraph, groups: Iterable[ModeGroup]) -> None:
-    """Raise Infeasible if a budget is exceeded even by the modes that consume least of it."""
+    """Raise Infeasible if a budget is exceeded even if every task consumes as little of it as possible."""
     least = _consumption(graph, groups, lambda modes: modes.min(axis=0))
     over = [
         f"{least[budget]:g} {graph.budget_names[budget]}, but the budget is {graph.budgets[budget]:g}"
@@ -264,7 +264,7 @@ class Instance:
         return TaskModes(machine=group.machine, count=group.count, nodes=group.nodes, seconds=seconds)
 
     def binding_budgets(self) -> tuple[str, ...]:
-        """Return the names of the budgets that some choice of modes exceeds; planners can ignore others."""
+        """Return the budgets, by name, that some choice of modes exceeds; planners can ignore the others."""
         if not self.graph.budget_names:
             return ()
         over = find_exceeded(self.graph, largest_consumption(self.graph, self.groups))
@@ -314,7 +314,7 @@ def number_rows(first: NDArray[Any], *others: NDArray[Any]) -> NDArray[np.int64]
 
 
 def mark_untimed_tasks(instance: Instance) -> NDArray[np.bool_]:
-    """Return, for each task, whether it is a compute task whose time is a placeholder."""
+    """Return, for each task, whether it is a compute task whose seconds follow from assumed work."""
     seconds = instance.seconds
     if AssumedWork.source not in seconds.sources:
         return np.zeros(len(instance), dtype=np.bool_)

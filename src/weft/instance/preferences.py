@@ -25,7 +25,7 @@ from weft.workflow.task_graph import TaskGraph
 
 TURNAROUND_NAMES = ("seconds", "transfer_s", "queue_s")
 """Names that ranks may use for a task on a machine: estimated seconds of the task, seconds to copy its inputs
-there, seconds until enough nodes are free.
+to the machine, seconds until enough nodes are free.
 """
 
 Columns = Mapping[str, NDArray[Any]]
@@ -43,17 +43,17 @@ class MachinePreference:
         self._context = dict(context)
         self.names = frozenset(expression.names)
         self.live = find_live_names(expression, {*stated, *context})
-        """The live names that the expression uses; if empty, its values never change."""
+        """The live names that the expression uses; if there are none, its values never change."""
 
     @property
     def waits(self) -> bool:
-        """Return whether it uses ``queue_s``, the wait for a machine; then busy machines are compared too."""
+        """Return whether the expression uses ``queue_s``; if so, busy machines are compared too."""
         return "queue_s" in self.live
 
     def values(self, machines: Sequence[int], live: Columns) -> list[Any]:
-        """Return its value for each of some machines; None where it cannot be evaluated.
+        """Return the value of the expression per entry of ``machines``; None where it cannot be evaluated.
 
-        ``live`` holds the columns of the live names that it uses, for these machines.
+        ``live`` holds the columns of the live names that the expression uses, for these machines.
         """
         columns = {name: self._stated[name][machines] for name in self.names if name in self._stated}
         columns.update((name, live[name]) for name in self.live)
@@ -70,7 +70,7 @@ class MachinePreference:
         return values
 
     def numbers(self, machines: Sequence[int], live: Columns) -> list[float | None]:
-        """Return its value for each of some machines as a number; None where it has none."""
+        """Return the value of the expression per entry of ``machines``; None where it is no number."""
         return [
             float(value) if isinstance(value, int | float) and not math.isnan(value) else None
             for value in self.values(machines, live)
@@ -88,14 +88,14 @@ def find_live_names(expression: Expression, defined: Collection[str]) -> tuple[s
 
 
 def uses_measurements(expression: Expression | None, defined: Collection[str] = ()) -> bool:
-    """Return whether an expression depends on what is measured on machines."""
+    """Return whether an expression uses a name of MEASURED_NAMES that is not in ``defined``."""
     return expression is not None and any(
         name in MEASURED_NAMES for name in find_live_names(expression, defined)
     )
 
 
 def measures_machines(graph: TaskGraph, machines: tuple[Machine, ...]) -> bool:
-    """Return whether the requirement or rank of some task depends on what is measured on machines."""
+    """Return whether the requirement or rank of some task uses a value measured during the run."""
     stated: set[str] | None = None
     for task in graph.workflow.tasks:
         for expression in (task.requirements, task.rank):

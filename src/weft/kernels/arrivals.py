@@ -26,7 +26,7 @@ class Arrivals(NamedTuple):
     home: Indices
     """Hosts that have some of the data."""
     is_home: Indices
-    """Per host: the last value of ``turn`` for which it had data of the task."""
+    """Per host: the value of ``turn`` at the last call in which the host had data of the task."""
     at_home: Doubles
     """Per host: time when the data that are produced on it are complete."""
     turn: Indices

@@ -24,7 +24,7 @@ from weft.errors import InvalidInput
 from weft.private_files import open_in_place
 
 _COMPILING_PAYS_S = 0.4
-"""Work that takes longer than this in plain Python is compiled: loading numba and machine code is faster."""
+"""Seconds of work in plain Python above which loading numba and machine code takes less time."""
 _CHOICE = "WEFT_KERNELS"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -35,7 +35,7 @@ _callees: dict[FunctionType, Any] = {}
 _plain_s: dict[FunctionType, float] = {}
 """Per kernel: estimated seconds of all its uncompiled calls so far; many small calls justify compilation."""
 CompilationListener = Callable[[str], Callable[[], None] | None]
-"""Called with the name of a kernel before it is compiled; a function it returns is called afterwards."""
+"""Called with a kernel's name before it is compiled; may return a function to be called after compilation."""
 _listeners: list[CompilationListener] = []
 
 
@@ -56,8 +56,8 @@ def kernel(function: _Function) -> _Function:
 def inlined_kernel(function: _Function) -> _Function:
     """Mark a kernel whose machine code is copied into its callers.
 
-    A call passes every array of a named tuple, used or not. Where named tuples are passed in a loop, or from
-    one place only, that takes longer than the body.
+    A call passes every array of a named tuple, used or not, which may take longer than the body of the
+    kernel. Mark kernels that are called in a loop, or from one place only.
     """
     assert isinstance(function, FunctionType)
     _inlined.add(function)
@@ -209,7 +209,10 @@ def _user_cache() -> Path | None:
 
 
 def _temporary_cache() -> Path | None:
-    """Return a temporary folder that only this user can write; other code must not be loaded."""
+    """Return a temporary folder that only this user can access; None if there is none.
+
+    Machine code that another user may have written must not be loaded.
+    """
     base = Path(tempfile.gettempdir()) / f"weft-{os.getuid()}"
     try:
         base.mkdir(mode=0o700, exist_ok=True)
@@ -254,7 +257,7 @@ def _is_cached(name: str) -> bool:
 
 @contextmanager
 def _lock_cache(name: str) -> Iterator[None]:
-    """Hold the lock of a kernel's machine code in the ``with`` block; if locking is impossible, hold none."""
+    """Hold the lock of a kernel's machine code in the ``with`` block; without a lock if locking fails."""
     folder = _cache_folder()
     with ExitStack() as stack:
         if folder is not None:

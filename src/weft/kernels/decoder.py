@@ -40,7 +40,7 @@ class Genomes(NamedTuple):
     mode_step: int
     """Rows over tasks: positions among the modes of the task's group."""
     usual: Indices
-    """Groups x machines: the default mode of the group there; the number of modes if there is none."""
+    """Groups x machines: the default mode of a group on a machine; the number of modes if there is none."""
     timed: int
     """Whether ``seconds`` is read; otherwise seconds follow from the modes."""
     seconds: Doubles
@@ -87,23 +87,24 @@ def decode(
 ) -> int:
     """Decode all individuals; return the index of the first invalid one, or the number of individuals.
 
-    A task starts when its data have arrived and its machine is available under a rule. ``APPEND``: a machine
-    serves tasks in order, none before or between others; on several nodes a task starts when enough of them
-    stay free. ``INSERTION``: the first gap that is wide and long enough. ``EXCLUSIVE``: one task at a time,
-    whatever its nodes (R. Prodan, T. Fahringer, SAC 2005; docs/papers/dynamic-grid.md, section 6).
-    ``UNLIMITED``: tasks do not delay each other (occupancy none of the same section).
+    A task starts when its data have arrived and its machine is available under a rule. ``APPEND``: on a
+    machine of one node, a task starts after all tasks placed before; on several nodes, when enough nodes stay
+    free for good. ``INSERTION``: a task starts in the first gap with enough nodes and time. ``EXCLUSIVE``: a
+    machine runs one task at a time, whatever the number of its nodes (R. Prodan, T. Fahringer, SAC 2005;
+    docs/papers/dynamic-grid.md, section 6). ``UNLIMITED``: tasks do not delay each other (occupancy none of
+    the same section).
 
     Busy intervals block machines under every rule except ``UNLIMITED``; a task may run before them. A task of
     0 seconds occupies nothing. Transfers occupy nothing and end on the machine of their destination.
 
-    A population is decoded in one call, O(v + e + p) per individual for v tasks, e edges and p machines, plus
-    the steps that are visited or moved where nodes and amounts are counted or gaps are filled.
-    ``decode_bindings`` is twice as fast for one case: only bindings vary and only makespans are needed. It
-    reads fewer arrays.
+    A population is decoded in one call. This takes O(v + e + p) per individual for v tasks, e edges and p
+    machines; where nodes and amounts are counted or gaps are filled, also the visited and moved steps of
+    skylines. ``decode_bindings`` is twice as fast for one case: only bindings vary and only makespans are
+    needed. It reads fewer arrays.
 
     ``drawn`` is the number of skylines per machine: 0 if machines are single or unlimited; 1 for their free
-    capacity; 2 under APPEND with busy intervals, the first of them for the tasks alone. A task that never
-    fits starts at infinity.
+    capacity; 2 under APPEND with busy intervals: the first skyline contains only the tasks, the second also
+    the busy intervals. A task that never fits starts at infinity.
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     number, layout = machines.number, modes.layout
@@ -230,7 +231,7 @@ class BindingProblem(NamedTuple):
     row: Indices
     """Per task: first position of its group in ``rate``."""
     rate: Doubles
-    """Groups x machines: work per second; negative if the group cannot run there."""
+    """Groups x machines: work per second; negative if the group cannot run on the machine."""
 
 
 @kernel
@@ -248,10 +249,11 @@ def decode_bindings(
     finish: Doubles,
     makespan: Doubles,
 ) -> int:
-    """Decode bindings on machines that run tasks in order; return the first invalid one, or their number.
+    """Decode bindings on machines that run tasks in order; return the index of the first invalid binding.
 
-    ``fixed``, ``files`` and ``latency`` are None if transfer times depend on sizes alone; numba compiles
-    another variant then. ``bound`` is as in ``Genomes``, ``host`` and ``links`` as in ``DecoderScratch``.
+    Returns ``number`` if all bindings are valid. ``fixed``, ``files`` and ``latency`` are None if transfer
+    times depend on sizes alone; numba compiles a separate variant for that case. ``bound`` is as in
+    ``Genomes``, ``host`` and ``links`` as in ``DecoderScratch``.
     """
     machines = problem.machines
     for individual in range(number):
@@ -364,7 +366,10 @@ def _put(
     taken: Doubles,
     least: Doubles,
 ) -> float:
-    """Place a task on skyline ``line`` and, if different, on ``whole``; return its start or infinity."""
+    """Place a task on skyline ``line`` and, if different, on ``whole``; return its start.
+
+    Returns infinity, and places nothing, if the task never fits.
+    """
     start = ready
     if rule == APPEND:
         start = permanent_fit(skylines, line, start, nodes, least)

@@ -15,12 +15,13 @@ _NEARLY_ONE = 1.0 - 1e-15
 def place_earliest_finish(problem: ProblemArrays, order: Indices, workspace: Workspace) -> int:
     """Place each task where it finishes first; return a task that fits nowhere, or the number of tasks.
 
-    It returns the same schedule as ``placement.place_in_order`` for the most common case (one count per task,
-    no transfers, no countable amounts, earliest finish) and is ten times faster: every array is read into a
-    local once and nothing is called except to change gaps, because a call that passes named tuples of arrays
-    takes longer than placing a task. Modes are tried by ascending seconds; the first one that would finish
-    too late on an idle machine ends the search. Gaps are searched from the time when the task is ready to the
-    time after which it would finish later than in the best mode so far.
+    The schedule is the same as that of ``placement.place_in_order``. This kernel supports only the most
+    common case (one count per task, no transfers, no countable amounts, earliest finish) and is ten times
+    faster: every array is read into a local variable once, and kernels are called only to search and change
+    gaps, because a call that passes named tuples of arrays takes longer than placing a task. Modes are tried
+    by ascending seconds; the first mode that would finish too late on an idle machine ends the search. Gaps
+    are searched from the time when the task is ready to the time after which it would finish later than in
+    the best mode so far.
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     timelines, arrivals, schedule = workspace

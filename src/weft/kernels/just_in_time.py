@@ -59,11 +59,12 @@ def place_when_ready(
 
     R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005, the
     lazy baseline (docs/papers/dynamic-grid.md, section 13). *The machine that gives the task the lowest time*
-    can be read in two ways. By transfer: a transfer goes where it takes the least time, and the tasks there
-    follow it; an unbound task goes where its data arrive first, then where it takes the least time. By
-    finish: a task goes where it finishes first, after the tasks queued there.
+    can be read in two ways. By transfer: a transfer goes to the machine where it takes the least time, and
+    the tasks of the same binding variable run on that machine; a task without a machine goes where its data
+    arrive first and, among such machines, where it takes the least time. By finish: a task goes to the
+    machine where it finishes first, after the tasks already queued on that machine.
 
-    Tasks that become ready at the same time are bound by index. O(v log v + e l + v k) for k modes per task.
+    O(v log v + e l + v k) for l locations and k modes per task.
 
     ``draw`` (per task, from 0 to 1) chooses among machines that are equally good by transfer; 0 takes the
     first. ``rank`` orders tasks that become ready at the same time.
@@ -104,7 +105,7 @@ def place_when_ready(
 def _release(
     tasks: TaskArrays, schedule: PartialSchedule, pending: PendingTasks, size: int, task: int, rank: Indices
 ) -> int:
-    """Update the successors of a finished task; return the number of ready tasks."""
+    """Update the successors of a placed task, and push those that become ready; return the heap's size."""
     done = schedule.finish[task]
     if done != done:  # a transfer that waits for its destination can depart now
         done = pending.ready[task]
@@ -151,7 +152,7 @@ def _first_data(state: PlacementState, task: int, draw: float) -> int:
 
 @kernel
 def _shortest(modes: ModeArrays, task: int, machine: int) -> float:
-    """Return the least seconds of a task on a machine; infinity if it cannot run there."""
+    """Return the least seconds of a task on a machine; infinity if it cannot run on the machine."""
     low, high = find_modes(modes, task, machine)
     least = INFINITY
     for mode in range(low, high):

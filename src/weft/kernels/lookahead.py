@@ -28,12 +28,12 @@ class LookaheadScratch(NamedTuple):
     mode: Integers
     start: Doubles
     finish: Doubles
-    """Per feasible machine: mode, start and finish there."""
+    """Per feasible machine: the mode, start and finish of the task on this machine."""
     score: Doubles
     """Per feasible machine: the latest of the earliest finishes of the task and its successors."""
     ready: Doubles
     spent: Doubles
-    """Per mode of the successor: when the data of its other predecessors have arrived; its seconds."""
+    """Per mode of the successor: when the data of its other predecessors are on the machine; its seconds."""
 
 
 @kernel
@@ -42,9 +42,10 @@ def place_with_lookahead(
 ) -> int:
     """Place all tasks in a given order; return a task that fits nowhere, or the number of tasks.
 
-    For every machine of a task, the earliest finish of each successor on any machine is computed; the latest
-    of them is the score of the machine. A successor starts after the task, so the task cannot delay it on a
-    machine and need not be placed for the evaluation. Successors are evaluated one by one, each as if it were
+    For every feasible machine of a task, the earliest finish of each successor on any machine is computed.
+    The score of the machine is the latest of these finishes and of the finish of the task; the least score
+    wins. A successor starts after the task has ended, so the task never occupies nodes that the successor
+    needs, and need not be placed for the evaluation. Successors are evaluated one by one, each as if it were
     the only one. Transfers and virtual tasks among the successors are ignored, and so are data that a
     successor gets from predecessors that are not placed yet. ``factor`` is that of ``PlacementRule``.
     """

@@ -6,8 +6,8 @@ task starts with the first. While the critical path is longer than the average a
 nodes of the platform), the task on the path with the largest gain takes its next mode.
 
 Deviation: paths are recomputed when the critical path has become 1 % shorter, not after every step. With up
-to about 50 tasks on the path, every step shortens it that much. O(m (v + e) + s log d) for m recomputations,
-s steps and d tasks on a path; m <= s.
+to about 50 tasks on the path, every step shortens the path that much. O(m (v + e) + s log d) for m
+recomputations, s steps and d tasks on a path; m <= s.
 
 Placement by due dates: a task takes the cheapest mode that finishes by its due date, otherwise the one that
 finishes first. A mode is charged its node-seconds times the price of the machine, so modes with few nodes are
@@ -69,7 +69,10 @@ class CriticalPaths(NamedTuple):
 def allot_nodes(
     tasks: TaskArrays, modes: AllotmentModes, communication: Doubles, mode: Indices, paths: CriticalPaths
 ) -> int:
-    """Fill ``mode`` with a mode per task and return the number of steps; ``communication`` is per edge."""
+    """Fill ``mode`` with a mode per task and return the number of steps.
+
+    ``communication`` are the seconds that the data of each edge take.
+    """
     area = 0.0
     for task in range(tasks.number):
         mode[task] = modes.first[task]

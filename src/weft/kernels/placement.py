@@ -73,7 +73,7 @@ class PartialSchedule(NamedTuple):
     bound: Indices
     """Per variable: its machine; the number of machines if not bound yet."""
     waiting: Indices
-    """Per variable: first transfer that waits for its machine; the number of tasks if there is none."""
+    """Per variable: the first transfer that waits for its binding; the number of tasks if there is none."""
     next_waiting: Indices
     """Per waiting transfer: the next one that waits for the same variable."""
     departure: Doubles
@@ -315,7 +315,7 @@ _NOT_YET = float("nan")
 
 @kernel
 def reset_schedule(problem: ProblemArrays, workspace: Workspace) -> None:
-    """Reset the workspace to busy intervals without tasks; ``schedule.bound`` is left to the caller."""
+    """Reset the workspace: only busy intervals occupy machines. The caller sets ``schedule.bound``."""
     tasks, machines = problem.tasks, problem.machines
     timelines, arrivals, schedule = workspace
     reset_timelines(machines, timelines)
@@ -341,9 +341,9 @@ def begin_placement(problem: ProblemArrays, workspace: Workspace) -> PlacementSt
 def place_in_order(problem: ProblemArrays, rule: PlacementRule, order: Indices, workspace: Workspace) -> int:
     """Place all tasks in a topological order; return a task that fits nowhere, or the number of tasks.
 
-    Tasks that share a binding variable follow the first of them that is placed. A transfer whose destination
-    is not bound yet waits and is placed with the first task there; its arrival is considered when that task
-    chooses its mode.
+    The first placed task of a binding variable determines the machine of all its tasks. A transfer whose
+    destination is not bound yet waits and is placed with the first task of the destination; its arrival is
+    considered when the mode of that task is chosen.
     """
     tasks = problem.tasks
     state = begin_placement(problem, workspace)
@@ -364,11 +364,11 @@ def place_in_order(problem: ProblemArrays, rule: PlacementRule, order: Indices, 
 def evaluate_task(state: PlacementState, rule: PlacementRule, task: int) -> tuple[int, float]:
     """Return the mode that a rule prefers for a compute task, and its start (infinity if no mode fits).
 
-    There are three choices of a mode. ``_choose_earliest_finish`` goes through the modes by ascending seconds
-    and stops at the first one that would finish too late even on an idle machine. ``_choose_frugal`` takes
-    the smallest count that finishes within a factor of the earliest finish. ``_choose_best_score`` evaluates
-    every mode, for planners whose score is more than the finish. Ties: smaller count, then lower machine
-    index.
+    One of three functions chooses the mode. ``_choose_earliest_finish`` goes through the modes by ascending
+    seconds and stops at the first one that would finish too late even on an idle machine. ``_choose_frugal``
+    takes the smallest count that finishes within a factor of the earliest finish. ``_choose_best_score``
+    evaluates every mode, for planners whose score is more than the finish. Ties: smaller count, then lower
+    machine index.
     """
     modes = state.modes
     homes = gather_all_data(state, task)
@@ -481,7 +481,10 @@ def _record(
 
 @kernel
 def _find_departure(state: PlacementState, transfer: int) -> None:
-    """Fill ``departure`` of a transfer: when its data are at its source (bound to a candidate if needed)."""
+    """Set ``departure`` of a transfer to the time when its data are at its source.
+
+    A source without a machine is bound to its first candidate.
+    """
     tasks, _, machines, _, arrivals, schedule = state
     source = tasks.source[transfer]
     if schedule.bound[source] == machines.number:

@@ -1,10 +1,7 @@
 """Priorities of tasks, a heap of tasks, and the order of a ready queue.
 
-Task indices are a topological order.
-
-
-Upward and downward ranks over mean seconds and mean communication: H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE
-TPDS 13(3), 2002, equations 8 and 9.
+Task indices are a topological order. Upward and downward ranks use mean seconds and mean communication: H.
+Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002, equations 8 and 9.
 """
 
 from __future__ import annotations
@@ -189,10 +186,11 @@ def order_ready(
     heap: Indices,
     order: Indices,
 ) -> None:
-    """Fill ``order`` with the tasks: each time the ready task of least value, then lowest rank.
+    """Fill ``order`` with all tasks; next is always the ready task of least value, ties by lowest rank.
 
-    It is needed for priorities that do not decrease along every path, where sorting would not keep
-    predecessors first. ``left`` (per task: predecessors not ordered yet) and ``heap`` are scratch arrays.
+    This order is needed for priorities that do not decrease along every path: sorting by them might put a
+    task before its predecessors. ``left`` (per task: predecessors not ordered yet) and ``heap`` are scratch
+    arrays.
     """
     size = 0
     for task in range(tasks):

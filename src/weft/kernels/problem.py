@@ -114,7 +114,7 @@ class MachineArrays(NamedTuple):
     hosts: int
     locations: int
     apart: int
-    """Whether each location has one host; then data arrive on all its machines at the same time."""
+    """Whether each location has one host; then data arrive on all machines of a location at the same time."""
     resources: int
     form: Flags
     capacity: Integers

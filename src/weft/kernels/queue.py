@@ -18,8 +18,8 @@ class QueueJobs(NamedTuple):
     """The jobs that are submitted to the queue of a machine.
 
     Jobs with an index of at least ``tasks`` are not tasks: they occupy the machine or delay a task, and are
-    submitted before all tasks. The job ``number`` finishes at 0, before everything else; all jobs without
-    predecessors follow it.
+    submitted before all tasks. The job with the index ``number`` finishes at time 0; it is the predecessor of
+    all jobs that have no other.
     """
 
     number: int
@@ -34,7 +34,10 @@ class QueueJobs(NamedTuple):
     before: Integers
     """Successors (CSR); per job: number of predecessors."""
     row: Integers
-    """Per job: its first choice. A task has a choice per node count from 0, other jobs have one choice."""
+    """Per job: the position of its first choice in ``seconds`` and ``need``.
+
+    A task has one choice per node count from 0 to ``most``; other jobs have one choice.
+    """
     most: Indices
     """Per task: its largest count; 0 if it has one choice."""
     width: Integers
@@ -102,9 +105,10 @@ def run_queue(
     (docs/papers/moldable.md, section 5). Tasks are submitted at time 0 in a given order. A task is ready when
     its predecessors have finished; a task that is not ready does not block others. At time 0 and after every
     finish (all finishes of one time together) ready tasks are considered in order of submission. ``FIFO``
-    stops at the first task that does not fit. ``FIRST_FIT`` skips it. ``EASY`` reserves its earliest start,
-    anew each time, and lets tasks pass that do not delay it. ``CONSERVATIVE`` gives every task, when it
-    becomes ready, the earliest start that delays no start given before.
+    stops at the first task that does not fit. ``FIRST_FIT`` skips tasks that do not fit. ``EASY`` reserves
+    the earliest start of the first task that does not fit, anew each time, and starts later tasks that do not
+    delay that task. ``CONSERVATIVE`` gives every task, when it becomes ready, the earliest start that delays
+    no start given before.
 
     Deviations: backfilling, which the paper leaves to future work (D. Lifka, The ANL/IBM SP Scheduling
     System, 1995; A. Mu'alem, D. Feitelson, IEEE TPDS 12(6), 2001). A task of 0 seconds occupies nothing and
@@ -112,8 +116,8 @@ def run_queue(
 
     Complexity per individual: O(v r + e) for v tasks, e edges and at most r ready or running tasks at a time.
 
-    It supports jobs without resource amounts under rules other than CONSERVATIVE; ``run_amount_queue``
-    supports all others.
+    This kernel supports jobs without resource amounts under rules other than CONSERVATIVE;
+    ``run_amount_queue`` supports all cases.
     """
     for individual in range(requests.number):
         used = _submit_jobs(jobs, requests, individual, state)
@@ -364,7 +368,7 @@ def run_amount_queue(
     start: Doubles,
     finish: Doubles,
 ) -> int:
-    """Run all individuals under any rule, with resource amounts; return as ``run_queue``.
+    """Run all individuals under any rule, with resource amounts; return the same as ``run_queue``.
 
     ``skyline`` is scratch for CONSERVATIVE: the capacity left by all jobs whose start is fixed.
     """
@@ -474,9 +478,10 @@ def _serve_amounts(
 def _reserve(
     jobs: QueueJobs, state: QueueState, begin: int, end: int, free: int, wanted: int
 ) -> tuple[float, int]:
-    """Return the earliest time at which a waiting job fits, and the number of nodes it leaves free then.
+    """Return the earliest time at which a waiting job fits, and the nodes that stay free from that time on.
 
-    Adds the amounts that running jobs free until then to ``state.extra``; the job's own are not subtracted.
+    Adds the amounts that running jobs free until that time to ``state.extra``. The amounts of the waiting job
+    are not subtracted.
     """
     shadow = INFINITY
     found = False

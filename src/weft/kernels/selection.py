@@ -40,7 +40,7 @@ from weft.kernels.problem import (
 from weft.kernels.timelines import Timelines
 
 AVAILABILITY = 2
-"""A further criterion: the time at which the data exist on any machine and the machine is free."""
+"""A criterion besides FINISH and START: the time at which the data exist anywhere and the machine is free."""
 
 
 @kernel
@@ -63,7 +63,8 @@ def _find_two_best(
 ) -> tuple[int, float, float, int, float]:
     """Return mode, start and value on the best machine of a task, and the second-best machine with its value.
 
-    Ties: earlier finish, then smaller count, then lower machine index.
+    ``made`` is the time when all data of the task exist on some machine. If no mode fits, start and value are
+    infinity. Ties: earlier finish, then smaller count, then lower machine index.
     """
     _, modes, machines, timelines, arrivals, _ = state
     low, high = possible_modes(state, task)
@@ -155,7 +156,10 @@ class SelectionRule(NamedTuple):
     following: Indices
     """Per task: the next identical task by rank; the number of tasks if there is none."""
     paced: int
-    """Whether starts before the pace (see ``place_by_selection``) count as equal (LEAST only)."""
+    """Whether tasks whose value is not later than the *pace* count as equal (LEAST only).
+
+    The pace is the time from which some machine always has a free node.
+    """
 
 
 class SelectionQueue(NamedTuple):
@@ -169,7 +173,7 @@ class SelectionQueue(NamedTuple):
     """Ready compute tasks: a heap with LEAST, otherwise unordered."""
     due: Indices
     equal: Doubles
-    """Heap, by rank, of tasks whose value is not later than the pace; ``equal`` are their keys, all 0."""
+    """Heap, by rank, of tasks that count as equal (``SelectionRule.paced``); ``equal``: their keys, all 0."""
     value: Doubles
     """Per task: its sort key; the task with the least key is placed first."""
     mode: Indices
@@ -308,7 +312,7 @@ def _release(tasks: TaskArrays, selection: SelectionRule, ready: SelectionQueue,
             tail += 1
     alike = selection.following[task]
     if alike < tasks.number:
-        # It has the same predecessors, so it is ready, too.
+        # The next identical task has the same predecessors, so it is ready, too.
         ready.queue[tail] = alike
         tail += 1
     return tail

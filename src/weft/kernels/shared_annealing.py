@@ -106,7 +106,8 @@ def _generate_schedule(
     has enough free for its whole duration. Nodes and countable amounts are *packed* into one integer, one
     field each with a guard bit on top, so that one subtraction compares all of them.
 
-    Backwards, tasks are in descending order of finish, times count from the end, and transfers take no time.
+    If ``forward`` is 0, the schedule is generated backwards: tasks are in descending order of finish, times
+    count from the end, and transfers take no time.
     """
     _reset_steps(problem, modes, mode, schedule)
     pointer, before = problem.pointer, problem.before
@@ -177,7 +178,7 @@ def _reset_steps(problem: SharedProblem, modes: SharedModes, mode: Indices, sche
 def _arrival(
     problem: SharedProblem, links: SharedLinks, bound: Indices, finish: Doubles, task: int, seconds: float
 ) -> tuple[float, float]:
-    """Return when all data of a task have arrived, and its seconds (for a transfer: of the link)."""
+    """Return when all data of a task have arrived, and its seconds; of a transfer, computed from its link."""
     machine = bound[problem.variable[task]]
     source = links.source[task]
     if source < problem.variables:
@@ -210,7 +211,10 @@ def _arrival(
 def _insert_task(
     time: Doubles, free: Integers, first: int, last: int, guard: int, ready: float, seconds: float, need: int
 ) -> tuple[float, int]:
-    """Occupy ``need`` at the first feasible time from ``ready`` on; return that time and the last step."""
+    """Occupy ``need`` at the first feasible time from ``ready`` on; return that time and the last step.
+
+    If there is no such time, nothing is occupied and the time is infinity.
+    """
     low, high = first, last
     while low < high:
         middle = (low + high + 1) >> 1
@@ -393,8 +397,8 @@ def _move_variable(
 ) -> int:
     """Move the tasks of a variable to another machine; return the number of changed modes.
 
-    A task in the n-th smallest mode of the old machine takes the n-th smallest mode of the new one, or the
-    largest.
+    A task in the n-th smallest mode of the old machine takes the n-th smallest mode of the new machine, or
+    its largest mode if it has fewer than n.
     """
     first_mode, mode_machine = modes.first, modes.machine
     old = state.bound[variable]
@@ -441,7 +445,7 @@ def _first_on(machines: Indices, low: int, high: int, machine: int) -> int:
 def _sort_by_finish(number: int, order: Indices, key: Doubles, sense: int) -> None:
     """Sort tasks by descending ``key`` (finish), ties by ascending (1) or descending (-1) index.
 
-    The index orders a task of 0 seconds and its successor.
+    The index decides between a task of 0 seconds and its successor, which have the same finish.
     """
     gap = 1
     while gap * 3 < number:
@@ -471,7 +475,7 @@ _JUSTIFYING = 3
 
 
 class SharedGoal(NamedTuple):
-    """The objective: first least excess over limits, then ``base + makespan * per_second + charges``."""
+    """The objective: minimise the excess over limits, then ``base + makespan * per_second + charges``."""
 
     base: float
     per_second: float
@@ -529,13 +533,13 @@ def anneal_shared(
     predecessors and successors, changes its mode on the same machine, or moves all tasks of a variable to
     another machine. Alternatively the schedule is justified: generated backwards, then forwards in the
     resulting order (V. Valls, F. Ballestin, S. Quintanilla, EJOR 165(2), 2005). Moves change the state in
-    place; the caller stores what it needs to undo them.
+    place; a rejected move is undone.
 
     Deviations: the acceptance limit (current energy plus heat times an exponential variate) is drawn before a
     candidate is decoded; the probabilities are the same, and decoding stops early when a task finishes so
-    late that the limit is missed. Limits of the objective and budgets are penalties. A mode may have a
-    *drag*, which is part of the energy but not of the objective: without it moldable tasks drift to modes
-    that waste nodes where that costs no time yet. Random numbers are passed in.
+    late that the limit is missed. An excess over a limit of the objective or a budget adds a penalty. A mode
+    may have a *drag*, which is part of the energy but not of the objective: without it moldable tasks drift
+    to modes that waste nodes where that costs no time yet. Random numbers are passed in.
 
     Complexity per step: O(v + e + s) for v tasks, e edges and s steps of machines that are visited or moved.
 

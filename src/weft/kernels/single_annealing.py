@@ -78,13 +78,13 @@ class SingleState(NamedTuple):
     home: Indices
     """Per task: its machine and the host of that machine."""
     line: Indices
-    """Per task: its machine if it occupies it, otherwise the number of machines."""
+    """Per task: its machine if the task occupies that machine, otherwise the number of machines."""
     previous: Indices
     following: Indices
     """Per task: its neighbours on the line; the number of tasks if there is none."""
     first: Indices
     last: Indices
-    """Per machine: first and last task of its line; the number of tasks if it is empty."""
+    """Per machine: first and last task of its line; the number of tasks if the line is empty."""
     spent: Doubles
     finish: Doubles
     tail: Doubles
@@ -218,8 +218,8 @@ def _move_on_line(
 ) -> float:
     """Move a task to ``machine`` and to position ``place`` of the order; return the new makespan.
 
-    On the line of the machine it follows ``before``, which is the number of tasks if there is none or if the
-    task occupies nothing there.
+    On the line of the machine, the task follows the task ``before``. That is the number of tasks if no task
+    precedes it, or if it occupies nothing on the machine.
     """
     tasks = problem.tasks
     order, position, previous, following = state.order, state.position, state.previous, state.following
@@ -298,7 +298,11 @@ def _mark_stale(stale: Flags, tasks: int, other: int, pointer: Indices, neighbou
 def _follow_heads(
     problem: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
 ) -> None:
-    """Recompute the finish of a moved task, of those after its old and new place, and of dependent tasks."""
+    """Recompute the finish of a moved task, of ``one`` and ``two``, and of all tasks that depend on them.
+
+    ``one`` and ``two`` follow the old and the new place of the task on its line; the number of tasks if none.
+    ``place`` is the first position in the order that may change.
+    """
     tasks = problem.tasks
     order, home, finish, spent = state.order, state.home, state.finish, state.spent
     previous, following, stale = state.previous, state.following, state.stale
@@ -331,7 +335,11 @@ def _follow_heads(
 def _follow_tails(
     problem: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
 ) -> None:
-    """Recompute the tail of a moved task, of those before its old and new place, and of dependent tasks."""
+    """Recompute the tail of a moved task, of ``one`` and ``two``, and of all tasks on which they depend.
+
+    ``one`` and ``two`` precede the old and the new place of the task on its line; the number of tasks if
+    none. ``place`` is the last position in the order that may change.
+    """
     tasks = problem.tasks
     order, home, tail, spent = state.order, state.home, state.tail, state.spent
     previous, following, stale = state.previous, state.following, state.stale
@@ -389,8 +397,8 @@ def anneal_single(
 
     Every machine has a line of tasks in which each task waits for the one before it. Lines and edges of the
     graph together give for each task the longest path to its finish and the longest path from its start. A
-    move puts a task on another machine, or after its neighbour on the line. It is judged by the longest path
-    through the task after the move, which follows from the paths of its new predecessors and successors
+    move puts a task on another machine, or after its neighbour on the line. A move is judged by the longest
+    path through the task after the move, which follows from the paths of its new predecessors and successors
     without decoding: E. Balas, A. Vazacopoulos, Management Science 44(2), 1998; M. Mastrolilli, L. M.
     Gambardella, Journal of Scheduling 3(1), 2000. After an accepted move only the paths that change are
     recomputed, a few dozen of a thousand, so a move costs about the same in small and large workflows.
@@ -488,7 +496,7 @@ def anneal_single(
             )
             most -= added
             if added > chance and not several and through < makespan * _NEARLY_ONE:
-                # The makespan cannot decrease, because another path is as long as the plan.
+                # The makespan cannot decrease, because a path without this task is as long as the makespan.
                 continue
 
         place = 0 + position[task]

@@ -17,10 +17,10 @@ _HINT_DISTANCE = 6
 class Gaps(NamedTuple):
     """The gaps (idle intervals between tasks) of all machines.
 
-    The gaps of a machine are a section of common arrays, in order of time; a full section moves to one twice
-    as long. A search bisects to the first gap that ends late enough, starting a few gaps before the one found
-    last, and stops where no later gap is wide enough. The stored widths are upper bounds and are not lowered
-    when a gap is cut; they only save time.
+    The gaps of a machine are a section of common arrays, in order of time; the gaps of a full section are
+    moved to a section twice as long. A search starts a few gaps before the gap found last, bisects to the
+    first gap that ends late enough, and stops where no later gap is wide enough. The stored widths are upper
+    bounds and are not lowered when a gap is cut; they only save time.
     """
 
     base: Integers
@@ -227,8 +227,8 @@ def earliest_start(
 ) -> float:
     """Return the earliest feasible start at or after ``ready``; infinity if there is none.
 
-    On SHARED machines the search stops at the limit: the result may be infinity if the task would finish
-    after it.
+    On SHARED machines the search stops at ``limit``: the result may be infinity if the task would finish
+    after ``limit``.
     """
     machine = load[0]
     form = machines.form[machine]

@@ -15,7 +15,8 @@ _ROUNDING = 1e-12
 class SubtaskGraph(NamedTuple):
     """The subtasks, their dependencies and the network; indices are a topological order.
 
-    A machine is one that runs one subtask at a time: the planner divides machines of several nodes.
+    Every machine runs one subtask at a time; the planner divides a machine of several nodes into such
+    machines.
     """
 
     number: int
@@ -48,7 +49,7 @@ class SubtaskQueues(NamedTuple):
 
     mode: Indices
     machine: Indices
-    """Per subtask: its machine; virtual ones, which are in no queue, have one too."""
+    """Per subtask: its machine; virtual subtasks, which are in no queue, have a machine too."""
     seconds: Doubles
     previous: Indices
     following: Indices
@@ -96,11 +97,11 @@ def move_subtasks(
 
     Deviations: data between different hosts take time, as in the dynamic critical path of Kwok and Ahmad (the
     paper has no communication). The start values and the minimum in ALFT are corrected, and slots respect the
-    parents (the printed test ignores them). A slack and a finish are compared with a tolerance for rounding,
-    which otherwise would order the critical path at random and exclude a subtask from its own slot. While a
+    parents (the printed test ignores them). Slacks and finishes are compared with a tolerance: without it,
+    rounding errors would order the critical path at random and exclude a subtask from its own slot. While a
     subtask is out of its queue, the times of its descendants and ancestors are not needed: a slot after a
-    descendant or before an ancestor would close a cycle, and no other slot reads them. This check also lets
-    layers share machines. Complexity: O(v + e + p d) per step, v steps per pass, for p machines and d
+    descendant or before an ancestor would close a cycle, and no other slot depends on them. This check also
+    lets layers share machines. Complexity: O(v + e + p d) per step, v steps per pass, for p machines and d
     neighbours.
 
     Queues are changed in place; ``queues.seconds`` and ``times`` are computed here.
@@ -188,7 +189,7 @@ def _ready(graph: SubtaskGraph, finish: Doubles, machine: Indices, task: int, ta
 def _due(
     graph: SubtaskGraph, queues: SubtaskQueues, latest: Doubles, task: int, source: int, moment: float
 ) -> float:
-    """Return when a subtask on a machine must end for its children, at most ``moment``."""
+    """Return the latest finish of a subtask on machine ``source`` that delays no child, up to ``moment``."""
     for position in range(graph.after_pointer[task], graph.after_pointer[task + 1]):
         child = graph.after[position]
         begin = latest[child] - queues.seconds[child]
@@ -237,7 +238,7 @@ def _take_out(queues: SubtaskQueues, sentinel: int, task: int, machine: int) -> 
 
 @kernel
 def _put_in(queues: SubtaskQueues, sentinel: int, task: int, machine: int, earlier: int) -> None:
-    """Insert a subtask into a machine's queue after ``earlier``; as the first if that is the sentinel."""
+    """Insert a subtask into a machine's queue after ``earlier``, or first if ``earlier`` is the sentinel."""
     if earlier < sentinel:
         later = queues.following[earlier]
         queues.following[earlier] = task
@@ -257,7 +258,7 @@ _DESCENDANT, _ANCESTOR = 1, 2
 def _forward_without(
     graph: SubtaskGraph, queues: SubtaskQueues, times: SubtaskTimes, task: int, scratch: SubtaskScratch
 ) -> None:
-    """Compute AEFT without a subtask; mark its descendants, for which it is not computed."""
+    """Compute AEFT without a subtask; its descendants are marked, and their AEFT is not computed."""
     number, order, mark, finish = graph.number, queues.order, scratch.mark, scratch.finish
     place = 0
     while order[place] != task:
@@ -307,7 +308,7 @@ def _backward_without(
     length: float,
     scratch: SubtaskScratch,
 ) -> None:
-    """Compute ALFT without a subtask; mark its ancestors, for which it is not computed."""
+    """Compute ALFT without a subtask; its ancestors are marked, and their ALFT is not computed."""
     number, order, seconds = graph.number, queues.order, queues.seconds
     mark, latest = scratch.mark, scratch.latest
     place = number - 1
@@ -343,7 +344,7 @@ def _best_slot(
     """Return the mode, and the previous subtask in the queue, with which a subtask finishes first (step 5).
 
     Ties: lower machine index, then earlier slot. The finish grows along a queue, so the first allowed slot is
-    the best of its machine. If no slot is allowed, the subtask stays.
+    the best of its machine. If no slot is allowed, the present mode and place are returned.
     """
     sentinel, seconds = graph.number, queues.seconds
     finish, latest, mark = scratch.finish, scratch.latest, scratch.mark

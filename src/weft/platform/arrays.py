@@ -177,8 +177,9 @@ def machine_columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
     """Return one array per name that expressions may use, with one entry per machine.
 
     Counts are integers, other numbers floats (NaN if not stated), texts objects (None if not stated). A
-    machine without a site is a site of its own. Attributes and resources have their own names; they are
-    numbers or booleans if all machines have such values, else objects. Built-in keys take precedence.
+    machine without a site is a site of its own. Each attribute and each resource has an array under its name:
+    of floats if all stated values are numbers, of booleans if all machines state a boolean, else of objects.
+    Built-in keys take precedence.
     """
     found: dict[str, NDArray[Any]] = {}
     for name in _free_names(machines):
@@ -187,7 +188,7 @@ def machine_columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
 
 
 AMPLE_BYTES = 1e18
-"""Bytes assumed for unstated memory or disk where no requirement shall exclude a machine for it."""
+"""Bytes assumed for memory or disk that is not stated, so that no requirement excludes the machine."""
 
 
 def idle_columns(machines: Sequence[Machine], *, unknown_bytes: float = math.nan) -> dict[str, NDArray[Any]]:
@@ -235,7 +236,7 @@ def _free_value(machine: Machine, name: str) -> object:
 
 
 def _array(values: Sequence[object], numeric: bool | None = None) -> NDArray[Any]:
-    """Return an array of numbers, booleans or objects; ``numeric`` states whether the values are numbers."""
+    """Return an array of floats (``numeric``) or of objects; by default, of the type of the values."""
     stated = [value for value in values if value is not None]
     if numeric is None and all(isinstance(value, bool) for value in stated):
         return np.array(values, dtype=bool) if len(stated) == len(values) else _objects(values)

@@ -180,7 +180,7 @@ PROGRAMS = ValueType(
     _read_programs,
     lambda programs: {name: PROGRAM.write(program) for name, program in programs.items()},
 )
-"""Programs by the names of their services: a key of a platform, and of a file of services."""
+"""The type of ``services`` in a platform file and in a file of services: programs by name of the service."""
 
 # fmt: off
 MACHINE = Record("a machine", (

@@ -45,8 +45,8 @@ def random_platform(
     """Return a random platform of machines ``m1, m2, ...``, in blocks of equal size at sites ``s1, s2, ...``.
 
     ``nodes`` may be two inclusive bounds. ``bandwidth_Bps`` and ``latency_s`` hold within a site,
-    ``between_...`` between two sites; bounds are drawn for each link. ``price_per_speed`` is the price of a
-    node per hour and unit of speed.
+    ``between_...`` between two sites; if two bounds are given, a value is drawn for each link.
+    ``price_per_speed`` is the price of a node per hour and unit of speed.
     """
     low, high = (nodes, nodes) if isinstance(nodes, int) else nodes
     _check(machines, heterogeneity, distribution, classes, (low, high), sites)

@@ -32,7 +32,7 @@ def usable_cores() -> int:
 
 
 def usable_memory(root: Path = Path("/")) -> float | None:
-    """Return the bytes of memory: those installed, or a lower limit of the control group; None if unknown."""
+    """Return the installed memory in bytes, or the limit of the control group if lower; None if unknown."""
     amounts = [amount for amount in (_installed_memory(root), _group_limit(root)) if amount is not None]
     return min(amounts) if amounts else None
 

@@ -18,7 +18,7 @@ QUEUES = ("fifo", "first-fit", "easy", "conservative")
 """Queue disciplines: first in first out, first fit, EASY and conservative backfilling."""
 
 OCCUPANCIES = ("exclusive", "unlimited", "shared")
-"""A node runs one task at a time; any number at full speed; or any number that share its speed."""
+"""Tasks that a node runs at a time: one; any number at full speed; any number that share its speed."""
 
 BUILT_IN_NAMES = (
     "name",
@@ -63,7 +63,10 @@ class ServiceProgram:
     """The program behind a service: what a task that names only the service executes."""
 
     command: str | tuple[str, ...]
-    """A text for a shell, or words. ``{PORT}`` is a port of a DIET task, other fields are those of tasks."""
+    """A text for a shell, or the words of a command that runs without a shell.
+
+    ``{PORT}`` is a port of a DIET task; other fields are those of tasks.
+    """
     work: float | None = None
     """Work of one call, where the task states none."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +81,7 @@ class Machine:
     cores: int = 1
     """Cores per node."""
     memory: float | None = None
-    """Bytes in total. None: not stated; does not limit tasks, and comparisons with it are false."""
+    """Bytes in total. None: not stated; memory does not limit tasks, and comparisons with it are false."""
     disk: float | None = None
     """Bytes in total. None: not stated."""
     gpus: int = 0
@@ -151,7 +154,7 @@ class Machine:
         return own * self.availability
 
     def offers(self, service: str | None) -> bool:
-        """Return whether a task of this service (None: of no service) may run here."""
+        """Return whether a task of this service (None: of no service) may run on the machine."""
         if self.only_service is not None:
             return service == self.only_service
         return service is None or service in self.services or service in self.speeds
@@ -167,7 +170,7 @@ class Machine:
         yield from self.find_value_problems()
 
     def find_value_problems(self) -> Iterator[Problem]:
-        """Yield the problems that do not depend on the machine's name; copies of a machine share them."""
+        """Yield the problems that do not depend on the machine's name, and so are the same for all copies."""
         yield from _count_problems(self)
         yield from _amount_problems(self)
         yield from _word_problems(self)

@@ -60,10 +60,10 @@ class Share:
 
 
 def _split_machine(machine: Machine, shares: tuple[Share, ...]) -> tuple[Machine, ...]:
-    """Return the rest of a machine (if it has nodes left) and its shares as machines, in the order written.
+    """Return machines for the nodes without a share (if there are any) and for each share, in this order.
 
-    Resources are divided in proportion to the nodes. GPUs are indivisible: a share gets the whole GPUs of its
-    proportion, the rest keeps the others.
+    Resources are divided in proportion to the nodes. GPUs are indivisible: the number of GPUs of a share is
+    rounded down, and the GPUs that remain belong to the nodes without a share.
     """
     left = machine.nodes - sum(share.nodes for share in shares)
     parts = [_part(machine, share) for share in shares]
@@ -277,7 +277,7 @@ class Platform:
     predictions: tuple[Prediction | str, ...] = ()
     """Predicted times of tasks on its machines; a text is the name of a file that is not read yet."""
     services: Mapping[str, ServiceProgram] = field(default_factory=dict)
-    """Programs of services, by name; a program of a machine takes precedence there."""
+    """Programs of services, by name; a program that a machine states takes precedence on that machine."""
     document: Document | None = field(default=None, compare=False, repr=False)
     """The document it was read from, for the locations of errors; ignored by comparisons."""
     pairs: Mapping[frozenset[str], tuple[int, Link]] = field(init=False, compare=False, repr=False)
@@ -307,7 +307,10 @@ class Platform:
 
 
 def planned_machines(platform: Platform) -> tuple[Machine, ...]:
-    """Return the machines for planners; a divided machine is replaced by the rest of it and its shares."""
+    """Return the machines for planners; a machine with shares is replaced by one machine per part.
+
+    The parts are the nodes without a share, if there are any, and each share.
+    """
     shares: dict[str, list[Share]] = {}
     for share in platform.virtual:
         shares.setdefault(share.machine, []).append(share)
@@ -346,8 +349,8 @@ def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:
 def find_link(platform: Platform, a: Machine, b: Machine) -> tuple[int | str | frozenset[str], Link] | None:
     """Return a key that identifies the link between two machines, and the link; None on the same host.
 
-    The key is the position in ``platform.links``, or the common site, or, for the default link, the two
-    sites.
+    The key is the position in ``platform.links``, the name of the common site or, for the default link, the
+    names of the two sites.
     """
     host_a, host_b, site_a, site_b = a.host_name, b.host_name, a.site_name, b.site_name
     if host_a == host_b:

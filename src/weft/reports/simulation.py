@@ -68,8 +68,8 @@ def attempts_chart(
 ) -> GanttView:
     """Return the data of a Gantt chart of attempts, with times relative to ``origin_s``.
 
-    ``machines`` lists (name, nodes); ``several``: whether the attempts belong to several runs. ``number`` maps
-    the index of a run to the number shown to users.
+    ``machines`` lists (name, nodes); ``several``: whether the attempts belong to several runs. ``number``
+    maps the index of a run to the number shown to users.
     """
     looping = {run.index for run in history.runs if any(count > 1 for count in run.iterations.values())}
     schedule = Schedule(

@@ -87,7 +87,7 @@ class Builder:
         return TaskHandle(name)
 
     def loop(self, name: str, *, last: TaskHandle | str, first: TaskHandle | str, **facets: Any) -> None:
-        """Add a loop whose body leads from ``first`` to ``last``."""
+        """Add a loop from ``first`` to ``last``; keyword arguments are further keys of the file format."""
         if name in self._loops:
             raise InvalidInput(f"two loops are named {name!r}")
         entries = {"from": _plain(last), "to": _plain(first), **{key: _plain(v) for key, v in facets.items()}}

@@ -35,7 +35,10 @@ _LATE_NAMES: Mapping[str | int, tuple[str, ...]] = {
     **dict.fromkeys(("progress", "checkpoint"), ("task",)),
     **dict.fromkeys(("machine", "from", "to", "file"), ()),
 }
-"""By key of a task: the names defined at its start that its texts may contain; other keys: all of them."""
+"""By key of a task: the names defined at the start of the task that texts under this key may contain.
+
+Texts under other keys may contain all names that are defined at the start of a task.
+"""
 _VALUE_OF_TASK = re.compile(r"exit_code|result\.\w+(\.\w+)*")
 _NO_VARIABLES: Mapping[str, object] = {}
 
@@ -63,7 +66,7 @@ class _TaskChecks:
         self._targets: ChainMap[str, Task | None] = ChainMap({**self.names}, ends)
 
     def problems(self, task: Task) -> list[Problem]:
-        """Return the problems of a task; fast for tasks without formulas, which large files mostly have."""
+        """Return the problems of a task; most checks are skipped for tasks without formulas and templates."""
         found = [
             replace(problem, path=("tasks", task.name, *problem.path)) for problem in task.find_problems()
         ]
@@ -169,7 +172,10 @@ class _TaskChecks:
 
 
 def _late_name_problems(name: str, text: str, path: DocumentPath) -> Iterator[Problem]:
-    """Yield a problem for a name that is defined at the start of a task, but not in texts of this key."""
+    """Yield a problem if texts under the task key ``path[2]`` must not contain this name.
+
+    The name is one that is defined only when the task starts.
+    """
     if (allowed := _LATE_NAMES.get(path[2])) is None or name in allowed:
         return
     listed = ", ".join(f"{{{each}}}" for each in allowed)
@@ -186,7 +192,7 @@ def _late_name_problems(name: str, text: str, path: DocumentPath) -> Iterator[Pr
 
 
 def _fixed_text_problems(task: str, job: JobSpec) -> Iterator[Problem]:
-    """Yield a problem for each field in a text of a job in which none is replaced."""
+    """Yield a problem for each ``{field}`` in texts where fields are not replaced, such as ``version``."""
     environment = job.environment
     if not (job.call or job.version or environment or job.isolate):
         return
@@ -217,7 +223,7 @@ def _secret_in_text(name: str, text: str, path: DocumentPath) -> Problem:
 
 
 def _addresses(task: Task) -> set[str | None]:
-    """Return the templates of a task in which secrets are replaced: sources of inputs, targets of outputs."""
+    """Return the sources of inputs and targets of outputs: in these texts, secrets are replaced."""
     return {*(given.source for given in task.inputs), *(output.target for output in task.outputs)}
 
 
@@ -339,7 +345,7 @@ def _loop_problems(workflow: Workflow) -> Iterator[Problem]:
 
 
 def _variables(tasks: dict[str, Task], loop: Loop) -> dict[str, None]:
-    """Return the sweep variables of a loop's last task: each point of a sweep has a loop of its own."""
+    """Return the sweep variables of a loop's last task as keys; the loop runs separately for each point."""
     last = tasks.get(loop.last)
     return dict.fromkeys(last.sweep.names if last is not None and last.sweep is not None else ())
 
@@ -441,7 +447,7 @@ def _static_problems(workflow: Workflow) -> Iterator[Problem]:
 
 
 def find_prediction_problems(workflow: Workflow) -> Iterator[Problem]:
-    """Yield a problem for each column of predictions that is no parameter of its task."""
+    """Yield a problem for each column of predictions that is no parameter or sweep variable of the task."""
     names = {
         task.name: (*workflow.params, *(task.sweep.names if task.sweep else ())) for task in workflow.tasks
     }

@@ -1,8 +1,8 @@
 """Commands that read some of their words as code: shells, interpreters, and builtins such as ``eval``.
 
-A shell passes an expanded value on unchanged, but a program that it starts may interpret it. The tables here
-name the programs and builtins that do, with those whose arguments are names of variables: bash evaluates
-subscripts in them (``read 'a[$(command)]'``).
+A shell passes an expanded value on unchanged, but the program that receives the value may read it as code.
+The tables here name such programs and builtins. They also name the builtins whose arguments are names of
+variables: bash evaluates subscripts in these names (``read 'a[$(command)]'``).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import NamedTuple
 from weft.records import dataclass
 
 FIELD_MARK = "\0"
-"""Stands for a field in the literal text of a word."""
+"""The character that stands for a template field ``{name}`` in ``ShellWord.literal``."""
 EXPANSION_MARK = "\1"
-"""Stands for an expansion of the shell in the literal text of a word."""
+"""The character that stands for an expansion of the shell in ``ShellWord.literal``."""
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 
 
 class Scope(enum.Enum):
-    """The fields to which a refusal applies."""
+    """The template fields that are refused at a place of a command."""
 
     ALL = "all"
     LISTS = "lists"
@@ -35,23 +35,23 @@ class Scope(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ShellWord:
-    """A word of a command."""
+    """A word of a command, with the template fields that it contains."""
 
     literal: str = ""
-    """Text without quotes; expansions and fields are replaced by one character each."""
+    """Text without quotes; EXPANSION_MARK and FIELD_MARK stand for expansions and fields."""
     fields: tuple[int, ...] = ()
-    """Indices of the fields in it."""
+    """Numbers of the fields in the word; the fields of a command are numbered from 0."""
     is_plain: bool = True
     """Whether no character is quoted."""
 
     @property
     def base_name(self) -> str:
-        """Return the name of the program that the word may stand for."""
+        """Return the text after the last slash: the name of the program if the word is its path."""
         return posixpath.basename(self.literal)
 
 
 _Refused = tuple[Sequence[int], str, str, Scope]
-"""Fields, where they stand, advice and scope."""
+"""Numbers of fields, a text that says where they stand, advice, and which of the fields are refused."""
 
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh")
 _REMOTE_SHELLS = ("ssh", "rsh", "pdsh", "clush", "su", "runuser", "parallel", "watch")
@@ -60,24 +60,30 @@ _REMOTE_SHELLS = ("ssh", "rsh", "pdsh", "clush", "su", "runuser", "parallel", "w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Interpreter:
-    """The options of a program that reads program text. Short options may be combined in one word."""
+    """The options of a program that reads program text from its arguments.
+
+    Short options may be combined in one word.
+    """
 
     code: str = ""
     """Short options whose argument, in the same word or the next, is program text."""
     statements: str = ""
     """Short options whose argument becomes a statement before the program text."""
     values: str = ""
-    """Short options with another argument, in the same word or the next."""
+    """Short options whose argument, in the same word or the next, is not program text."""
     attached: str = ""
     """Short options whose argument is the rest of the same word; it may be empty."""
     last: str = ""
-    """Short options after whose argument no options follow."""
+    """Short options that end the options: the words after their argument are passed to the program text."""
     long_code: tuple[str, ...] = ()
     """Words whose argument, after ``=`` or in the next word, is program text."""
     long_values: tuple[str, ...] = ()
-    """Words with another argument."""
+    """Words whose argument, after ``=`` or in the next word, is not program text."""
     files: tuple[str, ...] | None = None
-    """For programs whose first operand is program text: options that name a file with it instead."""
+    """Options that name a file with the program text, of programs whose first operand is otherwise that text.
+
+    None: the first operand is not program text.
+    """
 
     def reads_code(self, option: str) -> bool:
         """Return whether the argument of an option is program text."""
@@ -162,7 +168,7 @@ _RUNNER_VALUES = {
     "sudo": "CDghpRrTtUu", "time": "fo", "xargs": "adEILnPs", "stdbuf": "ioe", "setsid": "",
     "ionice": "cnpPu", "busybox": "",
 }  # fmt: skip
-"""Programs that run the command in their arguments: short options whose argument is another word."""
+"""By program that runs the command in its arguments: its short options whose argument is the next word."""
 _LINE_RUNNERS = ("flock", "script")
 """Programs whose option ``-c`` is a command line for a shell."""
 _CODE_BUILTINS = ("eval", "trap", "alias", "let", "declare", "typeset", "fc")
@@ -189,12 +195,16 @@ _DATA_VARIABLE = "pass it in a variable: `awk -v value={name}`"
 
 
 def is_code_variable(name: str) -> bool:
-    """Return whether shells or interpreters read code from an environment variable."""
+    """Return whether programs read code, options or the location of code from an environment variable."""
     return _CODE_VARIABLES.fullmatch(name) is not None
 
 
 def find_command_word(words: Sequence[ShellWord]) -> int:
-    """Return the index of the word that names the program of a simple command, after runners and options."""
+    """Return the index of the word that names the program of a simple command.
+
+    Assignments, and runners such as ``env`` or ``timeout 5`` with their options, are skipped. If no word
+    remains, the result is at least ``len(words)``.
+    """
     at = 0
     while at < len(words) and ASSIGNMENT.match(words[at].literal):
         at += 1
@@ -270,7 +280,7 @@ def replaces_parameters(words: Sequence[ShellWord]) -> bool:
 
 
 def find_code_arguments(words: Sequence[ShellWord]) -> Iterator[_Refused]:
-    """Yield the fields of a simple command that are read as code or as names."""
+    """Yield the fields of a simple command that are read as code, or as names of programs or variables."""
     yield from find_started_programs(words)
     words = _without_prefix(words)
     if not words:
@@ -344,7 +354,10 @@ def _find_interpreted(
 
 
 def find_input_reader(words: Sequence[ShellWord]) -> tuple[str, str, Scope] | None:
-    """Return what reads the input of a command as code, advice, and the refused fields; None if nothing."""
+    """Return a description of what reads the input of a command as code, advice, and the refused fields.
+
+    None: the input is not read as code.
+    """
     if any(word.base_name in _SHELLS or word.base_name in _REMOTE_SHELLS for word in words):
         return "a shell reads", STANDARD_INPUT, Scope.ALL
     command = list(dropwhile(_is_runner_word, words))
@@ -362,7 +375,7 @@ class _Arguments(NamedTuple):
     """The arguments of an interpreter."""
 
     options: list[tuple[_Option, ShellWord, ShellWord | None]]
-    """Each option, its word, and the word that contains its argument."""
+    """Each option, its word, and the word that contains its argument; None: no argument."""
     operand: ShellWord | None
     """The first word that is no option."""
     has_text: bool
@@ -393,11 +406,11 @@ def _parse_arguments(program: _Interpreter, arguments: Sequence[ShellWord]) -> _
 
 
 class _Option(NamedTuple):
-    """The last option of a word."""
+    """The option in a word; of combined short options, the first that takes an argument."""
 
     name: str
     argument: str | None
-    """Its argument; "": the next word; None: it has none that can be in another word."""
+    """Its argument; "": the argument is the next word; None: no argument in another word is possible."""
 
 
 def _parse_option(program: _Interpreter, literal: str) -> _Option:
@@ -419,7 +432,7 @@ def _parse_option(program: _Interpreter, literal: str) -> _Option:
 
 
 def _base_name(name: str) -> str:
-    """Return the name of a program without its version, such as of ``python3.11``."""
+    """Return the name of a program without its version: ``python`` for ``python3.11``."""
     return name.rstrip("0123456789.")
 
 
@@ -471,7 +484,7 @@ def _find_shell_text(
 
 
 def _without_prefix(words: Sequence[ShellWord]) -> Sequence[ShellWord]:
-    """Return a simple command without assignments and ``command``, ``exec``, ``time -p``."""
+    """Return a simple command without leading assignments and runners such as ``exec`` or ``time -p``."""
     words = list(dropwhile(lambda word: ASSIGNMENT.match(word.literal), words))
     return list(dropwhile(lambda word: word.literal in (*_RUNNERS, "-p"), words))
 

@@ -1,8 +1,8 @@
 """Checks of the commands of a task: fields that stand where a shell would not expand them safely.
 
-``{name:raw}`` makes a value a part of the command. It is refused for data, values that a program wrote:
-results, lines of files, and names of files that a pattern selects. Data is also refused in program text for
-interpreters other than shells, which is permitted for parameters.
+``{name:raw}`` inserts a value into the command without quotes. This is refused for data, that is, for values
+that a program wrote: results, lines of files, and names of files that a pattern selects. In program text for
+interpreters other than shells, data is refused too, and parameters are permitted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def shell_line(job: JobSpec) -> ShellPieces:
-    """Return a shell command with its arguments, each of them one quoted word."""
+    """Return the shell command of a job, followed by its arguments as quoted words.
+
+    An argument that is a single field is not quoted, because a list becomes several words.
+    """
     assert isinstance(job.command, str)
     found: list[str | TemplateField | ShellLiteral] = [*split_template(job.command)]
     for argument in job.arguments:
@@ -74,7 +77,10 @@ class DataFields(Container[str]):
 
 
 def command_problems(task: Task, lists: Container[str] = _LISTS) -> Iterator[Problem]:
-    """Yield the problems of a task's command, with paths in the task; ``lists`` names the list fields."""
+    """Yield the problems of a task's commands and environment variables, with paths relative to the task.
+
+    ``lists`` contains the names of the fields whose value is a list.
+    """
     job = task.job
     if job is None:
         return
@@ -113,7 +119,7 @@ def _variable_problems(task: Task, job: JobSpec) -> Iterator[Problem]:
 
 
 def _wrapper_problems(job: JobSpec) -> Iterator[Problem]:
-    """Yield the fields of a command whose wrapper passes its arguments to a shell (``wrapper: ssh HOST``)."""
+    """Yield a problem for each field of the command that the wrapper (``ssh HOST``) passes to a shell."""
     line = shell_line(job) if isinstance(job.command, str) else ()
     words = () if isinstance(job.command, str) else (*(job.command or ()), *job.arguments)
     pieces = (*line, *(piece for word in words for piece in split_template(word)))

@@ -1,7 +1,8 @@
 """Edges between subtasks: from ``after`` (all to all, by index, by pairs, with conditions) and from files.
 
-Every reader of a file depends on its writers. An explicit transfer of the file comes between them and carries
-the cost of the edge, so that nothing is counted twice (docs/papers/unified.md, section 7, C4).
+Every reader of a file depends on the tasks that write the file. If an explicit transfer copies the file to
+the reader's machine, the reader depends on the transfer instead. The transfer then has the cost of the copy,
+so that no bytes are counted twice (docs/papers/unified.md, section 7, C4).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class _SubtaskIndex:
         self._columns: dict[int, list[_Column]] = {}
 
     def row(self, task: int, point: tuple[Value, ...]) -> int | None:
-        """Return the row of the subtask at a point of the task's sweep, or None."""
+        """Return the row of the subtask at a point of the task's sweep; None if the sweep lacks the point."""
         if task not in self._by_point:
             points = self._rows.points
             self._by_point[task] = {tuple(map(_key, points[row])): row for row in self._rows.rows_of(task)}
@@ -100,7 +101,10 @@ class _SubtaskIndex:
     def groups(
         self, dependency: Dependency, source: int, target: int, path: DocumentPath
     ) -> Iterator[tuple[Sequence[int], int]]:
-        """Yield (rows of predecessors, row) for each subtask of the target task; problems have ``path``."""
+        """Yield (rows of predecessors, row of a subtask of the target task).
+
+        With ``pairs`` a subtask may occur several times. Problems are added with ``path``.
+        """
         rows, index = self._rows, dependency.index
         if dependency.pairs is not None:
             yield from self._explicit(dependency.pairs, source, target, path)
@@ -240,9 +244,9 @@ class FileDependencies:
         self._edges = edges
         self._row: list[int] = []
         self._output: list[Output] = []
-        """``_output``, ``_row``: all outputs, and for each the row that writes it."""
+        """All outputs; ``_row`` has the row that writes each of them."""
         self._sized: set[int] = set()
-        """Identities of the outputs whose sizes were evaluated."""
+        """``id()`` of the Output records whose sizes were evaluated."""
         self._writer: dict[str, int] = {}
         """By file name: the index of the first output of that name."""
         self._more: dict[str, list[int]] = {}
@@ -251,9 +255,9 @@ class FileDependencies:
         self._transfer: dict[tuple[str, int], int] = {}
         """By file and binding variable: the row of the transfer that copies the file to that machine."""
         self.source_variable: dict[int, int] = {}
-        """By transfer: the binding variable of its source."""
+        """By row of a transfer: the binding variable of its source."""
         self.transfer_bytes: dict[int, float] = {}
-        """By transfer: the bytes moved, if stated."""
+        """By row of a transfer: the bytes moved; transfers of unknown size are missing."""
 
     def connect(self) -> None:
         """Add all edges that files imply; unresolved references are added to ``rows.problems``."""
@@ -267,7 +271,7 @@ class FileDependencies:
         self._connect_growth()
 
     def shared_names(self) -> list[tuple[str, list[int]]]:
-        """Return the files with several writers, each with its writers' rows; no wildcards or directories."""
+        """Return (file, rows that write it) for files with several writers, without wildcards and folders."""
         return [
             (name, [self._row[number] for number in self._numbers(name)])
             for name in self._more
@@ -290,7 +294,10 @@ class FileDependencies:
                     self._patterns.append((name + "*" if name.endswith("/") else name, number))
 
     def _numbers(self, name: str) -> list[int]:
-        """Return the indices of the outputs that are this file or, as wildcard or directory, contain it."""
+        """Return the indices of the outputs of this name; if there are none, of matching patterns.
+
+        A pattern is an output with wildcards, or a directory.
+        """
         if (first := self._writer.get(name)) is not None:
             return [first, *self._more.get(name, ())]
         return [number for pattern, number in self._patterns if fnmatch.fnmatchcase(name, pattern)]
@@ -307,7 +314,7 @@ class FileDependencies:
         self._transfer[name, self._rows.variable[row]] = row
 
     def _connect_transfer(self, row: int) -> None:
-        """Add the edges from the tasks that provide the file of a transfer on its source machine."""
+        """Add the edges to a transfer from the tasks that write its file or copy the file to its source."""
         rows, task = self._rows, self._rows.tasks[self._rows.template[row]]
         assert task.transfer is not None
         name, machine = rows.fill_name(row, task.transfer.file), rows.fill_name(row, task.transfer.source)
@@ -380,7 +387,7 @@ class FileDependencies:
             self._connect_reader(number, row, given)
 
     def _is_transferred(self, row: int, name: str, numbers: list[int]) -> bool:
-        """Return whether a transfer copies the file to the reader's machine and no task there writes it."""
+        """Return whether a transfer copies a file to the reader's machine, where no task writes the file."""
         variable = self._rows.variable[row]
         if (name, variable) not in self._transfer:
             return False
@@ -417,7 +424,7 @@ class FileDependencies:
         return size, seconds
 
     def _check_unread(self) -> None:
-        """Add a problem for each formula of a size that is invalid and that no edge has evaluated.
+        """Evaluate the size formulas that no edge has evaluated; add a problem for each that is invalid.
 
         The size is evaluated for the first subtask only: a large sweep would take long.
         """
@@ -435,7 +442,7 @@ class FileDependencies:
         self._rows.problems += [replace(problem, path=path, location=None) for problem in error.problems]
 
     def _connect_growth(self) -> None:
-        """Add the edges from the writers of a file to the sweeps over its lines."""
+        """Add the edges from the writers of a file to the subtasks of sweeps over the lines of that file."""
         rows = self._rows
         swept = [(index, task.sweep) for index, task in enumerate(rows.tasks) if task.sweep is not None]
         files = [(index, growth_file(values)) for index, sweep in swept for _, values in sweep.variables]
@@ -446,7 +453,7 @@ class FileDependencies:
                     self._edges.add_many([writer for writer in writers if writer != row], row)
 
     def _rows_named(self, file: str) -> list[int]:
-        """Return the rows of the task ``split`` for ``split.parts`` if no file has that name."""
+        """Return the rows of the task that is named before the first dot: ``split`` in ``split.parts``."""
         task = file.partition(".")[0]
         found = [index for index, described in enumerate(self._rows.tasks) if described.name == task]
         return [row for index in found for row in self._rows.rows_of(index)]

@@ -73,7 +73,7 @@ Indices = tuple[Expression | IndexRange | str, ...]
 """The index of ``a[i, 2*j-1..2*j]``, one entry per sweep variable."""
 
 _LARGEST_NUMBER = 1e300
-"""Maximum of all numbers; a larger one is a mistake and would not fit into arrays."""
+"""All numbers must be smaller than this in magnitude; a larger number is a mistake."""
 _MOST_RETRIES = 1_000_000
 _MAX_DIGITS = 18
 _MAX_COUNT_DIGITS = 9
@@ -115,7 +115,7 @@ _read_seconds = partial(_read_number_or_unit, what="seconds", parse_unit=parse_s
 _read_bytes = partial(_read_number_or_unit, what="bytes", parse_unit=parse_bytes)
 """Return the bytes of a size (``40MB``) or an expression (``200*n``); None after a problem."""
 _read_work = partial(_read_number_or_unit, what="units", parse_unit=parse_seconds)
-"""Return a number or an expression; a time counts as its seconds, since work is seconds on speed 1."""
+"""Return a number or an expression; a time such as ``2h`` is converted to seconds. None after a problem."""
 _read_count = partial(_read_number_or_unit, what="nodes or cores", parse_unit=_parse_whole_number)
 
 
@@ -208,7 +208,7 @@ _COUNT = ValueType(
 
 
 def _read_by_count(reader: Reader, node: DocumentNode) -> Iterator[tuple[int, DocumentNode]]:
-    """Yield (node count, node) per entry of a table; add a problem for keys that are no counts."""
+    """Yield (node count, document node) per entry of a table; add a problem for keys that are no counts."""
     for count, value in reader.mapping(node).items():
         if count.isdecimal() and len(count) <= _MAX_COUNT_DIGITS:
             yield int(count), value
@@ -339,7 +339,7 @@ def _parse_index(part: str, text: str) -> Expression | IndexRange | str:
 
 
 def _read_reference(reader: Reader, node: DocumentNode) -> dict[str, Any] | None:
-    """Return the attributes ``task`` and ``index`` of a dependency."""
+    """Return the attributes ``task`` and ``index`` of a dependency; None after adding a problem."""
     text = reader.text(node)
     found = None if text is None else reader.collect_problems(node, partial(_parse_reference, text))
     return None if found is None else {"task": found[0], "index": found[1]}
@@ -367,7 +367,7 @@ def _read_pairs(reader: Reader, node: DocumentNode) -> tuple[tuple[Value, Value]
 
 
 def _is_point(value: object) -> bool:
-    """Return whether a value identifies a subtask: the value of its sweep variable, or a list of several."""
+    """Return whether a value can identify a subtask: one value, or a list of values of several variables."""
     return all(
         isinstance(part, str | int | float) for part in (value if isinstance(value, list) else [value])
     )
@@ -717,7 +717,7 @@ def _write_contract(contract: ContractTerms) -> object:
 
 
 def _read_retries(reader: Reader, node: DocumentNode) -> dict[str, Any]:
-    """Return the attribute ``retries`` or ``retries_by_cause``."""
+    """Return ``{"retries": count}`` or, for a mapping, ``{"retries_by_cause": {cause: count}}``."""
     if not isinstance(node.value, dict):
         return {"retries": reader.integer(node, least=0, most=_MOST_RETRIES)}
     found = {
@@ -967,7 +967,8 @@ def _inherited(
 ) -> dict[str, DocumentNode]:
     """Return the workflow's ``defaults`` that apply to a task.
 
-    A task that states its work or seconds inherits neither; a task without work consumes nothing.
+    A task that states ``work`` or ``seconds`` inherits neither of the two. A transfer or a virtual task
+    inherits none of ``work``, ``seconds`` and ``consumes``.
     """
     own: tuple[str, ...] = ()
     if kind is not TaskKind.COMPUTE:
@@ -1075,7 +1076,7 @@ _TASK_REFERENCE: Shape = {"$ref": "#/$defs/task"}
 
 
 PARAMS = ValueType("mapping", mapping_shape(ANY_SHAPE), _read_params, _write_params)
-"""The type of a mapping of parameters."""
+"""The type of ``params``: values and formulas by the name of the parameter."""
 
 _DEFAULTS = ValueType("task", _TASK_REFERENCE, TASK.read_entries)
 _BUDGETS = ValueType(

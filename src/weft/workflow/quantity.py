@@ -1,6 +1,7 @@
 """Quantities, amounts by node count, ranges and parameter sweeps.
 
-A quantity is a number or a formula. A sweep describes many subtasks by one task: one per point of its values.
+A quantity is a number or a formula. With a sweep, one task describes many subtasks: one per point, that is,
+per combination of values of the sweep variables.
 """
 
 from __future__ import annotations
@@ -50,14 +51,18 @@ COUNT_NAME = "nodes"
 
 
 def depends_on_count(amount: Amount, taken: Container[str]) -> bool:
-    """Return whether an amount may depend on the node count; ``taken`` are the names of parameters."""
+    """Return whether an amount may depend on the node count.
+
+    ``taken`` are the names of parameters and sweep variables; one of them that is named ``nodes`` hides
+    the node count.
+    """
     if isinstance(amount, Expression):
         return COUNT_NAME in amount.names and COUNT_NAME not in taken
     return isinstance(amount, Mapping)
 
 
 def stated_quantities(amount: Amount) -> Iterator[tuple[tuple[str, ...], Quantity]]:
-    """Yield the quantities of an amount, each with its path below the amount: (), or the node count."""
+    """Yield (path below the amount, quantity); the path is the node count, or () for a single quantity."""
     if isinstance(amount, Mapping):
         yield from (((str(count),), quantity) for count, quantity in amount.items())
     else:
@@ -105,7 +110,7 @@ Values = Range | Expression | tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """The points of a sweep: the cross product of its variables, or their pairs (``zip``)."""
+    """The variables of a sweep; its points are the cross product of their values, or pairs (``zip``)."""
 
     variables: tuple[tuple[str, Values], ...]
     paired: bool = False
@@ -174,7 +179,10 @@ def _column(name: str, values: Values, context: Context) -> list[Value]:
 
 
 def list_points(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
-    """Return the points of a sweep in row-major order; problems have the path of their variable."""
+    """Return the points of a sweep; the last variable varies fastest.
+
+    Raises InvalidInput; the path of a problem with one variable is the name of the variable.
+    """
     columns = [_column(name, values, context) for name, values in sweep.variables]
     if sweep.paired:
         lengths = {len(column) for column in columns}

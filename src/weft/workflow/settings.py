@@ -1,11 +1,11 @@
 """Settings of a run: contracts, migration, failures, probes, planning; every key is declared once.
 
 A layer contains the settings that are stated in one place: values by attribute of ``RunSettings``, without
-the attributes that are not stated there. Later layers win: the defaults, a preset, ``settings:`` of the
-workflow, a profile, the task, ``--set``. A preset is a profile that ships with weft.
+the attributes that are not stated there. Each layer overrides those before it: the defaults, a preset,
+``settings:`` of the workflow, a profile, the task, ``--set``. A preset is a profile that ships with weft.
 
-Every key has a scope. A key of scope ``task`` may be stated by a task, one of scope ``run`` by a workflow;
-one of scope ``execution`` concerns the machines or the policy, which all workflows of an execution share.
+Every key has a scope. A task may state only keys of scope ``task``; a workflow may state all keys. Keys of
+scope ``execution`` concern the machines or the policy, which all workflows of an execution share.
 """
 
 from __future__ import annotations
@@ -57,25 +57,26 @@ class RunSettings:
     brings_results: bool = False
     """Whether outputs that no task reads are copied to the folder of the workflow."""
     contract: float | None = None
-    """Allowed excess over the estimate, as a fraction of it; None: no contract."""
+    """Allowed excess over the estimate, as a fraction of the estimate; None: no contract."""
     grace_s: float | None = None
     """Seconds before the first check; None: a tenth of the estimate."""
     iteration_limit_s: float | None = None
-    """Seconds an iteration of an application may take (profile threshold of adaptive-jobs.md); None: any."""
+    """Seconds that an iteration of an application may take (adaptive-jobs.md); None: no limit."""
     belief_s: float = 600.0
     """Seconds for which a machine counts as slow after an attempt on it was slow; may be infinite."""
     poll_every_s: float = 30.0
     """Seconds between progress probes of attempts with a contract."""
     migrate: str = "pays"
-    """When a violating attempt migrates: ``never``; ``always``, as in both papers; ``pays``: if the move,
-    with the restart cost, saves at least the share ``gain`` of the remaining time.
+    """When an attempt that violates its contract migrates: ``never``; ``always``, as in dynamic-grid.md and
+    adaptive-jobs.md; ``pays``: if the migration, with the restart cost, saves at least the share ``gain`` of
+    the remaining time.
     """
     gain: float = 0.2
     """Share of the attempt's remaining time that a migration must save."""
     gain_growth: float = 1.5
     """Factor on ``gain`` after each migration of a task, so that a task does not move back and forth."""
     migration_limit: int = 50
-    """Number of migrations of a task after which searches for a better machine do not move it any more."""
+    """Number of migrations of a task after which searches for a better machine no longer move the task."""
     checkpoints: bool = True
     """Whether a migrated task continues from its last restart files; False: from zero (dynamic-grid.md)."""
     restart_cost_s: float = 0.0
@@ -111,7 +112,7 @@ class RunSettings:
     fetch_every_s: float | None = None
     """Seconds between queries of a machine's dynamic state; None: no queries, the backend reports changes."""
     pushes_state: bool = False
-    """Whether a backend, after one query, measures a machine's state at the interval and reports changes."""
+    """Whether one query makes a backend measure the state every ``fetch_every_s`` and report changes."""
     authorise: bool = False
     """Whether access to a machine is tested before it is used."""
     bound_ancestors: str = "lost"
@@ -165,7 +166,7 @@ class RunSettings:
 
     @property
     def replans(self) -> bool:
-        """Return whether the rest of a run is planned again for some reason."""
+        """Return whether the rest of a run is planned again, after events or at an interval."""
         return bool(self.replan_when) or self.replan_every_s is not None
 
     @property
@@ -174,19 +175,22 @@ class RunSettings:
         return self.has_contract or self.waiting_timeout_s is not None or self.replans
 
     def with_layers(self, *layers: SettingsLayer) -> RunSettings:
-        """Return these settings changed by layers, the last of which wins; retries are merged by cause."""
+        """Return these settings, overridden by layers in order; ``retries`` are merged by cause."""
         if not (merged := merge_layers(*layers)):
             return self
         return replace(self, **merge_layers({"retries": self.retries}, merged))
 
 
 def suit_real_runs(settings: RunSettings) -> RunSettings:
-    """Return settings for real backends, which start programs at once, publish results and push states."""
+    """Return the settings adapted to real backends.
+
+    ``begins_at_once``, ``brings_results`` and ``pushes_state`` are set.
+    """
     return replace(settings, begins_at_once=True, brings_results=True, pushes_state=True)
 
 
 def merge_layers(*layers: SettingsLayer) -> dict[str, Any]:
-    """Return what several layers state, the last of which wins; retries are merged by cause."""
+    """Return one layer in which later layers override earlier ones; ``retries`` are merged by cause."""
     merged: dict[str, Any] = {}
     for layer in layers:
         retries = {**merged.get("retries", {}), **layer.get("retries", {})}
@@ -300,9 +304,9 @@ class Setting:
     help: str
     scope: str = TASK
     optional: bool = False
-    """Whether ``none`` is a value."""
+    """Whether ``none`` is allowed."""
     default_text: str = ""
-    """What the default None means."""
+    """Description of the default for the reference; "": its value is shown."""
 
     @property
     def default(self) -> Any:
@@ -310,7 +314,7 @@ class Setting:
         return getattr(DEFAULTS, self.attribute)
 
     def read(self, reader: Reader, node: DocumentNode) -> dict[str, Any] | None:
-        """Return the value by attribute; None after adding a problem."""
+        """Return ``{attribute: value}``; None after adding a problem."""
         if self.optional and node.value in ("none", None):
             return {self.attribute: None}
         value = self.type.read(reader, node)
@@ -449,7 +453,7 @@ _BY_ATTRIBUTE = {setting.attribute: setting for setting in SETTINGS}
 def _read_group(
     reader: Reader, node: DocumentNode, *, record: Record, first: Setting | None
 ) -> SettingsLayer:
-    """Return the settings of a group; a plain value states its first key."""
+    """Return the settings of a group; a value that is not a mapping is the value of the setting ``first``."""
     if isinstance(node.value, dict) or first is None:
         return record.read(reader, node)
     return first.read(reader, node) or {}
@@ -472,11 +476,11 @@ _GROUPS = {
     "replan": "when the rest of a run is planned again",
 }
 _SHORT = {"contract": "contract.factor", "replan": "replan.when"}
-"""By group: the key that a plain value instead of a mapping states."""
+"""By group: the key to which a value belongs that is written instead of a mapping."""
 
 
 def _make_records(scopes: Sequence[str]) -> dict[str, Record]:
-    """Return the records of all groups with keys of these scopes, and of the settings as a whole."""
+    """Return, by group, the record of its keys of these scopes; ``settings`` is the record of all keys."""
     chosen = [setting for setting in SETTINGS if setting.scope in scopes]
     grouped: dict[str, list[Setting]] = {}
     for setting in chosen:
@@ -522,7 +526,7 @@ def read_settings(reader: Reader, node: DocumentNode, *, scope: str = RUN) -> Se
 
 
 def make_settings(stated: Mapping[str, Any], origin: str = "settings") -> SettingsLayer:
-    """Return the layer that a mapping of plain values states, as in a file; raise InvalidInput."""
+    """Return the layer that a mapping with the keys of a file states; raise InvalidInput if it is invalid."""
     reader = Reader()
     layer = read_settings(reader, from_python(stated, path=(origin,)), scope=EXECUTION)
     reader.finish()
@@ -541,7 +545,7 @@ def write_settings(layer: SettingsLayer) -> dict[str, Any]:
 
 
 def settings_shape(*, scope: str = RUN) -> Shape:
-    """Return the JSON Schema of settings."""
+    """Return the JSON Schema of the settings that may be stated in a scope."""
     return _RECORD_OF[scope].shape()
 
 
@@ -549,7 +553,7 @@ def settings_shape(*, scope: str = RUN) -> Shape:
 
 
 def task_layer(task: Task) -> SettingsLayer:
-    """Return the settings that a task states by its keys ``contract``, ``retries`` and so on."""
+    """Return the settings that a task states: under ``settings``, or by other keys such as ``contract``."""
     recovery = task.recovery
     layer: dict[str, Any] = dict(task.settings)
     if task.job is not None and task.job.evaluator is not None:
@@ -580,10 +584,10 @@ def _evaluator_layer(job: JobSpec) -> SettingsLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsLayers:
-    """The layers of an execution; those of workflows and tasks are in the workflows."""
+    """The layers of settings of an execution, except those that workflows and tasks state."""
 
     base: RunSettings = DEFAULTS
-    """The defaults with a preset."""
+    """The defaults, overridden by the preset if there is one."""
     profile: SettingsLayer = field(default_factory=dict)
     overrides: SettingsLayer = field(default_factory=dict)
     """What the user states for this run: ``--set`` and options such as ``--retries``."""
@@ -597,9 +601,9 @@ class SettingsLayers:
         return self.base.with_layers(workflow.settings, self.profile, task_layer(task), self.overrides)
 
     def of_execution(self, workflows: Iterable[Workflow]) -> RunSettings:
-        """Return the settings for what all workflows of an execution share.
+        """Return the settings of an execution, for what all its workflows share: machines and policy.
 
-        Raises InvalidInput if several workflows state different values.
+        Raises InvalidInput if workflows state different values of a setting of scope ``execution``.
         """
         stated = list(workflows)
         if len(stated) == 1:
@@ -657,7 +661,7 @@ def explain_settings(
 ) -> Iterator[tuple[Setting, Any, str]]:
     """Yield every setting with its value and the name of the last layer that states it.
 
-    ``layers`` are pairs of name and layer; the first is complete.
+    ``layers`` are pairs of name and layer; the first layer must state every setting.
     """
     for setting in SETTINGS:
         found = [(name, layer[setting.attribute]) for name, layer in layers if setting.attribute in layer]

@@ -1,8 +1,9 @@
 """Shell commands with fields: the kind of place of each field ``{name}``, and the text that replaces it.
 
-A value never becomes a part of a shell command. It is passed in a variable, and a field is replaced by a
-quoted expansion of that variable, whose text depends on the quotes around the field. Fields at places where
-no expansion is possible, or where an expanded value would be read as code, are refused.
+Except with ``{name:raw}``, a value never becomes a part of a shell command. The value is passed in a
+variable, and the field is replaced by a quoted expansion of that variable; its text depends on the quotes
+around the field. Fields at places where no expansion is possible, or where an expanded value would be read as
+code, are refused.
 
 Reference: IEEE Std 1003.1-2024, Shell and Utilities, sections 2.2 (quoting), 2.3 (token recognition), 2.6
 (word expansions), 2.7.4 (here-documents), 2.9 (commands). Deviations: text that dash, bash and busybox sh
@@ -64,11 +65,11 @@ class ShellRefusal:
     """The reason why a field must not stand where it does."""
 
     name: str
-    """The field; "": the command as a whole."""
+    """The name of the field; "": the command as a whole is refused."""
     what: str
     advice: str
     line: int
-    """Line in the command, from 1."""
+    """Line in the command, from 1; 0: not determined."""
     column: int
     scope: Scope = Scope.ALL
 
@@ -96,7 +97,7 @@ def expansion(place: FieldPlace, variable: str) -> str:
 
 
 _RAW = "x"
-"""Stands for a field ``{name:raw}``, whose value becomes text of the command and is not checked."""
+"""Stands for a field ``{name:raw}`` in the scanned text; the value of such a field is not checked."""
 _FIELD = FIELD_MARK
 _BRACES = {"{{": "{", "}}": "}"}
 _IN_PARAMETER = re.compile(r"(?<!\{)\{([A-Za-z_]\w*(?:\.\w+)*)(?::raw)?\}\Z")
@@ -114,7 +115,7 @@ ShellPieces = tuple[str | TemplateField | ShellLiteral, ...]
 
 
 def format_pieces(pieces: ShellPieces) -> str:
-    """Return a shell command as it is written."""
+    """Return a shell command as text, with fields written as ``{name}``."""
     return "".join(map(_format, pieces))
 
 
@@ -125,13 +126,13 @@ def _format(piece: str | TemplateField | ShellLiteral) -> str:
 
 
 def split_shell_text(text: str) -> ShellText:
-    """Return the fields of a shell command with their places; a text without fields is not checked."""
+    """Return a shell command split into fixed text and fields; a command without fields is not checked."""
     return split_shell_pieces(split_template(text))
 
 
 @functools.lru_cache(maxsize=4096)
 def split_shell_pieces(pieces: ShellPieces) -> ShellText:
-    """Return the fields of a shell command, given in pieces, with their places."""
+    """Return a shell command, given in pieces, split into fixed text and fields with their places."""
     source = _Source(pieces)
     if not source.fields and not source.refused:
         return ShellText(("".join(piece or "" for piece in source.literals),), ())
@@ -192,7 +193,7 @@ class _Source:
     def refusal(
         self, name: str, offset: int, what: str, advice: str, scope: Scope = Scope.ALL
     ) -> ShellRefusal:
-        """Return a refusal; without a field, ``offset`` refers to the scanned text."""
+        """Return a refusal; ``offset`` is a position in ``text`` or, without a name, in ``scanned``."""
         if not name:
             scanned, start = self._starts[max(0, bisect_right(self._starts, (offset, len(self.text))) - 1)]
             offset = min(start + offset - scanned, len(self.text))
@@ -219,7 +220,7 @@ class _Document:
     is_quoted: bool
     strips_tabs: bool
     reader: list[ShellWord]
-    """Words of the command that reads it."""
+    """Words of the command that reads the document."""
 
 
 _QUOTES = ("\\", "'", '"')
@@ -235,7 +236,7 @@ _LEFT_SIDE = re.compile(rf"[\w{_FIELD}]+(\[.*)?\+?", re.ASCII | re.DOTALL)
 _PLAIN = re.compile(rf"""[^\\'"`$={_FIELD} \t\n;&|<>()]+""")
 """Characters of a word that have no special meaning."""
 _PLAIN_QUOTED = re.compile(rf"""[^\\'"`$}}{_FIELD}]+""")
-"""The same in double quotes, ``${...}`` and here-documents."""
+"""Characters that have no special meaning in double quotes, ``${...}`` and here-documents."""
 _PARAMETER = re.compile(r"\{?([A-Za-z_]\w*)", re.ASCII)
 _NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*", re.ASCII)
 _LONGEST_RESERVED = len("function")
@@ -259,7 +260,7 @@ class _Scanner:
         self._functions = 0
         self._loops = 0
         self._loop_lists: list[int] = []
-        """Fields in the open loops that may be lists."""
+        """Fields outside quotes in the shell loops that are being read; their values may be lists."""
         self._replaces_list = False
         """Whether ``set`` or ``shift`` has replaced the positional parameters."""
         self._printed: list[int] = []
@@ -273,7 +274,7 @@ class _Scanner:
         self._expanded: list[str] = []
         """Variables that the text expands, in order."""
         self._evaluated: list[tuple[str, str]] = []
-        """Variables whose values are read as code, and where."""
+        """Variables whose values are read as code, each with a text that says where."""
 
     def scan(self) -> None:
         """Read the whole text."""
@@ -298,7 +299,7 @@ class _Scanner:
         return self.text[self.at] if self.at < self.end else ""
 
     def _take(self, operator: str) -> bool:
-        """Read an operator if it is next."""
+        """Read an operator if it is next; return whether it was."""
         start = self.at
         for mark in operator:
             if self._peek() != mark:
@@ -355,7 +356,7 @@ class _Scanner:
         return index
 
     def _check_list(self, index: int) -> None:
-        """Refuse a list where the positional parameters may be others than those of the command."""
+        """Refuse a field with a list value where ``"$@"`` may not be the arguments of the whole command."""
         if self._functions:
             advice = 'pass it to the function as arguments and use "$@" in it'
             self._refuse([index], "as a list in a function, which has its own arguments", advice, Scope.LISTS)
@@ -373,7 +374,7 @@ class _Scanner:
     # Commands (2.9).
 
     def _commands(self, closers: tuple[str, ...]) -> str:
-        """Read commands up to the reserved word or operator that closes them; return it."""
+        """Read commands up to a reserved word or operator of ``closers``; return that word or operator."""
         start = self.at
         self._enter()
         while (closer := self._closer(closers)) is None:
@@ -754,13 +755,13 @@ class _Scanner:
         self.at = after
 
     def _refuse_input(self, where: str, fields: Sequence[int], words: Sequence[ShellWord]) -> None:
-        """Refuse fields in the input of a command that reads it as code."""
+        """Refuse fields in the input of a command that reads its input as code."""
         if (found := find_input_reader(words)) is not None:
             reader, advice, scope = found
             self._refuse(fields, f"{where} {reader}", advice, scope)
 
     def _find_end(self, document: _Document) -> tuple[int, int]:
-        """Return the offset of the line with the end mark, and that of the line after it."""
+        """Return the offsets of the line with the end mark and of the line after the end mark."""
         start, is_joined = self.at, False
         while start < self.end:
             stop = self.text.find("\n", start, self.end)
@@ -798,7 +799,7 @@ _REPLACED = (
 
 
 def _is_escaped(text: str, at: int) -> bool:
-    """Return whether an odd number of backslashes precedes the character."""
+    """Return whether an odd number of backslashes precedes the character at position ``at``."""
     start = at
     while text.startswith("\\", start - 1) and start > 0:
         start -= 1
@@ -807,7 +808,7 @@ def _is_escaped(text: str, at: int) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def check_program_words(words: tuple[str, ...]) -> tuple[ShellRefusal, ...]:
-    """Return the refused fields of a command that runs without a shell: those in text for an interpreter."""
+    """Return the refused fields of a command without a shell: program names, and text for interpreters."""
     names, read = list[str](), list[ShellWord]()
     for word in words:
         source = _Source(split_template(word))

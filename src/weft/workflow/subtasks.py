@@ -44,7 +44,7 @@ class SubtaskTable:
         self.params = params
         self.problems: list[Problem] = []
         self.failed: set[int] = set()
-        """Tasks whose sweep could not be evaluated."""
+        """Indices of the tasks whose sweep could not be evaluated."""
         self.is_full = False
         """Whether the sweeps together have too many points; further sweeps are not expanded."""
         self.first: list[int] = []
@@ -164,7 +164,11 @@ def _default_work(task: Task) -> float:
 
 def _fill(rows: SubtaskTable, column: array[float], quantity: Quantity | None, task: Task, points: _Points,
           key: tuple[str, ...], *, missing: float, params: Context | None = None) -> None:  # fmt: skip
-    """Append the value of a quantity at each point to a column; ``params`` replaces ``rows.params``."""
+    """Append the value of a quantity at each point to a column.
+
+    ``missing`` is appended if the quantity is None or cannot be evaluated. ``params`` replaces
+    ``rows.params``.
+    """
     if not isinstance(quantity, Expression):
         value = missing if quantity is None else quantity
         if points is _SINGLE:
@@ -273,7 +277,7 @@ def _add_amounts(rows: SubtaskTable, task: Task, start: int, points: _Points) ->
 def _columns_by_count(
     rows: SubtaskTable, amount: Amount, task: Task, points: _Points, key: tuple[str, ...]
 ) -> dict[int, array[float]]:
-    """Return, by node count that is allowed at any point, the amounts at all points."""
+    """Return, by node count, the amounts at all points, for every count that is allowed at some point."""
     sets = list(rows.count_sets)
     allowed = {count for index in set(rows.counts[-len(points) :]) for count in sets[index]}
     if isinstance(amount, Mapping):
@@ -292,7 +296,7 @@ def _columns_by_count(
 def _check_counts(
     rows: SubtaskTable, stated: Mapping[int, Quantity], allowed: set[int], path: DocumentPath
 ) -> None:
-    """Add problems for allowed node counts without an amount and amounts for other counts."""
+    """Add a problem if an allowed node count has no amount, or if an amount is for a count not allowed."""
     for counts, what in (
         (allowed - stated.keys(), "no amount on {} nodes"),
         (stated.keys() - allowed, "an amount on {} nodes, which is not an allowed count"),

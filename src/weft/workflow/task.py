@@ -20,7 +20,7 @@ from weft.workflow.quantity import Amount, Quantity, Range, Sweep, constant_valu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A file that a task reads. If another task writes a file of this name, it is a dependency."""
+    """A file that a task reads; if another task writes a file of this name, that task is a dependency."""
 
     file: str
     """Name in the task's directory; may contain ``{names}`` of parameters and sweep variables."""
@@ -29,9 +29,9 @@ class Input:
     size: Quantity | None = None
     """Bytes, if the task that writes the file does not state a size."""
     shared: bool = False
-    """Kept in a cache of the machine for all its jobs (docs/papers/adaptive-jobs.md, section 6)."""
+    """Whether the file is cached on the machine for all jobs (docs/papers/adaptive-jobs.md, section 6)."""
     compressed: bool = False
-    """Decompressed on the machine (docs/papers/adaptive-jobs.md, section 6)."""
+    """Whether the file is decompressed on the machine (docs/papers/adaptive-jobs.md, section 6)."""
     max_bytes: float | None = None
     """Largest size after decompression; None: a default that depends on the compressed size."""
     entry: int | None = field(default=None, compare=False, repr=False)
@@ -69,7 +69,7 @@ class Dependency:
     """Edges from the subtasks of ``task`` to those of the task that has this dependency.
 
     Patterns (docs/papers/parameter-sweeps.md, section 7): without index all to all; ``a[k]`` one to one;
-    ``a[(j-1)//2 + 1]`` fan-out; ``a[2*j-1..2*j]`` fan-in; ``a[k-1..k+1]`` a window within the sweep;
+    ``a[(j-1)//2 + 1]`` fan-out; ``a[2*j-1..2*j]`` fan-in; ``a[k-1..k+1]`` neighbours within the sweep;
     ``pairs`` explicit.
     """
 
@@ -78,7 +78,7 @@ class Dependency:
     index: tuple[Expression | IndexRange | str, ...] | None = None
     """One entry per sweep variable of ``task``: an expression, a range, or ALL."""
     pairs: tuple[tuple[Value, Value], ...] | None = None
-    """Explicit (value of ``task``, value of this task) pairs; of several sweep variables a list."""
+    """Explicit (value of ``task``, value of this task) pairs; a list stands for several sweep variables."""
     condition: Expression | None = None
     """A condition over ``exit_code`` and ``result`` of ``task``; if false, this branch is not taken."""
     entry: int | None = field(default=None, compare=False, repr=False)
@@ -137,17 +137,17 @@ class JobSpec:
     stderr: str | None = None
     environment: Environment | None = None
     isolate: Isolation | None = None
-    """Isolation of the program; None: that of the run, by default none."""
+    """Isolation of the program; None: as stated for the run, by default not isolated."""
     prolog: str | None = None
-    """Command that prepares the machine before the program starts, a program of its own."""
+    """Command that prepares the machine, run as a separate program before the program of the task."""
     wrapper: str | None = None
-    """Command that runs the program, which it gets as its arguments."""
+    """Command that runs the program; its arguments are the program and the arguments of the program."""
     epilog: str | None = None
-    """Command that cleans up after the program has ended, a program of its own."""
+    """Command that cleans up, run as a separate program after the program of the task."""
     selector: str | None = None
     """Policy or program that selects the machine of this task."""
     evaluator: str | None = None
-    """Contract of this task: a factor, seconds per iteration, ``none``, or a program that judges it."""
+    """Contract of this task: a factor, seconds per iteration, ``none``, or a program that judges attempts."""
     version: str | None = None
     """Part of the fingerprint: change it when the program changed but its files did not."""
 
@@ -190,7 +190,7 @@ class Checkpoint:
     every: Quantity | None = None
     """Seconds between two checkpoints."""
     url: str | None = None
-    """Folder, a path or URL, to which the files are copied; None: a folder of the project's state."""
+    """Path or URL of the folder to which the files are copied; None: a folder below ``.weft``."""
     nodes: str = "same"
     """``any``: valid for any node count; ``same``: only for the count it was written with."""
 
@@ -204,7 +204,7 @@ class ContractTerms:
     """
 
     factor: float | None = 0.5
-    """Allowed excess over the estimate, as a fraction of it; None: the time is not limited."""
+    """Allowed excess over the estimate, as a fraction of the estimate; None: the time is not limited."""
     grace_s: float | None = None
     """Seconds before the first check; None: a tenth of the estimate."""
 
@@ -304,7 +304,7 @@ class CommunicationOverhead:
 class MeasuredSeconds:
     """Seconds measured on machines of speed 1, by node count (docs/papers/moldable.md, section 3).
 
-    Between measured counts the time is interpolated log-log; outside it is unknown.
+    Between measured counts the time is interpolated log-log; outside the measured range it is unknown.
     """
 
     seconds: Mapping[int, float]
@@ -335,7 +335,7 @@ SpeedUp = Amdahl | Roofline | CommunicationOverhead | MeasuredSeconds
 
 
 def interpolate_log_log(xs: Sequence[float], ys: Sequence[float], x: float) -> float | None:
-    """Return y at ``x``, interpolated linearly in log-log space; None outside the table (S2.10)."""
+    """Return y at ``x``, interpolated linearly in log-log space; None outside the range of ``xs``."""
     if not xs or x < xs[0] or x > xs[-1]:
         return None
     for index, known in enumerate(xs):
@@ -496,7 +496,7 @@ class Task:
             yield Problem(what=what, rule="only compute tasks consume budgets", path=("consumes",))
 
     def amounts(self) -> Iterator[tuple[str, tuple[str, ...], Amount]]:
-        """Yield the resources and budgets the task uses: the name, its path in the file, the amount."""
+        """Yield (name, path of its key in the file, amount) for each resource and budget of the task."""
         for name, amount in self.resources.items():
             yield (name, (name,) if name in ("memory", "gpus") else ("resources", name), amount)
         for name, amount in self.consumes.items():

@@ -166,7 +166,7 @@ class TaskGraph:
     edge_bytes: Floats
     """Per edge: bytes of its files."""
     edge_files: Floats
-    """Per edge: number of files; each pays the latency once."""
+    """Per edge: number of files; each file costs the latency of the link once."""
     edge_seconds: Floats
     """Per edge: fixed seconds between different machines, independent of the network."""
     edge_condition: Mapping[int, Expression]
@@ -237,7 +237,7 @@ class SubgraphTask:
     source_variable: int | None = None
     """Of a transfer: the binding variable of its source."""
     finished: bool = False
-    """Whether the task has ended: it only marks the location of its outputs and takes no time."""
+    """Whether the task has ended; such a task takes no time and only marks the location of its outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,8 +256,9 @@ def build_subgraph(
 ) -> tuple[TaskGraph, list[int]]:
     """Return the subgraph in topological order, and for each of its tasks the position in ``rows``.
 
-    Edges are given, because a part with several iterations of a loop has other edges than the whole graph.
-    Conditions and loops are omitted: the caller has decided which branches are followed. O(v log v + e).
+    Edges are given in ``links``, because a part with several iterations of a loop has other edges than the
+    whole graph. Conditions and loops are omitted: the caller has decided which branches are taken. O(v log v
+    + e).
     """
     successors: list[list[int]] = [[] for _ in rows]
     for link in links:

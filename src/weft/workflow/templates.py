@@ -97,7 +97,7 @@ def is_pattern(name: str) -> bool:
 
 
 def match_names(names: Sequence[str], pattern: str) -> list[str]:
-    """Return the names that match a pattern; ``names`` must be sorted, to find its literal prefix fast."""
+    """Return the names that match a pattern; ``names`` must be sorted, for a search by bisection."""
     beginning = re.split(r"[*?[]", pattern, maxsplit=1)[0]
     first = bisect_left(names, beginning)
     last = bisect_left(names, beginning + _LAST_CHARACTER, first)

@@ -2,7 +2,7 @@
 
 Sweeps are expanded, files become edges, and each loop is cut to one iteration, the initial graph of Prodan
 and Fahringer 2005 (docs/papers/dynamic-grid.md, section 10). Deviations: data of a previous iteration need no
-declared edge; the depth-first search finds them.
+declared edge; the depth-first search finds such edges.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def _writer_problems(
 ) -> Iterator[Problem]:
     """Yield a problem for each file of ``shared`` (with its writers' rows) that a run writes several times.
 
-    With loops or branches a run may execute only one of the writers, unless they are subtasks of one sweep.
+    ``branches``: the workflow has loops or conditions, so a run may execute only one of several tasks that
+    write a file. Then only subtasks of the same task are a problem.
     """
     reported: set[tuple[int, int]] = set()
     for file, writers in shared:
@@ -94,8 +95,8 @@ def _cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...])
 
     A declared back edge is not an edge of the graph. If a later task of the loop's body writes a file that an
     earlier task reads, the file comes from the previous iteration. A depth-first search from the first task
-    of the body finds these edges. Outer loops are searched first: a search from an inner loop would take the
-    edges that enter it for back edges.
+    of the body finds these edges. Outer loops are searched first: a search from an inner loop would mistake
+    the edges that enter the inner loop for back edges.
     """
     if not loops or merged.order() is not None:
         return
@@ -185,7 +186,7 @@ def unfold(workflow: Workflow) -> TaskGraph:
 
 @limit_document_entries()
 def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph | None, list[Problem]]:
-    """Return the graph, or None and the problems.
+    """Return the task graph and an empty list, or None and the problems.
 
     With ``strictly``, duplicate subtasks and files with several writers are problems too.
     """

@@ -2,7 +2,7 @@
 
 Loops follow docs/papers/dynamic-grid.md, sections 2.2 and 10. A growing sweep (docs/reference/file-format.md,
 "Growth") takes its values from a file of the run. An outcome ("Outcomes") is an exit code that is a result
-and not a failure: the task lists it, or a condition on the task compares its exit code with it.
+and not a failure: a code that the task lists, or with which a condition compares the exit code of the task.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Secret:
     file: str | None = None
     """File with the value instead, relative to the folder of the workflow."""
     fingerprint: bool = True
-    """Whether finished tasks that receive it run again if the value has changed."""
+    """Whether finished tasks that receive the secret run again if its value has changed."""
 
     @property
     def source(self) -> str:
@@ -106,7 +106,7 @@ class Workflow:
 
 
 def find_growth_files(workflow: Workflow) -> dict[str, str]:
-    """Return the files whose lines are values of a sweep, each with the first task that has the sweep."""
+    """Return, by file whose lines are the values of a sweep, the name of the first task with such a sweep."""
     found: dict[str, str] = {}
     for task in workflow.tasks:
         for _, values in task.sweep.variables if task.sweep is not None else ():

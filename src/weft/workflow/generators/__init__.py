@@ -20,4 +20,4 @@ GENERATORS = Registry(
         "sweeps": "weft.workflow.generators.sweep_graphs:RandomSweeps",
     },
 )
-"""To add a generator: one module, one line here."""
+"""Generators by name. A new generator needs one module and one line here."""

@@ -1,10 +1,10 @@
 """The interface of generators, their parameters and the random numbers they share.
 
 A generator makes workflows of one kind, and the platform they are meant for if there is one. It is a frozen
-dataclass whose fields are its parameters; the command line, the documentation and studies read them from
-there. All random numbers come from the generator that is passed in, so equal seeds give equal workflows. The
-suffix of a parameter's name is its unit, and its text may use any unit of that kind: ``work_s=1h30m``,
-``bandwidth_Bps=100MB/s``, ``part_bytes=40MB``.
+dataclass whose fields are its parameters; the command line, the documentation and studies read the parameters
+from these fields. All random numbers come from the NumPy generator that is passed in, so equal seeds give
+equal workflows. The suffix of a parameter's name is its unit. A value given as text may have any unit of the
+same kind: ``work_s=1h30m``, ``bandwidth_Bps=100MB/s``, ``part_bytes=40MB``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def parameter(default: Any, meaning: str, least: float | None = None, most: floa
 
 
 def check_parameters(generator: Any, *rules: Rule) -> None:
-    """Raise InvalidInput with every bound and further rule that the parameters of a generator violate."""
+    """Raise InvalidInput with every parameter of a generator whose value is not allowed.
+
+    ``rules`` replace the bounds of the parameters that they name.
+    """
     further = {name: (holds, allowed) for name, holds, allowed in rules}
     problems: list[Problem] = []
     for part in fields(generator):
@@ -86,7 +89,7 @@ _UNITS: tuple[tuple[str, Callable[[str], float | None], str], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorParameter:
-    """A parameter of a generator."""
+    """The name, type, default and description of a parameter of a generator."""
 
     name: str
     type: Any
@@ -219,7 +222,7 @@ def draw_bytes(rng: np.random.Generator, mean_bytes: float, spread: float, count
 
 
 MOST_MACHINES = 1_000_000
-"""Maximum number of machines of a platform."""
+"""Maximum of the parameter ``machines`` of generators."""
 
 
 def draw_platform(
@@ -228,7 +231,10 @@ def draw_platform(
     heterogeneity: float,
     bandwidth_Bps: float = DEFAULT_LINK.bandwidth_Bps,  # noqa: N803 -- B is bytes, b would be bits
 ) -> Platform | None:
-    """Return a platform of one-node machines with random speeds from 1 to the heterogeneity; None for 0."""
+    """Return a platform of one-node machines with random speeds from 1 to ``heterogeneity``.
+
+    None if ``machines`` is 0.
+    """
     from weft.platform.generator import random_platform
 
     if machines == 0:

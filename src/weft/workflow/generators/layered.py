@@ -1,9 +1,9 @@
 """Random layered graphs, the usual benchmark of list planners.
 
 Tasks are in layers of about equal size. Every task after the first layer reads the file of one random task of
-the previous layer, and that of each other task there with a given probability. Work and file sizes are
-uniform around their means; the ratio of the means is the communication to computation ratio (CCR). The
-parameters are those of H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-effective and low-complexity task
+the previous layer. It reads the file of each other task of that layer with a given probability. Work and file
+sizes are uniform around their means; the ratio of the means is the communication to computation ratio (CCR).
+The parameters are those of H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-effective and low-complexity task
 scheduling for heterogeneous computing, IEEE TPDS 13(3), 2002, section 5.1.
 
 Deviations: the number of layers is a parameter, not random; a task writes one file for all its readers, as in

@@ -6,7 +6,7 @@ time is linear in the number of files. Perturbed simulations take up to 25 % lon
 steps, and every task up to 5 % more or less because of the nodes.
 
 Deviations: the paper shows its measured times only in a figure, so the times follow section 7, which
-describes scaling, idle nodes and cost; all of them can be changed. The paper has 8, 16, 32 and 64 tasks; here
+describes scaling, idle nodes and cost; all times are parameters. The paper has 8, 16, 32 and 64 tasks; here
 any number that fits the structure is allowed.
 """
 
@@ -46,7 +46,7 @@ class _MoldableStage:
     seconds: Mapping[int, float]
     """Seconds by node count, without perturbation."""
     after: str | None = None
-    """The dependency of each task; ``k`` is its number, from 1."""
+    """The dependency of each task; ``k`` is the number of the task, from 1. None: no dependency."""
     factors: tuple[float, ...] = ()
     """Per task: the factor of its times; empty: times are not perturbed."""
 
@@ -85,7 +85,7 @@ class MoldableTimes:
     def make_simulations(
         self, rng: np.random.Generator, count: int, after: str | None = None
     ) -> _MoldableStage:
-        """Return a stage of simulations."""
+        """Return a stage of ``count`` simulations, with random factors of their times if ``perturbed``."""
         drawn: tuple[float, ...] = ()
         if self.perturbed:
             longer = 1.0 + rng.uniform(0.0, self.longer, size=count)
@@ -95,7 +95,7 @@ class MoldableTimes:
     def make_processing(
         self, rng: np.random.Generator, count: int, after: str, *, files: int
     ) -> _MoldableStage:
-        """Return a stage of processing tasks that read ``files`` files each."""
+        """Return a stage of ``count`` processing tasks that read ``files`` files each."""
         drawn = tuple(self._fluctuate(rng, count).tolist()) if self.perturbed else ()
         seconds = self.processing_seconds(files)
         return _MoldableStage(count=count, seconds=seconds, after=after, factors=drawn)

@@ -5,8 +5,8 @@ collected (mConcatFit) and combined into a background model (mBgModel), which co
 (mBackground). Then a table of images is written (mImgtbl), and the images are added (mAdd), shrunk (mShrink)
 and rendered (mJPEG). Structure, times and sizes follow the profiles of G. Juve, A. Chervenak, E. Deelman, S.
 Bharathi, G. Mehta, K. Vahi, Characterizing and profiling scientific workflows, FGCS 29(3), 2013, section 3.1,
-and the synthetic workflows that the authors published: 25 tasks are 5 images and 9 overlaps, 100 are 16 and
-62.
+and the synthetic workflows that the authors published: 25 tasks stand for 5 images and 9 overlaps, 100 tasks
+for 16 images and 62 overlaps.
 
 Deviations: images have one size and lie on a square grid, where the nearest pairs overlap, on average at most
 four per image; mAdd reads the corrected images and their table, as the program does.
@@ -180,7 +180,7 @@ def count_images_and_overlaps(tasks: int) -> tuple[int, int]:
 
 
 def find_overlaps(images: int, overlaps: int) -> list[tuple[int, int]]:
-    """Return the ``overlaps`` nearest pairs of images; images lie row by row on a square grid, from 1."""
+    """Return the ``overlaps`` nearest pairs of images, numbered from 1, row by row, on a square grid."""
     columns = math.isqrt(images - 1) + 1
     steps = [(down, right) for down in range(_REACH + 1) for right in range(-_REACH, _REACH + 1)]
     pairs: list[tuple[int, int]] = []

@@ -83,7 +83,7 @@ class SweepLayers:
 
 
 def build_layered_sweeps(layers: SweepLayers, name: str) -> GeneratedWorkflow:
-    """Return the workflow and the platform; only the machines of a layer offer its service."""
+    """Return the workflow and the platform; each layer runs only on its own machines, by a service."""
     tasks = tuple(_task(layers, index) for index in range(1, len(layers.lengths) + 1))
     lengths = {f"length{index}": list(of) for index, of in enumerate(layers.lengths, start=1)}
     machines = [
@@ -123,7 +123,8 @@ def draw_layers(
 ) -> SweepLayers:
     """Return layers with random subtask lengths and machine throughputs for given parents.
 
-    ``length`` and ``throughput`` are the smallest possible ones.
+    ``length`` is the minimum of the lengths, ``throughput`` that of the throughputs. Both are drawn
+    uniformly, up to the minimum times the ratio.
     """
     lengths, throughputs = [], []
     for layer in parents:
@@ -331,7 +332,10 @@ class SampleShape:
 
     structure: Callable[[TreeSizes], Parents]
     count: Callable[[TreeSizes], int]
-    """Returns the number of subtasks, or a larger number than is allowed."""
+    """Returns the number of subtasks; of dense in-trees, an upper bound.
+
+    If there are more than MOST_TASKS subtasks, the result may be any number above MOST_TASKS.
+    """
     sizes: TreeSizes
     subtasks_per_machine: float = 10.0
 
@@ -412,7 +416,7 @@ _SHAPES: Mapping[SampleName, SampleShape] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleGraph:
-    """A regular graph with random lengths and machines; sizes of 0 are those of the paper."""
+    """A regular graph with random lengths and machines; 0 stands for the size that the paper uses."""
 
     name: ClassVar[str] = "sample-sweeps"
     title: ClassVar[str] = "parameter sweeps in pipelines and trees (Ma and Buyya, sample graphs)"
@@ -496,7 +500,10 @@ class SampleGraph:
 
 
 def _fitting_width(sizes: TreeSizes) -> int:
-    """Return the smallest width of a dense in-tree, at least the given one, whose layers divide exactly."""
+    """Return the smallest possible width of a dense in-tree that is at least ``sizes.width``.
+
+    The groups of parents must cover each layer exactly.
+    """
     width, last = 0, 0
     while width < sizes.width:
         last += 1
