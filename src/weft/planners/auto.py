@@ -63,7 +63,7 @@ _FALLBACK_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
 )
 """Anytime planners for objectives that none of the main searches supports."""
 _MAX_BOUND_MODES = 5_000_000
-"""Largest number of modes for which lower bounds are computed; beyond it they would take several seconds."""
+"""Largest number of modes for which lower bounds are computed; with more modes this takes several seconds."""
 _LIST_SHARE = 0.25
 """Share of the planning time; once it has passed and there is a plan, no further list planner starts."""
 _SMALL_TERMS = 500
@@ -112,7 +112,7 @@ class Auto(BasePlanner):
         return refusals[0]
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Return the best plan found by list planners (or the incumbent) and the searches after them."""
+        """Return the best plan of searches that start from the incumbent or from plans of list planners."""
         incumbent = Incumbent(request.instance, request.objective, request.budget.on_progress)
         if request.incumbent is not None:
             incumbent.offer(Plan(schedule=request.incumbent, steps=0), "start")
@@ -237,7 +237,7 @@ def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
 
 
 def _run_first_search(request: PlanRequest, incumbent: Incumbent) -> None:
-    """Offer the plan of the first anytime planner that finds one, since no list planner has built a plan."""
+    """Offer the plan of the first anytime planner that finds a plan, since no list planner has built any."""
     infeasible: Infeasible | None = None
     for contender in _contenders(request.instance, request.objective):
         part = PlanRequest(

@@ -1,4 +1,4 @@
-"""Cheapest: every binding variable on its cheapest machine, with the cheapest node counts there."""
+"""Cheapest: every binding variable on its cheapest machine, every task with its cheapest node count."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Loss(NamedTuple):
 
 
 def linearise_objective(instance: Instance, objective: Objective) -> LinearObjective | None:
-    """Return an objective in linear form; None if it needs a whole schedule."""
+    """Return an objective in linear form; None if it is not linear in makespan, node-seconds and cost."""
     if (scaled := _weights(instance, objective)) is None:
         return None
     return LinearObjective(
@@ -194,8 +194,8 @@ class PopulationEvaluator:
     """Computes the values of the individuals of a population, which a search maximises.
 
     The value of an individual is its negated objective value, minus a penalty if it exceeds deadline or
-    maximal cost. Objectives that are not linear need a schedule per individual, which takes about a thousand
-    times longer.
+    maximal cost. Some objectives need a schedule per individual (``of_schedules``), which takes about a
+    thousand times longer.
     """
 
     def __init__(self, instance: Instance, objective: Objective) -> None:

@@ -126,7 +126,7 @@ def _durations(
     """Yield random durations (samples x tasks) in chunks; values do not depend on the size of the chunks."""
     unsure = np.flatnonzero(deviation)
     middle = np.where(instance.graph.kind == COMPUTE, schedule.finish_s - schedule.start_s, 0.0)
-    # The shares of one machine have a common factor.
+    # Virtual machines (shares) of the same machine have a common factor.
     host = instance.network.host[schedule.machine[unsure]]
     common = rng.standard_normal((_SAMPLES, int(instance.network.host.max(initial=0)) + 1))
     rows = max(1, _CHUNK // max(1, len(instance)))

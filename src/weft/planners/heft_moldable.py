@@ -125,7 +125,7 @@ class _ScheduleTrials:
         self.budget = request.budget
         self.steps = 0
         self.found: list[_ScoredSchedule] = []
-        """In the order in which they were built."""
+        """All schedules with their scores, in the order in which they were built."""
 
     def attempt(self, make: Callable[[], Schedule]) -> _ScoredSchedule | None:
         """Return the schedule built by ``make``; None if the budget is spent or no schedule is feasible.

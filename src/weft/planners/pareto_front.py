@@ -36,7 +36,7 @@ _TOLERANCE = 1e-9
 _TINY = 1e-12
 """Absolute difference up to which two numbers count as equal."""
 _LEAST_ALPHA = 1e-4
-"""Weight of time in the objective of least cost; of equally cheap plans the shorter one is then better."""
+"""Weight of time in the objective of least cost; it makes the shorter of two equally cheap plans better."""
 _MAX_MIXTURES = 32
 """Largest number of mixtures of two plans."""
 _TASK_S, _BATCH_S = 5e-6, 0.1

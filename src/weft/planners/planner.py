@@ -131,7 +131,7 @@ class RankChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
-    """The result of a planner: a schedule, its lower bound, and how it was found."""
+    """The result of a planner: a schedule, a lower bound on the makespan, and how both were found."""
 
     schedule: Schedule
     steps: int

@@ -72,7 +72,10 @@ _BITS = 63
 _SCALES = (1.0, 2.0, 4.0, 10.0, 100.0, 1000.0)
 """Factors tried one after another to make all amounts integers."""
 _PARTS_OF_TOTAL = (720720, 55440, 5040, 840, 60, 12, 2, 1)
-"""Numbers of parts into which a total is divided if amounts are no integers; they have many divisors."""
+"""Numbers of parts into which a total is divided if amounts are no integers.
+
+Numbers with many divisors represent common fractions of the total exactly.
+"""
 _ROUNDING = 1e-9
 """Relative tolerance in comparisons of amounts, for rounding errors."""
 
@@ -305,7 +308,7 @@ class _SharedSearch:
 
 
 def _encode_state(instance: Instance, workspace: SharedWorkspace, schedule: Schedule) -> SharedState:
-    """Return the state of a schedule; a mode that is not listed is replaced by one that dominates it."""
+    """Return the state of a schedule; a mode that the search does not use is replaced by a better one."""
     genome, ways = encode_schedule(instance, schedule), workspace.ways
     # Listed modes are sorted by task and mode: take the last one up to the genome's mode (same machine).
     number = len(instance)

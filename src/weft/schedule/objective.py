@@ -321,7 +321,7 @@ _ROUNDING = 1e-9
 
 
 def refuse_impossible_limits(objective: Objective, instance: Instance, bound_s: float) -> None:
-    """Raise Infeasible if a lower bound of makespan or cost exceeds its limit, so that no plan can keep it."""
+    """Raise Infeasible if a lower bound of makespan or cost exceeds its limit: no plan can keep the limit."""
     found = []
     deadline, most = objective.deadline_s, objective.max_cost
     if deadline is not None and _exceeds(bound_s, deadline):

@@ -345,7 +345,7 @@ class TransferLag:
     ticks: NDArray[np.int64]
     """Table (locations x locations) of ticks between different hosts; 0 where there are no two hosts."""
     uniform: int | None
-    """The ticks of all links; None if they differ."""
+    """The ticks over every link between different hosts; None if links take different times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

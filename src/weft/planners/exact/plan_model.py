@@ -229,8 +229,8 @@ _ROUNDING = 1e-9
 class PlanModel:
     """The exact model of an instance: variables, constraints and objective.
 
-    Every task has a start and an end, every binding variable exactly one place, and every task exactly one of
-    its options there. Equivalent machines and tasks are ordered (``exact_instance``).
+    Every binding variable has exactly one place. Every task has a start, an end, and exactly one of its
+    options at the place of its variable. Equivalent machines and tasks are ordered (``find_places``).
     """
 
     def __init__(

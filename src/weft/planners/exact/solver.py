@@ -108,7 +108,7 @@ class Model:
     def interval(
         self, start: Expression | int, length: int, end: Expression | int, when: Literal | None = None
     ) -> Interval:
-        """Return a new interval; it is present if ``when`` is 1."""
+        """Return a new interval; with ``when``, constraints ignore the interval if this literal is 0."""
         if when is None:
             return self._model.new_interval_var(start, length, end, "")
         return self._model.new_optional_interval_var(start, length, end, when, "")

@@ -121,7 +121,7 @@ class _NestedSets:
     order: _Positions
     around_s: Floats
     reach: Floats | None
-    """Per set: the share of the supply that its tasks can take at once; None for all of it."""
+    """Per set: the share of the supply that its tasks can take at once; None: the whole supply."""
 
 
 def _nest_tasks(load: SupplyLoad, tasks: _Positions, order: _Positions, around_s: Floats) -> _NestedSets:

@@ -125,7 +125,7 @@ class _TaskClusters:
     """The tasks of cluster c are in ``order`` from ``first[c]``."""
     size: _Numbers
     needs_s: Floats
-    """Tasks x places: seconds of the place that a task needs; infinity if it cannot be there."""
+    """Tasks x places: seconds of the whole place that a task needs; infinity if it cannot run on it."""
     share_s: Floats
     """Clusters x places: sum of ``needs_s`` over the tasks of the cluster."""
     head_s: Floats
