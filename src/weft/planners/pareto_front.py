@@ -111,7 +111,7 @@ def _at_most(number: float, other: float) -> bool:
 class ParetoArchive:
     """The entries found so far that no other entry covers (see ``covers``).
 
-    Offering an entry to an archive of n entries takes O(n log n).
+    Offering an entry to an archive of n entries takes O(n).
     """
 
     def __init__(self) -> None:
