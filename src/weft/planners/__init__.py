@@ -40,4 +40,4 @@ PLANNERS = Registry(
         "random": "weft.planners.baselines:RandomMachine",
     },
 )
-"""To add a planner, add a module and a line here."""
+"""Planner classes by name, as ``module:class``; a new planner needs a module and a line here."""

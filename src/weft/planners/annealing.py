@@ -1,4 +1,4 @@
-"""Simulated annealing over bindings and node counts: the genes of ``genetic`` with another optimiser."""
+"""Simulated annealing over bindings and node counts, with the encoding of ``weft.planners.genetic``."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ class AnnealingPlanner(BasePlanner):
     """Changes the binding or node count of one task at a time, with falling temperature.
 
     S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Science 220, 1983 (``weft.search.annealing``); R. Prodan, T.
-    Fahringer, SAC 2005 name it as a method for their search engine (docs/papers/dynamic-grid.md, section 4).
+    Fahringer, SAC 2005 name annealing as a method for their search engine (docs/papers/dynamic-grid.md,
+    section 4).
 
-    Deviations: the search starts from the plans of list planners, in the task order of the best of them.
-    Complexity per individual as ``genetic``.
+    Deviations: the search starts from the plans of list planners. All plans are decoded in the task order of
+    the best of these plans. Complexity per evaluated plan as ``genetic``.
     """
 
     name = "annealing"
@@ -37,7 +38,7 @@ class AnnealingPlanner(BasePlanner):
     any_objective = True
 
     occupancy: OccupancyName = "append"
-    """The rule by which a machine starts a task (``DECODER_RULES``); with "none" no task ever waits."""
+    """The rule by which a machine starts a task (``DECODER_RULES``); "none": tasks never wait for nodes."""
     steps: int = 100_000
     """Number of evaluated schedules over which the temperature falls; at most the steps of the budget."""
     walkers: int = 16
@@ -50,7 +51,7 @@ class AnnealingPlanner(BasePlanner):
     milder: float = 0.33
     """First temperature of a cooling, as a share of the first temperature of the cooling before."""
     cold: float = 0.01
-    """Last temperature of a cooling, as a share of its first."""
+    """Last temperature of a cooling, as a share of the first temperature of the same cooling."""
 
     def __post_init__(self) -> None:
         self.require_at_least(1, "steps", "walkers", "coolings")
@@ -58,7 +59,7 @@ class AnnealingPlanner(BasePlanner):
 
     @property
     def settings(self) -> search.AnnealingSettings:
-        """Return the settings of the search."""
+        """Return the fields of this planner that are settings of ``weft.search.annealing``."""
         names = [field.name for field in fields(search.AnnealingSettings)]
         return search.AnnealingSettings(**{name: getattr(self, name) for name in names})
 
@@ -67,7 +68,7 @@ class AnnealingPlanner(BasePlanner):
         return check_bindings_support(self.label, instance)
 
     def prepare(self, request: PlanRequest) -> PreparedSearch:
-        """Return the search: from the incumbent or from the plans of list planners."""
+        """Return the search, which starts from the incumbent or else from the plans of list planners."""
         seeds = plan_seeds(request)
         order = encode_schedule(request.instance, seeds.schedules[0]).order
         rule = DECODER_RULES[self.occupancy]

@@ -1,4 +1,4 @@
-"""``auto``, the default planner: a portfolio that returns the best of many plans, and a bound."""
+"""``auto``, the default planner: returns the best plan of many planners, and a lower bound."""
 
 from __future__ import annotations
 
@@ -44,12 +44,18 @@ LIST_PLANNERS: tuple[tuple[str, int], ...] = (
     ("cpa", 5_000),
     ("lookahead", 4_000),
 )
-"""List planners; each is used for instances with at most this number of modes (sum over all tasks)."""
+"""List planners in the order of their use, each with the largest number of modes (of all tasks together).
+
+A planner is not used for instances with more modes.
+"""
 _MAIN_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
     ("weave", False, 0.1, 1),
     ("cp-sat", True, 0.8, 2_000),
 )
-"""Anytime planners: name, whether at most one may run at a time, least seconds and steps left to start it."""
+"""Anytime planners: name, whether at most one copy of it runs at a time, least seconds and steps to start it.
+
+A planner is not started if fewer steps are left; the least seconds count only for planners with one copy.
+"""
 _FALLBACK_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
     ("moldable-genetic", False, 0.1, 10),
     ("genetic", False, 0.1, 10),
@@ -57,9 +63,9 @@ _FALLBACK_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
 )
 """Anytime planners for objectives that none of the main searches supports."""
 _MAX_BOUND_MODES = 5_000_000
-"""Largest number of modes for which lower bounds are computed; beyond it they would take several seconds."""
+"""Largest number of modes for which lower bounds are computed; with more modes this takes several seconds."""
 _LIST_SHARE = 0.25
-"""Share of the planning time; once it has passed, no further list planner starts."""
+"""Share of the planning time; once it has passed and there is a plan, no further list planner starts."""
 _SMALL_TERMS = 500
 """Largest number of terms of an exact model that is usually solved within a second (a few dozen tasks)."""
 _UNTIMED = "no task has an estimated time, so no better plan is searched for"
@@ -70,14 +76,14 @@ _INTERRUPTED = "the search was interrupted: this is the best plan so far"
 class Auto(BasePlanner):
     """The portfolio of list planners, searches and the exact planner.
 
-    List planners build the first plans. If none is as short as the lower bound, ``weave`` continues from the
-    best of them, and so does ``cp-sat`` if its model is small enough; every better plan or bound is passed to
-    the others. Without any estimated time there is no search: it would optimise placeholders. The search
-    ends when plan and bound meet, when the budget is spent, or with Ctrl-C. The plan
-    is never worse than that of any planner that has run. A planner that fails is dropped, and a note of
-    the plan says so.
+    List planners build the first plans. If no plan is as short as the lower bound, ``weave`` continues from
+    the best plan, and so does ``cp-sat`` if its model is small enough. Every better plan or bound is passed
+    to the other searches. If no task has an estimated time, there is no search, because it would optimise
+    placeholder durations. The search ends when the makespan equals the bound, when the budget is spent, or
+    with Ctrl-C. The result is never worse than the plan of any planner that has run. A planner that fails is
+    not called again, and a note of the plan says so.
 
-    With a budget of steps the plan depends only on seed, steps and islands.
+    With a budget of steps the plan of an instance depends only on seed, steps and islands.
 
     Complexity: that of the list planners, then as long as the budget allows.
     """
@@ -106,7 +112,7 @@ class Auto(BasePlanner):
         return refusals[0]
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Return the best plan found by list planners (or the incumbent) and the searches after them."""
+        """Return the best plan of searches that start from the incumbent or from plans of list planners."""
         incumbent = Incumbent(request.instance, request.objective, request.budget.on_progress)
         if request.incumbent is not None:
             incumbent.offer(Plan(schedule=request.incumbent, steps=0), "start")
@@ -139,9 +145,10 @@ class Auto(BasePlanner):
 
 
 def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
-    """Offer the plans of the list planners that are fast enough to the incumbent, and raise its bound.
+    """Offer the plans of all list planners that are fast enough to the incumbent, and raise its lower bound.
 
-    Raises Infeasible if there is no plan and a planner has raised it.
+    Raises Infeasible if no list planner builds a plan and at least one of them has raised Infeasible, or if
+    the times of a plan exceed the range of floating-point numbers.
     """
     instance, objective, budget = request.instance, request.objective, request.budget
     modes = sum(len(group.tasks) * len(group.machine) for group in instance.groups)
@@ -177,7 +184,7 @@ def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
 
 
 def _differs(name: str, instance: Instance, objective: Objective) -> bool:
-    """Return whether the plan of a planner can differ from the plans of those before it in LIST_PLANNERS."""
+    """Return whether a planner can give another plan than the planners before it in LIST_PLANNERS."""
     moldable = bool(compile_problem(instance).modes.moldable.any())
     costs = not objective.is_makespan or objective.max_cost is not None
     if name in ("heft-moldable", "cpa"):
@@ -211,8 +218,9 @@ def _raise_bound(instance: Instance, incumbent: Incumbent) -> None:
 def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
     """Return the anytime planners that support the instance, in the order in which they are started.
 
-    With communication the lower bounds hardly ever equal the optimum, so that a proof is needed. If the exact
-    model is small enough to be solved at once, the exact planner comes first.
+    The fallback searches are returned only if no main search supports the instance. The exact planner comes
+    first if transfers take time and its model is small enough to be solved at once: with transfers the lower
+    bounds hardly ever equal the optimum, so that only the exact planner can prove that a plan is optimal.
     """
     from weft.planners.exact.exact_instance import count_terms, is_communication_free  # only for searches
 
@@ -229,7 +237,7 @@ def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
 
 
 def _run_first_search(request: PlanRequest, incumbent: Incumbent) -> None:
-    """Offer the plan of the first anytime planner that finds one, since no list planner has built a plan."""
+    """Offer the plan of the first anytime planner that finds a plan, since no list planner has built any."""
     infeasible: Infeasible | None = None
     for contender in _contenders(request.instance, request.objective):
         part = PlanRequest(

@@ -32,7 +32,7 @@ class RoundRobin(ListPlanner):
 
 
 def _bind_in_turn(instance: Instance) -> Indices:
-    """Return a machine per variable; the number of machines if it is pinned or has no compute task."""
+    """Return the machine of each variable; ``len(machines)`` if it is pinned or has no compute task."""
     graph = instance.graph
     bound = np.full(len(graph.variables), len(instance.machines), dtype=np.uint32)
     following = 0
@@ -65,7 +65,7 @@ class RandomMachine(BasePlanner):
 
 
 def _draw_machines(instance: Instance, rng: np.random.Generator) -> Indices:
-    """Return a random candidate machine per variable; the number of machines if it has no compute task."""
+    """Return a random candidate of each variable; ``len(machines)`` if the variable has no compute task."""
     graph = instance.graph
     bound = np.full(len(graph.variables), len(instance.machines), dtype=np.uint32)
     variables = np.unique(graph.variable[graph.kind == COMPUTE])

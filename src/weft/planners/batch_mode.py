@@ -57,8 +57,8 @@ class Sufferage(ListPlanner):
 
     The loss of a task is its earliest finish on the second-best machine minus that on the best. Reference as
     MinMin, complexity as MaxMin. Deviations as MinMin; in addition, the paper assigns one task to every
-    machine before it recomputes the losses, whereas here they are always up to date. A task that can run on
-    only one machine comes first.
+    machine before it recomputes the losses, whereas here the losses are recomputed after every task. A task
+    that can run on only one machine comes first.
     """
 
     name = "sufferage"

@@ -1,4 +1,4 @@
-"""Cheapest: every binding variable on its cheapest machine, with the cheapest node counts there."""
+"""Cheapest: every binding variable on its cheapest machine, every task with its cheapest node count."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from weft.schedule.schedule import Schedule
 class Cheapest(ListPlanner):
     """Runs every task in its cheapest mode, which gives the plan of least cost.
 
-    Waiting costs nothing, so no plan is cheaper: this one is optimal for the objective ``cost`` and shows
-    whether any plan can keep a maximal cost. Among machines and node counts of equal cost the earliest finish
-    decides, in the order of HEFT; without prices it decides alone.
+    The tasks of one binding variable run on the machine where they cost least together. Waiting costs
+    nothing, so no plan is cheaper: the plan is optimal for the objective ``cost`` and shows whether any plan
+    can keep a maximal cost. Tasks are placed in the order of HEFT; of equally cheap modes a task takes the
+    one that ends first. Without prices all modes cost the same.
 
     Deviations: none, the planner is our own. Complexity as HEFT, plus O(v k) for the costs of v tasks of k
     modes.

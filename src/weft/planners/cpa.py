@@ -25,10 +25,10 @@ _ELEMENT_S, _PASSES_PER_COUNT = 0.3e-6, 0.1
 class Cpa(BasePlanner):
     """Chooses node counts by critical path and area, then places tasks by descending bottom level.
 
-    First every task is allotted the node count with which the critical path is as long as the average area,
-    the node-seconds of all tasks divided by all nodes. Then tasks are placed by descending bottom level. A.
-    Radulescu, A. J. C. van Gemund, A Low-Cost Approach towards Mixed Task and Data Parallel Scheduling, ICPP
-    2001, section 3.
+    First the tasks of the critical path get more nodes, one task at a time, until the path is no longer than
+    the average area: the node-seconds of all tasks divided by all nodes. Then tasks are placed by descending
+    bottom level. A. Radulescu, A. J. C. van Gemund, A Low-Cost Approach towards Mixed Task and Data Parallel
+    Scheduling, ICPP 2001, section 3.
 
     Deviations: a task takes its next allowed count that is faster, where the paper adds one node. On several
     machines a count has one duration and one area for the platform as a whole (``_mean_duration``), and each
@@ -66,7 +66,10 @@ class Allotment(NamedTuple):
 
 
 def plan_allotment(instance: Instance) -> Allotment:
-    """Return node counts: the critical path gets more nodes until it is no longer than the average area."""
+    """Return the node count and the bottom level of every task.
+
+    The tasks of the critical path get more nodes until the path is no longer than the average area.
+    """
     options, count = _list_counts(instance)
     tasks, number = compile_problem(instance).tasks, len(instance)
     chosen = np.zeros(number, dtype=np.uint32)
@@ -83,7 +86,10 @@ def plan_allotment(instance: Instance) -> Allotment:
 
 
 def restrict_to_counts(instance: Instance, count: Indices) -> ProblemArrays:
-    """Return the problem in which each task has one mode per machine: its count, or the next smaller one."""
+    """Return the problem in which each task has one mode per machine, chosen by its node count in ``count``.
+
+    A machine that does not allow the count has the mode of its next smaller count, or of its smallest.
+    """
     parts: list[ModeSubset] = []
     for index, group in enumerate(instance.groups):
         counts, number = np.unique(count[group.tasks], return_inverse=True)
@@ -96,7 +102,10 @@ def restrict_to_counts(instance: Instance, count: Indices) -> ProblemArrays:
 
 
 def _list_counts(instance: Instance) -> tuple[AllotmentModes, Indices]:
-    """Return the options of all tasks (duration and area of each useful node count) and their node counts."""
+    """Return the options of all tasks, and the node count of each option.
+
+    An option is a node count that is faster than all smaller ones; it has a duration and an area.
+    """
     graph = instance.graph
     others = np.flatnonzero(graph.kind != COMPUTE)
     other_s = mean_seconds(instance)[others] if (graph.kind == TRANSFER).any() else np.zeros(len(others))
@@ -147,7 +156,10 @@ def _mean_duration(every: Floats, parallel: Floats) -> tuple[Floats, Floats]:
 def _join_options(
     tasks: int, task: NDArray[np.int64], count: NDArray[np.int64], seconds: Floats, share: Floats
 ) -> tuple[AllotmentModes, Indices]:
-    """Return the options sorted by task, and their counts; gain: time per node that the next option saves."""
+    """Return the options sorted by task, and the node count of each option.
+
+    The gain of an option is its seconds / count minus those of the next option of the task.
+    """
     order = np.argsort(task, kind="stable")
     count, seconds, share = count[order], seconds[order], share[order]
     per_node = seconds / count
@@ -158,7 +170,10 @@ def _join_options(
 
 
 def _modes_by_count(group: ModeGroup, counts: Indices) -> NDArray[np.int64]:
-    """Return a table (counts x machines): the mode of the count, of the next smaller one, or the smallest."""
+    """Return a table (counts x machines): the mode of each count on each machine.
+
+    If a machine does not allow a count, it is the mode of the next smaller count, or of the smallest.
+    """
     _, first = np.unique(group.machine, return_index=True)
     last = np.append(first[1:], len(group))
     columns = [

@@ -19,11 +19,12 @@ class Cpop(ListPlanner):
     first, in a gap if one is long enough. H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-Effective and
     Low-Complexity Task Scheduling for Heterogeneous Computing, IEEE TPDS 13(3), 2002, section 4.2.
 
-    Deviations: there may be several entry tasks; the critical path begins at the one of the highest upward
-    rank and continues with the successor that determines the rank. If no machine can run the whole path, the
-    one that can run most of its tasks is taken, and the other tasks count as not critical. The machine is
-    chosen by the fastest modes of moldable tasks; each then takes the smallest node count that ends within
-    5 % of its earliest finish. Complexity O((v + e) log v + e l + v k log g).
+    Deviations: there may be several entry tasks; the critical path begins at the entry task of the highest
+    upward rank and continues with the successor that determines the rank. If no machine can run the whole
+    path, the machine that can run most tasks of the path is taken, and the other tasks of the path count as
+    not critical. The machine is chosen by the fastest modes of moldable tasks; each of these tasks then takes
+    the smallest node count that ends within 5 % of its earliest finish. Complexity
+    O((v + e) log v + e l + v k log g).
     """
 
     name = "cpop"
@@ -55,7 +56,10 @@ def critical_tasks(instance: Instance, upward: Floats) -> list[int]:
 
 
 def _bind_critical_path(instance: Instance, path: list[int]) -> Indices:
-    """Return a machine per variable: the same for all critical tasks; the number of machines for others."""
+    """Return the machine of each variable: one machine for all critical tasks that it can run.
+
+    ``len(machines)`` stands for variables that are not bound.
+    """
     graph, machines = instance.graph, len(instance.machines)
     bound = np.full(len(graph.variables), machines, dtype=np.uint32)
     critical = [task for task in path if graph.kind[task] == COMPUTE]

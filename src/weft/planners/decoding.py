@@ -2,9 +2,9 @@
 
 A genome is an order of the tasks, a machine per binding variable and a mode per task. A mode is a position
 among the modes of the task's group (``Instance.groups``); transfers and virtual tasks have mode 0. A
-population is one array per part, individuals x row; a single row holds for all individuals. The rules of
-decoding are documented in ``weft.kernels.decoder``. The queue of one machine, which orders tasks itself, is
-in ``weft.planners.queue_decoding``.
+population has one array for each of these three parts, with a row per individual; an array of one dimension
+is a row that all individuals share. The rules of decoding are documented in ``weft.kernels.decoder``. The
+simulation of the queue of a machine, which orders tasks itself, is in ``weft.planners.queue_decoding``.
 """
 
 from __future__ import annotations
@@ -94,8 +94,9 @@ class DecodedPopulation:
 def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
     """Return the genome of a schedule, with the tasks ordered by start, then finish, then index.
 
-    Decoded with APPEND or INSERTION no task starts later than in the schedule, because every task that runs
-    at its start was placed before it. With other durations APPEND keeps the order on every machine.
+    If the genome is decoded with APPEND or INSERTION, no task starts later than in the schedule: all tasks
+    that were running when a task started precede it in the order. If the durations change, APPEND still
+    starts the tasks of every machine in this order.
     """
     graph = instance.graph
     if schedule.tasks != graph.names:
@@ -119,7 +120,8 @@ def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
 def select_modes(instance: Instance, bound: Indices, counts: Indices | None = None) -> Indices:
     """Return the mode of each task on the machine of its variable, for a genome or a whole population.
 
-    ``counts`` are the node counts of the tasks as in the workflow file; without them each takes its smallest.
+    ``counts`` are the node counts of the tasks as in the workflow file; without ``counts`` each task takes
+    its smallest node count.
     """
     variable, last = instance.graph.variable, bound.shape[:-1]
     modes = np.zeros((*last, len(instance)), dtype=np.uint32)
@@ -171,9 +173,9 @@ def count_individuals(*arrays: NDArray[Any]) -> int:
 def _find_modes(
     group: ModeGroup, values: NDArray[np.integer], machine: Indices, value: NDArray[np.integer]
 ) -> NDArray[np.intp]:
-    """Return the modes of a group with the given machines and values; ``len(group)`` where there is none.
+    """Return the mode of a group for each pair of ``machine`` and ``value``; ``len(group)`` if none matches.
 
-    ``values`` has an entry per mode of the group, ascending on each machine.
+    ``values`` has the value of each mode of the group (for example its nodes), ascending on each machine.
     """
     most = int(max(values.max(initial=0), value.max(initial=0))) + 1
     keys = group.machine.astype(np.int64) * most + values
@@ -225,7 +227,10 @@ def _explain_invalid_genome(
 
 
 def _machines_of_mode(group: ModeGroup, modes: Indices | None, task: int) -> Indices:
-    """Return the machine of the task's mode (empty if it is invalid); without modes, those of all modes."""
+    """Return the machine of the task's mode, or nothing if the mode is invalid.
+
+    Without ``modes`` the machines of all modes of the group are returned.
+    """
     return group.machine if modes is None else group.machine[int(modes[task]) :][:1]
 
 
@@ -240,8 +245,8 @@ def decode(
 ) -> Schedule:
     """Return the schedule of one genome.
 
-    Without an order tasks are taken by index; without modes each takes its smallest node count. ``seconds``
-    replaces the estimates of compute tasks. Raises Infeasible if a task can never start.
+    Without an order tasks are taken by index; without modes each task takes its smallest node count.
+    ``seconds`` replaces the estimates of compute tasks. Raises Infeasible if a task can never start.
     """
     genomes = _pack_genomes(instance, order, bound, modes, seconds, times=True)
     if genomes.number != 1:
@@ -275,7 +280,8 @@ def decode_population(
     """Decode many genomes at once; each array is one row for all individuals, or individuals x row.
 
     With ``times`` start and finish of all tasks are returned; without ``priced`` node-seconds and cost are 0.
-    Without both, bindings are decoded twice as fast on machines that run one task at a time.
+    If both are False and there are neither modes nor seconds, decoding is about twice as fast on machines
+    that run one task at a time (see ``FastPath``).
     """
     plain = modes is None and seconds is None and not times and not priced
     if plain and (route := find_fast_path(instance, rule, order)) is not None:
@@ -337,7 +343,10 @@ def _durations(given: ArrayLike, width: int) -> Floats:
 
 
 def _default_modes(instance: Instance) -> Indices:
-    """Return a flat table (groups x machines): mode of the smallest count; the number of modes if none."""
+    """Return a flat table (groups x machines) of the mode with the smallest node count.
+
+    The number of all modes stands for a machine on which the group has no mode.
+    """
     if instance not in _default_mode_cache:
         modes = compile_problem(instance).modes
         table = np.full((modes.groups, len(instance.machines)), len(modes.machine), dtype=np.uint32)
@@ -398,12 +407,12 @@ def _invalid_genome_error(instance: Instance, genomes: Genomes, individual: int)
 
 
 class FastPath(NamedTuple):
-    """The arguments of the fast decoder; fixed seconds, files and latency of the data are None if all are 0.
+    """The arguments of the fast decoder, which returns the makespans of bindings and nothing else.
 
-    It applies if all tasks are virtual or compute tasks whose seconds are work over machine speed, machines
-    run one task at a time or any number, busy intervals take whole machines from time 0 on, and all
-    individuals have the same order: the case of docs/papers/dynamic-grid.md, section 6. It returns makespans
-    of bindings.
+    The fast decoder applies if all tasks are virtual or compute tasks whose seconds are work over machine
+    speed, machines run one task at a time or any number, busy intervals take whole machines from time 0 on,
+    and all individuals have the same order: the case of docs/papers/dynamic-grid.md, section 6. ``fixed``,
+    ``files`` and ``latency`` are None if data take neither fixed seconds nor latency.
     """
 
     course: BindingProblem
@@ -426,7 +435,7 @@ def _count_skylines(problem: kernel.ProblemArrays, rule: int) -> int:
 
 
 def find_fast_path(instance: Instance, rule: int, order: ArrayLike | None) -> FastPath | None:
-    """Return the fast path of an instance under a rule and an order; None if it does not apply."""
+    """Return the arguments of the fast decoder for a rule and an order; None if it does not apply."""
     turns = None if order is None else check_rows("order", order, len(instance))
     if turns is not None and turns.ndim > 1:
         return None
@@ -505,8 +514,8 @@ def _release(problem: kernel.ProblemArrays, rule: int) -> Floats | None:
 def _rates(instance: Instance, problem: kernel.ProblemArrays) -> Floats | None:
     """Return a table (groups x machines): the rate of the mode with the smallest count; -1 if there is none.
 
-    The last row is for tasks without a group, which take 0 s anywhere. None if speed-ups differ from 1 or the
-    table would be too large.
+    The last row is for tasks without a group, which take 0 s anywhere. Return None if speed-ups differ from 1
+    or the table would be too large.
     """
     modes = problem.modes
     if (modes.groups + 1) * len(instance.machines) > _MAX_CELLS:
@@ -525,7 +534,10 @@ def _rates(instance: Instance, problem: kernel.ProblemArrays) -> Floats | None:
 def _reorder_edges(
     tasks: kernel.TaskArrays, order: Indices
 ) -> tuple[Indices, Indices, NDArray[np.int64]] | None:
-    """Return pointers, predecessors and edges (CSR) of tasks renumbered by ``order``; None if invalid."""
+    """Return pointers, predecessors and edge indices (CSR) of the tasks renumbered by ``order``.
+
+    Return None if ``order`` is not a topological order of all tasks.
+    """
     if not (np.sort(order) == np.arange(tasks.number)).all():
         return None
     place = np.empty(tasks.number, dtype=np.uint32)

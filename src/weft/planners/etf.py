@@ -12,15 +12,15 @@ from weft.schedule.schedule import Schedule
 class Etf(ListPlanner):
     """Places ready tasks one by one, each time the task that can start first.
 
-    Of all tasks whose predecessors are placed, the one that can start first is placed where it can; ties go
-    to the higher static level. J.-J. Hwang, Y.-C. Chow, F. D. Anger, C.-Y. Lee, Scheduling Precedence Graphs
-    in Systems with Interprocessor Communication Times, SIAM Journal on Computing 18(2), 1989, the section on
-    ETF.
+    Of all tasks whose predecessors are placed, the task that can start first is placed on the machine where
+    it starts first; ties go to the higher static level. J.-J. Hwang, Y.-C. Chow, F. D. Anger, C.-Y. Lee,
+    Scheduling Precedence Graphs in Systems with Interprocessor Communication Times, SIAM Journal on Computing
+    18(2), 1989, the section on ETF.
 
     Deviations: the paper assumes identical processors. Here levels are sums of mean seconds, and among
     machines on which a task starts at the same time it takes the one where it ends first. The paper leaves
-    the order of ties open; the static level without communication is usual. A moldable task takes nodes that
-    are free at its start. Complexity O(v log v + s (d l + k)).
+    the order of ties open; later papers usually take the static level without communication. A moldable task
+    takes nodes that are free at its start. Complexity O(v log v + s (d l + k)).
     """
 
     name = "etf"

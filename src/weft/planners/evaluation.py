@@ -44,9 +44,9 @@ _bounds_cache: WeakKeyDictionary[Instance, Bounds] = WeakKeyDictionary()
 class LinearObjective(NamedTuple):
     """The objective ``base + makespan_s * per_second + node_s * per_node_s + cost * per_price``.
 
-    Makespan, cost and most fitness functions of the moldable paper are linear in makespan, node-seconds and
-    price, so that a kernel can evaluate them without building a schedule. Limits come first: of two plans the
-    one that exceeds deadline and maximal cost by less is better, whatever its objective value.
+    Makespan, cost and most fitness functions of docs/papers/moldable.md are linear in makespan, node-seconds
+    and price, so that a kernel can evaluate them without building a schedule. Limits come first: of two plans
+    the one that exceeds deadline and maximal cost by less is better, whatever its objective value.
     """
 
     base: float
@@ -84,7 +84,7 @@ class Loss(NamedTuple):
 
 
 def linearise_objective(instance: Instance, objective: Objective) -> LinearObjective | None:
-    """Return an objective in linear form; None if it needs a whole schedule."""
+    """Return an objective in linear form; None if it is not linear in makespan, node-seconds and cost."""
     if (scaled := _weights(instance, objective)) is None:
         return None
     return LinearObjective(
@@ -194,8 +194,8 @@ class PopulationEvaluator:
     """Computes the values of the individuals of a population, which a search maximises.
 
     The value of an individual is its negated objective value, minus a penalty if it exceeds deadline or
-    maximal cost. Objectives that are not linear need a schedule per individual, which takes about a thousand
-    times longer.
+    maximal cost. Some objectives need a schedule per individual (``of_schedules``), which takes about a
+    thousand times longer.
     """
 
     def __init__(self, instance: Instance, objective: Objective) -> None:
@@ -298,7 +298,10 @@ class PopulationEvaluator:
 
 
 def needs_no_schedule(objective: Objective) -> bool:
-    """Return whether an objective is a formula that needs no schedule."""
+    """Return whether an objective is a formula over quantities that a decoded population has.
+
+    Such a formula is evaluated without building the schedules of the individuals.
+    """
     expensive = QUANTITIES.keys() - {*CHEAP_QUANTITIES, "t_max", "c_min", "nodes"}
     return objective.formula is not None and not set(objective.formula.names) & expensive
 
@@ -323,7 +326,10 @@ def evaluate_formula(formula: Expression, decoded: DecodedPopulation, instance: 
 
 
 def _objective_scale(instance: Instance, objective: Objective) -> float:
-    """Return the absolute objective value of running all tasks one after another (scale of penalties)."""
+    """Return the scale of penalties: the absolute objective value of running all tasks one after another.
+
+    For an objective that is not linear it is the time of that execution in seconds.
+    """
     whole, linear = sequential_execution(instance), linearise_objective(instance, objective)
     if linear is None:
         return whole.time_s

@@ -39,7 +39,7 @@ class PlanForecast:
     tasks: int
     """Number of compute tasks that take time."""
     exact: int
-    """Number of these tasks whose estimate has no P90."""
+    """Number of the tasks counted in ``tasks`` whose estimate has no P90."""
 
 
 def forecast_schedule(
@@ -48,14 +48,14 @@ def forecast_schedule(
     """Return P50 and P90 of makespan and cost of a schedule; ``loops`` are by default those of the graph.
 
     Bindings, node counts and the order on every machine are kept. 200 samples of the durations are drawn, and
-    the schedule is decoded with each. The duration of a task is log-normal with the P50 and P90 of its
-    estimate (the largest ratio of its modes). Delays are partly common to a machine, which may be slower than
-    estimated, and partly those of a task: half of the variance of the logarithm is one factor per machine and
-    sample, half is drawn per task. Each single task keeps its P50 and P90, and the tasks of one machine are
-    correlated. Within a sample all iterations of a loop take the same time.
+    the schedule is decoded with each sample. The duration of a task is log-normal. Its P50 is the duration in
+    the schedule, and its ratio of P90 to P50 is the largest ratio of the task's modes. Half of the variance
+    of the logarithm is one factor per machine and sample, because a machine may be slower than estimated; the
+    other half is drawn per task. The tasks of one machine are therefore correlated. Within a sample all
+    iterations of a loop take the same time.
 
-    Estimates without a P90 count as exact. If all are exact, nothing is drawn: P50 and P90 are those of the
-    plan. Complexity O(200 (v + e)) for v tasks and e edges.
+    Estimates without a P90 count as exact. If all estimates are exact, nothing is drawn, and P50 and P90 are
+    both the values of the schedule. Complexity O(200 (v + e)) for v tasks and e edges.
     """
     bodies = instance.graph.loops if loops is None else loops
     timed = (instance.graph.kind == COMPUTE) & (schedule.finish_s > schedule.start_s)
@@ -89,7 +89,7 @@ def forecast_schedule(
 
 
 def _price_per_s(schedule: Schedule, instance: Instance) -> Floats:
-    """Return the cost per second of every task."""
+    """Return the cost per second of every task: its nodes times the price of a node of its machine."""
     price: Floats = schedule.nodes * instance.price_per_node_s[schedule.machine]
     return price
 
@@ -102,7 +102,10 @@ def _sample(
     weight: Floats,
     rng: np.random.Generator,
 ) -> Floats:
-    """Return a column per sample: makespan, cost, seconds of all iterations, cost of all iterations."""
+    """Return an array of four rows and a column per sample.
+
+    The rows are makespan, cost, seconds of all iterations, and cost of all iterations.
+    """
     # Imported here, because most plans have nothing to sample.
     from weft.planners.decoding import APPEND, decode_population, encode_schedule
 
@@ -123,7 +126,7 @@ def _durations(
     """Yield random durations (samples x tasks) in chunks; values do not depend on the size of the chunks."""
     unsure = np.flatnonzero(deviation)
     middle = np.where(instance.graph.kind == COMPUTE, schedule.finish_s - schedule.start_s, 0.0)
-    # The shares of one machine have a common factor.
+    # Virtual machines (shares) of the same machine have a common factor.
     host = instance.network.host[schedule.machine[unsure]]
     common = rng.standard_normal((_SAMPLES, int(instance.network.host.max(initial=0)) + 1))
     rows = max(1, _CHUNK // max(1, len(instance)))

@@ -48,15 +48,15 @@ _SEEDED = search.GeneticSettings(
     elite_share=0.05,
     steady_share=0.3,
 )
-"""Our settings, for a search that starts from good plans: it keeps these plans, but also explores others."""
+"""Our own settings, for a search that starts from good plans, keeps them and also explores other plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticOptions(BasePlanner):
-    """The options of planners that use the genetic algorithm; one that is not set has the preset's value.
+    """The options of planners that use the genetic algorithm; an option not set has the preset's value.
 
-    They are the settings of both papers: docs/papers/dynamic-grid.md, sections 4 and 12 ("grid"), and
-    moldable.md, section 8 ("moldable").
+    The options are the settings of two papers: docs/papers/dynamic-grid.md, sections 4 and 12 ("grid" below),
+    and docs/papers/moldable.md, section 8 ("moldable").
     """
 
     population: int = 0
@@ -70,7 +70,10 @@ class GeneticOptions(BasePlanner):
     scaling: float | None = None
     """Ratio of the best to the mean fitness after linear scaling; 1: no scaling (grid 2)."""
     const_factor: float | None = None
-    """Fitness is Const minus the value; Const as a multiple of the largest value of the first generation."""
+    """The fitness is a constant minus the objective value.
+
+    This is the constant, as a multiple of the largest objective value of the first generation.
+    """
     crossover: Crossover | None = None
     """Crossover operator (grid: single-point, moldable: uniform)."""
     crossover_rate: float | None = None
@@ -78,13 +81,13 @@ class GeneticOptions(BasePlanner):
     mutation_rate: float | None = None
     """Probability that a gene is replaced by a random value (grid 0.001, moldable 0.01)."""
     mutations: float | None = None
-    """Mean number of mutated genes per generation; the rate is then mutations / (population x genes)."""
+    """Mean number of mutated genes per generation; sets the rate to mutations / (population x genes)."""
     elitist: bool | None = None
     """Whether the best individual replaces the worst of a generation in which all are worse (grid: true)."""
     elite_share: float | None = None
     """Share of the population that survives unchanged (moldable 0.05)."""
     steady_share: float | None = None
-    """Stop if the best stays the same for this share of the generations; 0: never (grid 0.2)."""
+    """Stop if the best value stays the same for this share of the generations; 0: never stop (grid 0.2)."""
     islands: int = 1
     """Number of parallel populations, which exchange their best individuals."""
     island_steps: int = 1000
@@ -102,7 +105,10 @@ class GeneticOptions(BasePlanner):
         self.settings(search.GeneticSettings(), genes=1)  # refuses values that no preset allows
 
     def settings(self, preset: search.GeneticSettings, *, genes: int) -> search.GeneticSettings:
-        """Return the settings of a preset with the given options, for a number of genes."""
+        """Return the settings of a preset, replaced by the options that are set.
+
+        ``genes`` is the number of genes, from which ``mutations`` gives the mutation rate.
+        """
         given = {field.name: getattr(self, field.name) for field in fields(preset)}
         # Sizes of 0 are not given; other options may be 0.
         given = {name: value for name, value in given.items() if value is not None}
@@ -131,11 +137,13 @@ class GeneticPlanner(GeneticOptions):
 
     R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid: A Case Study,
     SAC 2005 (docs/papers/dynamic-grid.md, sections 4 and 12). With ``preset=s1-tuned`` it is the published
-    search with the final settings of the paper: a random first generation, and tasks by index.
+    search with the final settings of the paper: the first generation is random, and tasks are decoded in the
+    order of their indices.
 
     Deviations of the default: the plans of list planners are in the first generation, and tasks are decoded
-    in the order of the best of them, so that the result is never worse. The settings are our own. The result
-    is decoded again into gaps. Moldable tasks have genes for their node counts.
+    in the order of the best of these plans. The result is never worse than these plans. The settings are our
+    own. The best plan is decoded again with insertion into gaps. Moldable tasks have genes for their node
+    counts.
 
     Complexity O(v + e) per individual for v tasks and e edges, more if nodes are counted or gaps are filled.
     """
@@ -147,16 +155,16 @@ class GeneticPlanner(GeneticOptions):
     any_objective = True
 
     preset: Literal["seeded", "s1-tuned"] = "seeded"
-    """``seeded``: our settings, starting from list plans; ``s1-tuned``: the paper's, from random plans."""
+    """``seeded``: our settings, from plans of list planners; ``s1-tuned``: the paper's, from random plans."""
     occupancy: OccupancyName = "append"
-    """The rule by which a machine starts a task (``DECODER_RULES``); with "none" no task ever waits."""
+    """The rule by which a machine starts a task (``DECODER_RULES``); "none": tasks never wait for nodes."""
 
     def check(self, instance: Instance) -> Unsupported | None:
         """Refuse instances with budgets that a plan could exceed, or with too many node counts."""
         return check_bindings_support(self.label, instance)
 
     def prepare(self, request: PlanRequest) -> PreparedSearch:
-        """Return the search: from the incumbent, the plans of list planners, or random plans."""
+        """Return the search, which starts from the incumbent, from plans of list planners, or randomly."""
         rule, seeds, order = DECODER_RULES[self.occupancy], None, None
         if self.preset == "seeded" or request.incumbent is not None:
             seeds = plan_seeds(request)
@@ -166,14 +174,17 @@ class GeneticPlanner(GeneticOptions):
         return PreparedSearch(encoding, self.optimiser(settings, encoding.space), seeds)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Return the best plan found; the search starts from the incumbent, list plans or random plans."""
+        """Return the best plan found from the incumbent, from plans of list planners, or randomly."""
         prepared = self.prepare(request)
         plan = run_search(request, prepared, by=self.name)
         return plan if prepared.seeds is None else fill_gaps(request, plan)
 
 
 def check_bindings_support(label: str, instance: Instance) -> Unsupported | None:
-    """Return the refusal of budgets that a plan could exceed or of too large a table of modes, else None."""
+    """Return why a search over bindings cannot plan an instance; None if it can.
+
+    Instances with budgets that a plan could exceed, or with too large a table of modes, are refused.
+    """
     moldable = compile_problem(instance).modes.moldable.astype(bool)
     counts = sum(len(np.unique(group.count)) for group in instance.groups) if moldable.any() else 0
     if counts * len(instance.machines) > _MAX_CELLS:
@@ -193,17 +204,18 @@ def fill_gaps(request: PlanRequest, plan: Plan) -> Plan:
 class BindingEncoding:
     """The bindings and node counts of an instance as points of a search space.
 
-    Genes: tasks of one abstract machine share one gene, every other task has its own. The application in the
-    paper therefore has 56 genes with abstract machines and 106 without. A variable without a choice has no
-    gene.
-    A moldable task has a second gene, the position among all its node counts; if the machine does not allow
-    that count, the next smaller one is taken, or the smallest. All individuals have the same task order.
+    Tasks of one abstract machine share one gene, the position among their candidate machines; every other
+    task has its own gene. The application in the paper therefore has 56 genes with abstract machines and 106
+    without. A variable with only one candidate has no gene.
+
+    A moldable task has a second gene, the position among all its node counts. If the machine does not allow
+    that count, the next smaller one is taken, or else the smallest. All individuals have the same task order.
     """
 
     def __init__(
         self, instance: Instance, objective: Objective, *, rule: int = APPEND, order: Indices | None = None
     ) -> None:
-        """Tasks are decoded in the given order (None: by index) under a rule of the decoder."""
+        """Decode tasks in the given order (None: by index) under ``rule`` (see ``DECODER_RULES``)."""
         self._instance = instance
         self._evaluator = PopulationEvaluator(instance, objective)
         self._rule = rule
@@ -246,7 +258,7 @@ class BindingEncoding:
         return evaluator.values(decoded, bound[:, self._instance.graph.variable], self._nodes(taken))
 
     def schedule(self, point: Points) -> Schedule:
-        """Return the schedule of a point, decoded with APPEND if the search ignores occupancy."""
+        """Return the schedule of a point; if the rule of the search is UNLIMITED, APPEND is used instead."""
         bound, modes = self._genomes(point[None])
         rule = APPEND if self._rule == UNLIMITED else self._rule
         one = None if modes is None else modes[0]
@@ -281,7 +293,7 @@ class BindingEncoding:
 
 
 class _CandidateTable:
-    """The candidate machines of the variables with several candidates; many variables share one list."""
+    """The candidate machines of given binding variables; variables with equal candidates share one list."""
 
     def __init__(self, instance: Instance, variables: NDArray[np.intp]) -> None:
         sets = instance.candidate_sets
@@ -297,7 +309,7 @@ class _CandidateTable:
         return found
 
     def positions(self, machines: Indices) -> NDArray[np.intp]:
-        """Return the position of a machine in the candidate list of each variable."""
+        """Return the position of each variable's machine in the candidate list of the variable."""
         found = np.zeros(len(machines), dtype=np.intp)
         for number in np.unique(self._set).tolist():
             mine = self._set == number
@@ -343,7 +355,10 @@ class _CountTable:
 
 
 def _mode_table(machine: Indices, place: NDArray[np.intp], machines: int, counts: int) -> Indices:
-    """Return a table (machines x counts): the mode of the count, of the next smaller one, or the smallest."""
+    """Return a table (machines x counts): the mode of each count on each machine.
+
+    If a machine does not allow a count, it is the mode of the next smaller count, or of the smallest.
+    """
     modes = np.arange(len(machine), dtype=np.int64)
     table = np.full((machines, counts), -1, dtype=np.int64)
     table[machine, place] = modes

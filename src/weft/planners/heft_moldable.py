@@ -1,4 +1,4 @@
-"""HEFT for moldable tasks: node counts with a least parallel efficiency, then tightened due dates."""
+"""HEFT for moldable tasks: node counts of a least parallel efficiency, then plans with earlier due dates."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
 _SECOND_EFFICIENCY = 0.8
-"""Least parallel efficiency of the node counts of a further plan."""
+"""Least parallel efficiency of node counts in a further plan, besides the plan with the option's value."""
 _TOLERANCE = 0.05
-"""Share of the earliest finish by which a task may end later in plain HEFT, to take fewer nodes."""
+"""In plain HEFT a task takes the fewest nodes with which it ends within this share of its earliest finish."""
 _TIGHTER = (0.85, 0.92, 0.96, 0.98, 0.99)
-"""Due dates as shares of the latest finish; small shares come first because success with them saves steps."""
+"""Due dates as shares of the latest finishes; small shares come first, as success with them saves steps."""
 _LOOSER = (8.0, 4.0, 2.0, 1.4, 1.15)
 _WEIGHTS = (8.0, 32.0, 128.0)
-"""Weights of the total charge relative to the makespan, for plans that are cheaper and longer."""
+"""Weights of the total charge (nodes x seconds x price) relative to the makespan, for cheaper plans."""
 _GAIN = 1e-3
-"""Least relative improvement after which the same share is tried again."""
+"""Least relative improvement of a plan after which the same share of due dates is tried again."""
 _TIGHTENED_PLANS = 2
 """Number of plans whose due dates are tightened, best plans first."""
 _ROUNDING = 1e-9
@@ -46,18 +46,18 @@ class HeftMoldable(BasePlanner):
     """Places moldable tasks as HEFT does, with node counts chosen by parallel efficiency and due dates.
 
     The order is that of HEFT (H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002). In the first plan
-    every task ends as early as possible with a node count of at least some parallel efficiency. Further plans
-    are plain HEFT, another efficiency, and the node counts of CPA. The best plans are then tightened: every
-    task gets a due date, a share of its latest finish in that plan, and takes the mode of least node-seconds
-    that ends by it, or the mode that ends first. This is repeated from the new plan while it improves. If
-    cost counts, due dates are first extended, the cheapest modes are tried, and a mode is charged its price
+    every task ends as early as possible with a node count of at least the given parallel efficiency. Further
+    plans are plain HEFT, a plan with another least efficiency, and a plan with the node counts of CPA. Then
+    the due dates of the best plans are tightened: every task gets a due date, a share of its latest finish in
+    the plan. It takes the mode with the least node-seconds, weighted by machine speed, that ends by the due
+    date, or else the mode that ends first. This is repeated from the new plan while plans improve. If cost
+    counts, plans of cheap modes are added, due dates are first extended, and a mode is charged its price
     instead of its node-seconds. The best plan by limits and objective is returned.
 
     Deviations: only the order is published. With ``efficiency=0`` and a budget of one step the plan is that
     of HEFT with the node count that ends first.
 
-    Complexity: that of HEFT with k modes per task for each of 15 to 45 steps, or as many as the budget
-    allows.
+    Complexity: that of HEFT with k modes per task, times 15 to 45 steps, or fewer if the budget is smaller.
     """
 
     name = "heft-moldable"
@@ -73,13 +73,13 @@ class HeftMoldable(BasePlanner):
             raise InvalidInput(what, rule="must be from 0 (any node count) to 1 (no loss)")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Refuse budgets that a plan could exceed, and objectives except makespan, cost and their sums."""
+        """Refuse budgets that a plan could exceed; support makespan, cost and weighted sums of both only."""
         if objective.name == "cost" or objective.has_alpha:
             return self.check(instance)
         return BasePlanner.supports(self, instance, objective)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Return the best of several simple plans and of those built by tightening their due dates."""
+        """Return the best of several simple plans and of the plans built by tightening due dates."""
         instance, objective = request.instance, request.objective
         order = order_by_rank(upward_ranks(instance))
         moldable = bool(compile_problem(instance).modes.moldable.any())
@@ -125,12 +125,13 @@ class _ScheduleTrials:
         self.budget = request.budget
         self.steps = 0
         self.found: list[_ScoredSchedule] = []
-        """In the order in which they were built."""
+        """All schedules with their scores, in the order in which they were built."""
 
     def attempt(self, make: Callable[[], Schedule]) -> _ScoredSchedule | None:
         """Return the schedule built by ``make``; None if the budget is spent or no schedule is feasible.
 
-        The first schedule is built even if the budget is spent, and its Infeasible is raised.
+        The first schedule is built even if the budget is spent; if ``make`` then raises Infeasible, so does
+        this method.
         """
         if self.found and not self.budget.allows(self.steps):
             return None
@@ -172,7 +173,7 @@ def _excess(amount: float, limit: float) -> float:
 
 
 def _relative_speeds(instance: Instance) -> Floats:
-    """Return the speed of each machine relative to the fastest one of a group, as a mean over the groups."""
+    """Return the speed of each machine relative to the fastest machine, as a mean over the mode groups."""
     speed, groups = np.zeros(len(instance.machines)), np.zeros(len(instance.machines))
     for group in instance.groups:
         machine, first = np.unique(group.machine, return_index=True)
@@ -204,7 +205,10 @@ def _cheapest_plan(instance: Instance, order: Indices, prices: Floats) -> Schedu
 def _cheap_plans(
     trials: _ScheduleTrials, problem: ProblemArrays, order: Indices
 ) -> Iterator[Callable[[], Schedule]]:
-    """Yield functions that build plans with lower charges and longer times, and the plan of least charge."""
+    """Yield functions that build plans with lower charges and longer times, and the plan of least charge.
+
+    The charge of a plan is the sum of nodes x seconds x price over all tasks.
+    """
     instance, schedule, prices = trials.instance, trials.found[0].schedule, problem.machines.price
     node_s = (schedule.finish_s - schedule.start_s) * schedule.nodes
     charge = float((node_s * prices[schedule.machine]).sum())
@@ -223,7 +227,7 @@ def _tighten_best(
 
 
 def _share_to_deadline(start: _ScoredSchedule, objective: Objective) -> tuple[float, ...]:
-    """Return (deadline / makespan,); an empty tuple if there is no deadline."""
+    """Return (deadline / makespan,), the factor that moves due dates to the deadline; () without deadline."""
     makespan_s = start.schedule.makespan_s
     return () if objective.deadline_s is None or makespan_s <= 0 else (objective.deadline_s / makespan_s,)
 
@@ -249,7 +253,7 @@ def _tighten(
 
 
 def _gains(made: _ScoredSchedule, before: _ScoredSchedule) -> bool:
-    """Return whether a plan is better by enough to try the same share again."""
+    """Return whether ``made`` is so much better than ``before`` that the same share is tried again."""
     changes = zip(made.score, before.score, strict=True)
     return any(old - new > _GAIN * abs(old) for new, old in changes)
 

@@ -12,14 +12,15 @@ from weft.schedule.schedule import Schedule
 class Hlfet(ListPlanner):
     """Places the ready task of the highest level on the machine that is free first.
 
-    Whenever a machine is free it takes, of the tasks whose predecessors have ended, the one of the highest
-    level: the longest path to an exit, its own time included. T. L. Adam, K. M. Chandy, J. R. Dickson, A
-    Comparison of List Schedules for Parallel Processing Systems, CACM 17(12), 1974.
+    Whenever a machine is free it starts, of the tasks whose predecessors have ended, the task of the highest
+    level. The level is the longest path from a task to an exit task, including the time of the task itself.
+    T. L. Adam, K. M. Chandy, J. R. Dickson, A Comparison of List Schedules for Parallel Processing Systems,
+    CACM 17(12), 1974.
 
     Deviations: none on identical machines without communication, the model of the paper. Otherwise levels are
-    sums of mean seconds without communication. Among the machines that are free at a time a task takes the
-    one where it ends first, its data included, and occupies it while the data are transferred. A moldable
-    task takes nodes that are free at that time. Complexity O(v log v + s (d l + k)).
+    sums of mean seconds without communication. Of the machines that are free at a time, a task takes the one
+    where it ends first, including the transfer of its data, and occupies the machine during the transfer. A
+    moldable task takes nodes that are free at that time. Complexity O(v log v + s (d l + k)).
     """
 
     name = "hlfet"

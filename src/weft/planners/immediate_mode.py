@@ -10,7 +10,7 @@ from weft.schedule.schedule import Schedule
 
 
 class Mct(ListPlanner):
-    """Minimum completion time: places every task where it finishes first, after all other tasks there.
+    """Minimum completion time: places every task on the machine where it finishes first, without using gaps.
 
     M. Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund, Dynamic Mapping of a Class of Independent
     Tasks onto Heterogeneous Computing Systems, JPDC 59(2), 1999, section 3. Deviations: tasks may depend on
@@ -52,9 +52,9 @@ class Fastest(ListPlanner):
 
     T. D. Braun et al., A Comparison of Eleven Static Heuristics for Mapping a Class of Independent Tasks onto
     Heterogeneous Distributed Computing Systems, JPDC 61(6), 2001, section 2 (MET). Deviations: tasks may
-    depend on each other; those of one abstract machine go where the sum of their times is least. The machine
-    of a moldable task is chosen by its fastest node count; then the count that ends first is taken.
-    Complexity O(v k + e).
+    depend on each other; the tasks of one abstract machine go where the sum of their times is least. The
+    machine of a moldable task is chosen by its fastest node count; on that machine the task takes the count
+    that ends first. Complexity O(v k + e).
     """
 
     name = "fastest"

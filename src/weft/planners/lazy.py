@@ -1,4 +1,4 @@
-"""Lazy: bind a task when it becomes ready, to the machine with the shortest time."""
+"""Lazy: binds a task when it becomes ready, to the machine with the shortest transfer or earliest finish."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ class LazyPlanner(BasePlanner):
     """Binds each task when it becomes ready, as in a run without a plan, with estimated times.
 
     The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
-    Grid, SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper the time is that of the transfer
-    before a task, and the task inherits the machine of the transfer: all tasks stay where the first of them
-    ran. With ``by=finish`` the machine is the one on which the task itself ends first, after all tasks that
-    are queued there.
+    Grid, SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper a task goes to the machine with the
+    shortest transfer of its data, so that all tasks stay on the machine of the first task. With ``by=finish``
+    the machine is the one on which the task itself ends first, after all tasks that are queued on it.
 
-    Deviations: a dependency with data counts like the transfer it implies. Among machines with equal transfer
-    times a task takes the one where it is shortest. A task is bound when its last predecessor has ended. The
-    schedule is the run with estimated times. Complexity O(v log v + e l + v k) for v tasks of k modes, e
-    edges and l network locations.
+    Deviations: a dependency with data counts like an explicit transfer. Among machines with equal transfer
+    times a task takes the one with its shortest run time. A task is bound when its last predecessor has
+    ended. Complexity O(v log v + e l + v k) for v tasks of k modes, e edges and l network locations.
     """
 
     name = "lazy"

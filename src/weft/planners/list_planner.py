@@ -42,9 +42,9 @@ class ListPlanner(BasePlanner, ABC):
     overrides ``plan`` instead.
 
     Deviations from the papers that hold for all list planners: communication is averaged over pairs of
-    *different* machines. Tasks of one abstract machine follow the first of them that is placed. An explicit
-    transfer is placed together with the first task at its destination. Ties go to the lower index of task and
-    machine. Heuristics without insertion use gaps if machines are busy beforehand.
+    *different* machines. Tasks of one abstract machine go to the machine of the first of them that is placed.
+    An explicit transfer is placed together with the first task at its destination. Ties go to the lower index
+    of task and machine. Heuristics without insertion use gaps if machines have busy intervals.
 
     Complexities are given for v tasks, e edges, d predecessors per task, l network locations, k evaluated
     modes per task, g gaps per machine, and s evaluations of ready tasks: at least v, usually a few per task,
@@ -76,7 +76,7 @@ def place_tasks(
     """Return the schedule built by placing all tasks in a given topological order.
 
     Without a rule every task is placed where it finishes first, gaps included. ``bound`` gives the machine of
-    each binding variable (the number of machines: undecided); pinned variables keep their machine.
+    each binding variable, or ``len(machines)`` if it is not yet bound; pinned variables keep their machine.
     ``problem`` replaces the arrays of the instance, for example with fewer modes.
     """
     problem = compile_problem(instance) if problem is None else problem
@@ -107,7 +107,11 @@ def run_placement(
 
 
 def _is_simple(problem: ProblemArrays, rule: PlacementRule) -> bool:
-    """Return whether the fast kernel applies: earliest finish, one node count, one task per machine."""
+    """Return whether the fast kernel applies.
+
+    It requires that tasks are placed by earliest finish and have one node count each, that no machine runs
+    several tasks at a time with counted nodes, and that there are no transfer tasks.
+    """
     finish_only = not (rule.criterion or rule.place or rule.price_weight or rule.weighs or rule.counts)
     serial = problem.tasks.transfers == 0 and not (problem.machines.form == SHARED).any()
     return finish_only and serial and not problem.modes.moldable.any()
@@ -201,16 +205,16 @@ def read_schedule(instance: Instance, board: PartialSchedule, stuck: int) -> Sch
 def append_rule(instance: Instance) -> int:
     """Return the rule of heuristics without insertion: a task starts after all other tasks of its machine.
 
-    Gaps are used if machines are busy beforehand: otherwise every task would wait until the last busy
-    interval has ended.
+    If machines have busy intervals, the rule is to use gaps: otherwise every task would wait until the last
+    busy interval has ended.
     """
     return 0 if instance.busy else APPENDED
 
 
 def check_evaluation_count(label: str, instance: Instance) -> Unsupported | None:
-    """Return a refusal if evaluating all ready tasks before each placement would take many minutes.
+    """Return a refusal if evaluating all ready tasks before each placement takes many minutes, else None.
 
-    Tasks at the same level are assumed to be ready together; equal tasks are evaluated once.
+    Tasks at the same level are assumed to be ready together; of equal tasks only one is evaluated.
     """
     number = len(instance)
     first = np.ones(number + 1)
@@ -231,10 +235,10 @@ def select_tasks(
     offset: Floats | None = None,
     rank: Indices | None = None,
 ) -> Schedule:
-    """Return the schedule built by repeatedly placing the best ready task, by default the first to end.
+    """Return the schedule built by repeatedly placing the best ready task.
 
-    ``offset`` of a task is subtracted from its criterion (start or finish) if ``sense`` is LEAST. Ties go to
-    the lower ``rank``, by default the index.
+    By default the best task is the one with the earliest finish. ``offset`` of a task is subtracted from its
+    criterion (start or finish) if ``sense`` is LEAST. Ties go to the lower ``rank``, by default the index.
     """
     problem = compile_problem(instance)
     offset = np.zeros(problem.tasks.number) if offset is None else offset

@@ -13,16 +13,15 @@ from weft.workflow.task_graph import Indices
 
 
 class LocalOptimum(ListPlanner):
-    """Gives every task its fastest node count, even if it has to wait longer for the nodes.
+    """Gives every task its fastest node count, even if the task has to wait longer for the nodes.
 
-    The optimum of the first fitness function of M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
-    Scientific Workflows (docs/papers/moldable.md, section 4): the fastest count of each task. On one machine
-    the tasks are submitted to its queue breadth first, as in the paper (section 5). Optimal for the objective
-    ``local``.
+    This is the optimum of the first fitness function of M. Jaros, J. Jaros, Performance-Cost Optimization of
+    Moldable Scientific Workflows (docs/papers/moldable.md, section 4), here the objective ``local``. On one
+    machine the tasks are submitted to its queue breadth first, as in the paper (section 5).
 
     Deviations: on several machines every binding variable goes to the machine where its tasks together take
-    the least time; among equal machines to the one where a task ends first. With several machines, and if
-    machines are busy beforehand, tasks are placed into gaps. Ties go to the smaller count.
+    the least time; among equal machines to the one where the first placed task ends first. With several
+    machines or busy intervals, tasks are placed into gaps. Ties go to the smaller count.
     Complexity O(v k) for v tasks of k modes, plus that of the queue.
     """
 

@@ -17,10 +17,10 @@ _PAIR_S = 0.5e-6
 class Lookahead(ListPlanner):
     """Places tasks in the order of HEFT, each on the machine for which its last successor ends first.
 
-    For every machine of a task each of its successors is evaluated on all its machines, and the machine is
-    taken for which the last successor ends first. L. F. Bittencourt, R. Sakellariou, E. R. M. Madeira, DAG
-    Scheduling Using a Lookahead Variant of the Heterogeneous Earliest Finish Time Algorithm, PDP 2010,
-    section on the lookahead with the earliest finish of all children.
+    For every candidate machine of a task, each successor of the task is evaluated on all candidate machines
+    of the successor. The task takes the machine for which its last successor ends first. L. F. Bittencourt,
+    R. Sakellariou, E. R. M. Madeira, DAG Scheduling Using a Lookahead Variant of the Heterogeneous Earliest
+    Finish Time Algorithm, PDP 2010, section on the lookahead with the earliest finish of all children.
 
     Deviations: successors are evaluated one by one, each as if it were the only one. Transfers and virtual
     tasks are not evaluated. A moldable task takes, on every machine, the smallest node count that ends within

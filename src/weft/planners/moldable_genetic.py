@@ -21,11 +21,14 @@ from weft.search.space import Floats, Points, Space, make_numeric_space, make_sp
 from weft.workflow.task_graph import COMPUTE, Indices
 
 _SMALL, _LARGE, _FROM_TASKS = 25, 50, 31
-"""Population sizes for few and for many tasks; the least number of tasks that counts as many (section 8)."""
+"""Population sizes for few and for many tasks; the least number of tasks that counts as many.
+
+The values are those of docs/papers/moldable.md, section 8.
+"""
 
 
 def recommended_settings(tasks: int) -> search.GeneticSettings:
-    """Return the settings that the paper recommends for a number of tasks."""
+    """Return the settings that Jaros and Jaros recommend for a number of tasks."""
     return replace(search.PRESETS["s2-recommended"], population=_SMALL if tasks < _FROM_TASKS else _LARGE)
 
 
@@ -35,13 +38,14 @@ class MoldableGeneticPlanner(GeneticOptions):
 
     M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
     (docs/papers/moldable.md, sections 2, 5 and 8). Genes are node counts in the order of submission, breadth
-    first unless another order is given. Only allowed counts are values, so that no individual needs repair.
-    The queue of the machine builds the schedule. With ``preset=s2-recommended`` it is the published search
-    with its recommended settings, from a random first generation: 25 individuals below 31 tasks, else 50.
+    first unless another order is given. A gene has only allowed counts as values, so that no individual needs
+    repair. A simulation of the machine's queue builds the schedule. With ``preset=s2-recommended`` it is the
+    published search with its recommended settings and a random first generation: 25 individuals for fewer
+    than 31 tasks, else 50.
 
     Deviations of the default: the plans of list planners are in the first generation. Tasks are submitted in
-    the order of the best of these plans if that gives a better plan with its counts. The result is never
-    worse than these plans.
+    the order of the best of these plans if its node counts then give a better schedule than breadth first.
+    The result is never worse than these plans.
 
     Complexity O(v log v + e) per individual for v tasks and e edges, with the ``conservative`` queue O(v^2 +
     e).
@@ -68,7 +72,7 @@ class MoldableGeneticPlanner(GeneticOptions):
         return BasePlanner.check(self, instance)
 
     def prepare(self, request: PlanRequest) -> PreparedSearch:
-        """Return the search: from the incumbent, the plans of list planners, or random plans."""
+        """Return the search, which starts from the incumbent, from plans of list planners, or randomly."""
         instance, objective = request.instance, request.objective
         queue = None if self.queue == "machine" else self.queue
         settings, seeds = recommended_settings(len(instance)), None
@@ -84,7 +88,7 @@ class MoldableGeneticPlanner(GeneticOptions):
         return PreparedSearch(encoding, self.optimiser(settings, encoding.space), seeds)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Return the best plan found; the search starts from the incumbent, list plans or random plans."""
+        """Return the best plan found from the incumbent, from plans of list planners, or randomly."""
         return run_search(request, self.prepare(request), by=self.name)
 
 
@@ -99,7 +103,11 @@ class NodeCountEncoding:
         queue: str | None = None,
         order: Indices | None = None,
     ) -> None:
-        """``queue`` is the name of a queue rule as in a platform file; None: the rule of the machine."""
+        """Prepare the encoding of an instance with one machine.
+
+        ``queue`` is the name of a queue rule as in a platform file; None: the rule of the machine. ``order``
+        is the order of submission; None: breadth first.
+        """
         self._instance = instance
         self._evaluator = PopulationEvaluator(instance, objective)
         self._queue = queue
@@ -136,14 +144,14 @@ class NodeCountEncoding:
         return run_queue(self._instance, self.counts(point[None])[0], self._queue, order=self._order)
 
     def counts(self, points: Points) -> Indices:
-        """Return the node counts (individuals x tasks) of points."""
+        """Return the node counts (points x tasks) that the genes of the points stand for."""
         counts = np.repeat(self._smallest[None], len(points), axis=0)
         if len(self._genes):
             counts[:, self._genes] = self._count[self._first + points]
         return counts
 
     def point(self, schedule: Schedule) -> Points:
-        """Return the point with the node counts of a schedule."""
+        """Return the point whose genes are the node counts of a schedule."""
         modes = encode_schedule(self._instance, schedule).modes
         found = []
         for task, counts in zip(self._genes.tolist(), self._values, strict=True):

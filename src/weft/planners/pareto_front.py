@@ -21,19 +21,22 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats, Indices
 
 FrontDecoder = Literal["append", "queue"]
-"""How a genome becomes a schedule: tasks appended in its order, or run by the queue of the only machine."""
+"""How a genome becomes a schedule.
+
+``append`` places the tasks in the order of the genome. ``queue`` simulates the queue of the only machine.
+"""
 Against = str
 """What is traded against time: ``cost``, ``idle``, or a formula over the quantities of a schedule."""
 MEASURES = ("cost", "idle")
 Unit = Literal["price", "node-seconds", "share", "formula"]
-"""The unit of the amount that is traded against time; a formula has its own."""
+"""The unit of the amount that is traded against time; with ``formula`` the unit is that of the formula."""
 
 _TOLERANCE = 1e-9
 """Relative difference up to which two numbers count as equal."""
 _TINY = 1e-12
 """Absolute difference up to which two numbers count as equal."""
 _LEAST_ALPHA = 1e-4
-"""Weight of time in the objective of least cost; of equally cheap plans the shorter one is then better."""
+"""Weight of time in the objective of least cost; it makes the shorter of two equally cheap plans better."""
 _MAX_MIXTURES = 32
 """Largest number of mixtures of two plans."""
 _TASK_S, _BATCH_S = 5e-6, 0.1
@@ -51,9 +54,9 @@ class FrontEntry:
     genome: Genome
     decoder: FrontDecoder
     alpha: float | None
-    """Weight of time in the objective of the search that found it; None if there was no weight."""
+    """Weight of time in the objective of the search that found the schedule; None if there was no weight."""
     by: str
-    """Name of the planner that found it."""
+    """Name of the planner that found the schedule, "a list planner", or "mixing" for mixtures of plans."""
 
 
 def make_entry(
@@ -65,9 +68,9 @@ def make_entry(
     by: str,
     decoder: FrontDecoder = "append",
 ) -> FrontEntry:
-    """Return an entry whose genome decodes exactly to its schedule.
+    """Return the entry of a schedule that is encoded and decoded again, so that genome and schedule agree.
 
-    Appending never makes the schedule longer (``encode_schedule``), and the amount stays the same.
+    Decoding with ``append`` never makes the schedule longer (``encode_schedule``).
     """
     genome = encode_schedule(instance, schedule)
     kept = decode_genome(instance, genome, decoder)
@@ -106,7 +109,10 @@ def _at_most(number: float, other: float) -> bool:
 
 
 class ParetoArchive:
-    """The entries found so far that no other entry covers. Offering an entry to n entries costs O(n)."""
+    """The entries found so far that no other entry covers (see ``covers``).
+
+    Offering an entry to an archive of n entries takes O(n).
+    """
 
     def __init__(self) -> None:
         self._entries: list[FrontEntry] = []
@@ -117,7 +123,10 @@ class ParetoArchive:
         return tuple(self._entries)
 
     def offer(self, entry: FrontEntry) -> bool:
-        """Add an entry unless it is covered, and remove those that it covers; return whether it was added."""
+        """Add an entry unless a known entry covers it; return whether it was added.
+
+        Known entries that the new entry covers are removed.
+        """
         if any(covers(known, entry) for known in self._entries):
             return False
         kept = [known for known in self._entries if not covers(entry, known)]
@@ -128,7 +137,10 @@ class ParetoArchive:
 def follow_ranks(
     instance: Instance, tradeoff: Tradeoff, entries: Sequence[FrontEntry]
 ) -> tuple[FrontEntry, ...]:
-    """Return a front whose schedules bind every task with a rank to the machine that its rank will choose."""
+    """Return a front whose schedules bind every task with a rank expression to the machine that it prefers.
+
+    During a run the rank expression of a task decides where the task runs (see ``bind_by_rank``).
+    """
     bound = [bind_by_rank(instance, entry.schedule) for entry in entries]
     if not any(choices for _, choices in bound):
         return tuple(entries)
@@ -139,7 +151,7 @@ def follow_ranks(
 
 
 def hypervolume_share(entries: Sequence[FrontEntry]) -> float:
-    """Return the share of the rectangle between the ends of a front that its entries dominate."""
+    """Return the share of the rectangle between both ends of a front that its entries dominate."""
     if len(entries) < 2:
         return 0.0
     first, last = entries[0], entries[-1]
@@ -166,13 +178,13 @@ def thin_front(entries: Iterable[FrontEntry], most: int) -> tuple[FrontEntry, ..
 class Tradeoff(Protocol):
     """An amount that is minimised together with the makespan.
 
-    Tradeoffs: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
+    M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
     (docs/papers/moldable.md, sections 4 and 9) plot makespan against cost and against the share of idle
     node-time, for five weights. Here each weight is computed from two neighbouring points of the front, such
-    that both have the same weighted sum. Minimising this sum finds points below the line between them (Y. P.
-    Aneja, K. P. K. Nair, Management Science 25, 1979). Cost is the price of all node-seconds, or the
+    that both have the same weighted sum. Minimising this sum finds points below the line between the two
+    (Y. P. Aneja, K. P. K. Nair, Management Science 25, 1979). Cost is the price of all node-seconds, or the
     node-seconds if no machine has a price. The idle share ``1 - c / (P * makespan)`` of c node-seconds on P
-    nodes is not linear. It is minimised by minimising ``makespan - s * c / P``, where ``1 / s`` is the
+    nodes is not linear. To minimise it, ``makespan - s * c / P`` is minimised, where ``1 / s`` is the
     largest share of used node-time (W. Dinkelbach, Management Science 13, 1967); this is the objective
     ``static-literal`` with ``s = (1 - alpha) / alpha``. All idle nodes count equally, whatever their price.
     """
@@ -180,7 +192,7 @@ class Tradeoff(Protocol):
     against: Against
     unit: Unit
     searched: Instance
-    """The instance to search, with prices for which the amount is the cost."""
+    """The instance to search; its prices may be replaced so that objectives on cost minimise the amount."""
 
     def amount(self, schedule: Schedule) -> float:
         """Return the amount of a schedule in ``unit``."""
@@ -251,7 +263,7 @@ class _CostTradeoff:
         return make_objective("on-demand", cost / (time + cost))
 
     def least(self, _amount: float) -> Objective:
-        """Return the objective of least cost; it does not depend on the amount."""
+        """Return the objective of least cost, whatever the given amount."""
         return make_objective("on-demand", _LEAST_ALPHA)
 
 
@@ -327,7 +339,7 @@ class _FormulaTradeoff:
         return make_objective(f"makespan * {1.0 / time!r} + ({self._text}) * {1.0 / value!r}")
 
     def least(self, amount: float) -> Objective:
-        """Return the objective of the least value; of equal values the shorter plan is better."""
+        """Return the objective of the least formula value; of equal values the shorter plan is better."""
         whole_s = sequential_execution(self.searched).time_s
         tie = _LEAST_ALPHA * max(abs(amount), _TINY) / max(whole_s, _TINY)
         return make_objective(f"({self._text}) + makespan * {tie!r}")
@@ -338,13 +350,14 @@ def _literal(slope: float) -> Objective:
 
 
 def mix_genomes(instance: Instance, first: Genome, second: Genome) -> tuple[Indices, Indices, Indices]:
-    """Return mixtures of two genomes (rows of orders, bindings and modes) with evenly spaced shares.
+    """Return mixtures of two genomes as arrays of orders, bindings and modes, with a row per mixture.
 
-    Mixtures: a path from one plan to another, choice by choice, passes plans between them (path relinking, F.
-    Glover, M. Laguna, R. Marti, Control and Cybernetics 29, 2000). Here the choices of the first tasks, or of
-    the last, in the order of one plan are taken from the other plan.
+    A path from one plan to another, choice by choice, passes plans between them (path relinking, F. Glover,
+    M. Laguna, R. Marti, Control and Cybernetics 29, 2000). Here a mixture has the order of one plan. Its
+    first tasks take machines and modes from the other plan, the remaining tasks from the same plan. The share
+    of first tasks varies evenly between 0 and 1, and each plan provides the order for half of the mixtures.
 
-    O(v + e) per mixture of v tasks with e edges.
+    Complexity O(v) per mixture of v tasks.
     """
     number = max(2, min(_MAX_MIXTURES, int(_BATCH_S / (_TASK_S * max(1, len(instance))))))
     rows = [
@@ -357,7 +370,11 @@ def mix_genomes(instance: Instance, first: Genome, second: Genome) -> tuple[Indi
 
 
 def _mix_pair(instance: Instance, own: Genome, other: Genome, share: float) -> Genome:
-    """Return ``own`` with bindings and modes of ``other`` for variables used by the first share of tasks."""
+    """Return ``own`` with the bindings and modes of ``other`` for its first tasks.
+
+    ``share`` is the number of first tasks in the order of ``own`` as a share of all tasks. All tasks of a
+    binding variable take the choices of ``other`` if one of them is among the first tasks.
+    """
     variable = instance.graph.variable
     place = np.empty(len(instance), dtype=np.int64)
     place[own.order] = np.arange(len(instance))

@@ -44,9 +44,10 @@ _BATCH = 4
 _CLOSED = 1e-6
 """A gap is closed if its area is at most this share of the rectangle between the ends of the front."""
 _PARTS = (0.5, 1.0 - 1e-6, 0.25, 0.75)
-"""Shares of the width of a gap; successive searches minimise the amount up to these makespans.
+"""Deadlines of successive searches in a gap, as shares of the distance between the makespans of its ends.
 
-A search over (nearly) the whole gap that returns its faster end shows that the gap is empty.
+Each search minimises the amount within its deadline. If a search with (nearly) the largest deadline returns
+the faster end of the gap, the gap is probably empty.
 """
 _MAX_VISITS = 3
 """Largest number of searches in a gap once the planned number of searches is done."""
@@ -72,7 +73,7 @@ class FrontTrial:
     makespan_s: float
     amount: float
     alpha: float | None
-    """Weight of time in the objective of the search that found it; None if there was no weight."""
+    """Weight of time in the objective of the search that found the schedule; None if there was no weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,12 +83,12 @@ class FrontResult:
     entries: tuple[FrontEntry, ...]
     """The front by ascending makespan; empty if no schedule found keeps the limits.
 
-    The published search returns the front of every alpha, so that entries of different alphas may cover each
-    other.
+    ``run_alphas`` returns one front per alpha (weight of time), so that entries of different alphas may cover
+    each other.
     """
     trials: tuple[FrontTrial, ...]
     nearest: Schedule
-    """The schedule that exceeds the limits least; of those within the limits the best by objective."""
+    """The schedule that exceeds the limits least; of several such schedules the best by objective."""
     steps: int
     bound_s: float
     """Proven lower bound on the makespan; 0 if there is none."""
@@ -105,14 +106,16 @@ class _FrontTask:
 class FrontSearch:
     """A search for the Pareto front of one instance.
 
-    ``FrontSearch`` is our own. List planners build the first plans. Then the fastest plan and the plan of
-    least amount (cost or idle share) are searched, then plans in the widest gaps between those: first under
-    the weights that make both ends of the gap equal, then, because weights miss plans in concave parts of the
-    front, for the least amount up to some makespan inside the gap. Every search starts from the best known
-    plan for its objective. Mixtures of neighbouring plans (``mix_genomes``) take hardly any time and fill the
-    front between them. The budget is divided equally among the searches, with twice as much for the two ends.
-    The searches of one batch run in parallel and start from the plans known before the batch, so that with a
-    budget of steps the front depends neither on a clock nor on the pool.
+    The method is our own. List planners build the first plans. Then the fastest plan and the plan of least
+    amount (cost, idle share or formula value) are searched: the ends of the front. Further searches look for
+    plans in the widest gaps between neighbouring plans of the front. The first search in a gap uses the
+    weights that give both ends of the gap the same value. Weighted sums miss plans in concave parts of the
+    front, so later searches in the gap minimise the amount up to some makespan inside it. Every search starts
+    from the best known plan for its objective. Mixtures of neighbouring plans (``mix_genomes``) take hardly
+    any time and fill the front between these plans. The budget is divided equally among the searches, but
+    each of the two ends gets about twice as much. The searches of one batch run in parallel and start from
+    the plans known before the batch, so that with a budget of steps the front depends neither on a clock nor
+    on the pool.
 
     The objective of the request is the makespan, with the limits that every plan has to keep. About
     ``points`` objectives are searched.
@@ -137,7 +140,7 @@ class FrontSearch:
         self._on_progress = on_progress
         self._archive = ParetoArchive()
         self._searched = ParetoArchive()
-        """The front without mixtures: these lie between searched plans and hide how wide a gap is."""
+        """The front without mixtures, which would hide how wide the gaps between searched plans are."""
         self._known: list[Schedule] = []
         self._trials: list[FrontTrial] = []
         self._visits: dict[tuple[FrontEntry, FrontEntry], int] = {}
@@ -176,7 +179,7 @@ class FrontSearch:
         return self._interrupted or not self._budget.allows(self._steps)
 
     def _seed(self) -> None:
-        """Add the plans of list planners; if none supports the instance, add one plan of ``Auto``."""
+        """Add the plans of list planners; if none of them supports the instance, add a plan of ``Auto``."""
         request = replace(
             self._request, instance=self._tradeoff.searched, objective=self._limited(self._goal)
         )
@@ -242,7 +245,11 @@ class FrontSearch:
                 self._take(decode(searched, orders[row], bound[row], modes[row]), alpha=None, by=_MIXING)
 
     def _objective_in(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
-        """Return the next objective in a gap: first weights that make its ends equal, then least amount."""
+        """Return the objective of the next search in the gap between two entries.
+
+        First it is the weighted sum with the same value for both entries, then the least amount within one of
+        the deadlines of ``_PARTS``.
+        """
         visits = self._visits.get((fast, slow), 0)
         self._visits[fast, slow] = visits + 1
         if visits == 0:
@@ -289,7 +296,7 @@ class FrontSearch:
         self._take(plan.schedule, alpha=self._weight(objective), by=plan.by or _SEARCH)
 
     def _weight(self, objective: Objective) -> float | None:
-        """Return the weight of time in an objective; None if it has a deadline of its own."""
+        """Return the weight of time in an objective; None for a formula or for a deadline of its own."""
         if objective.deadline_s != self._goal.deadline_s or objective.formula is not None:
             return None
         return objective.alpha if objective.has_alpha else 1.0
@@ -300,7 +307,7 @@ class FrontSearch:
         return None if steps is None else max(1, (steps - self._steps) // pieces)
 
     def _clock(self, place: int, pieces: int) -> ClockSlice:
-        """Return the time slice of search number ``place`` out of ``pieces``, which share the workers."""
+        """Return the time slice of search number ``place``, if ``pieces`` searches share time and workers."""
         left = self._budget.left
         if left is None:
             return ClockSlice(left=None)
@@ -322,7 +329,10 @@ class FrontSearch:
 
 
 def _gaps(entries: Sequence[FrontEntry]) -> list[tuple[float, tuple[FrontEntry, FrontEntry]]]:
-    """Return the open gaps: area as a share of the front's rectangle, and both ends; the largest first."""
+    """Return the open gaps between neighbouring entries of a front, by descending area.
+
+    A gap is its area, as a share of the rectangle between the ends of the front, and its two entries.
+    """
     if len(entries) < 2:
         return []
     first, last = entries[0], entries[-1]
@@ -373,14 +383,16 @@ def run_alphas(
 ) -> FrontResult:
     """Return the fronts of the published search: for each alpha, the uncovered results of 20 runs.
 
-    ``run_alphas`` is the published search: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
-    Scientific Workflows (docs/papers/moldable.md, section 9, S2.8): 20 independent runs of the genetic search
-    per alpha of 0.95, 0.8, 0.5, 0.2 and 0.05 with the recommended settings; all results are sorted by
-    fitness, the best are kept, and fronts are drawn in the colour of their alpha. Time against cost is
-    searched with the on-demand fitness, time against idle nodes with the static fitness as printed.
-    Deviations: fitness values of different alphas cannot be compared, so that every alpha has its own front:
-    the results of its runs that no other result of the same alpha covers, and always the best by fitness. A
-    result is the best individual of a run. All runs are listed as trials.
+    M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
+    (docs/papers/moldable.md, section 9, S2.8). For each alpha (weight of time) of 0.95, 0.8, 0.5, 0.2 and
+    0.05 there are 20 independent runs of the genetic search with the recommended settings. In the paper all
+    results are sorted by fitness, the best are kept, and fronts are drawn in the colour of their alpha. Time
+    against cost is searched with the on-demand fitness, time against idle nodes with the static fitness as
+    printed.
+
+    Deviations: fitness values of different alphas cannot be compared, so that every alpha has its own front.
+    It has the results that no other result of the same alpha covers, and always the best result by fitness. A
+    result is the best individual of a run. The results of all runs are returned as trials.
     """
     instance, budget, pool = request.instance, request.budget, request.pool
     number = len(ALPHAS) * RUNS
@@ -415,7 +427,7 @@ def _alpha_objective(tradeoff: Tradeoff, alpha: float) -> Objective:
 
 
 def _run_budget(budget: Budget, place: int, workers: int) -> Budget:
-    """Return the budget of run number ``place``: an equal part of steps and time."""
+    """Return the budget of run number ``place``: the same share of steps and time for every run."""
     number = len(ALPHAS) * RUNS
     steps = None if budget.steps is None else max(1, budget.steps // number)
     if budget.left is None:
@@ -435,7 +447,7 @@ def _plan_run(instance: Instance, run: _AlphaRun) -> tuple[Plan, bool]:
 def _collect_front(
     instance: Instance, tradeoff: Tradeoff, plans: list[Plan], *, cut: bool, notes: tuple[str, ...]
 ) -> FrontResult:
-    """Return the fronts of all alphas; ``plans`` are in the order of the runs."""
+    """Return the fronts of all alphas; the plans of one alpha are every ``len(ALPHAS)``-th of ``plans``."""
     kept: list[FrontEntry] = []
     trials: list[FrontTrial] = []
     for place, alpha in enumerate(ALPHAS):

@@ -21,7 +21,7 @@ _CELL_S = 0.15e-6
 
 
 class Peft(ListPlanner):
-    """Places tasks by earliest finish plus the optimistic cost of all descendants.
+    """Places each task where its finish plus the optimistic time of all its descendants is least.
 
     The optimistic cost table holds, per task and machine, the least time from the end of the task to the end
     of the workflow. Of the ready tasks the one with the largest mean in the table comes first. It is placed
@@ -29,10 +29,11 @@ class Peft(ListPlanner):
     G. Barbosa, List Scheduling Algorithm for Heterogeneous Systems by an Optimistic Cost Table, IEEE TPDS
     25(3), 2014, section 4.
 
-    Deviations: rows of the table hold for the machines that can run a task, and successors of the same
-    abstract machine are assumed to be on the machine of the task. An explicit transfer takes its mean
-    seconds. The table contains the fastest mode of a moldable task on each machine; the task takes the node
-    count that ends first there. Complexity O(e p + v log v + v k log g) for p machines; O(v p) memory.
+    Deviations: a row of the table is computed for the machines that can run the task, and successors of the
+    same abstract machine are assumed to be on the machine of the task. An explicit transfer takes its mean
+    seconds. The table contains the fastest mode of a moldable task on each machine; when the task is placed
+    on a machine, it takes the node count that ends first. Complexity O(e p + v log v + v k log g) for p
+    machines; O(v p) memory.
     """
 
     name = "peft"

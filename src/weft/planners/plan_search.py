@@ -29,7 +29,7 @@ from weft.search.space import Floats, Points, Space
 _FOR_ALL = ("heft", "cpop", "peft", "cheapest")
 _FOR_MOLDABLE = ("heft-moldable", "cpa", "local-optimum")
 _MAX_CELLS = 5_000_000
-"""With more tasks x machines than this only the first list planner runs."""
+"""If tasks x machines is larger than this, only the first list planner runs."""
 
 
 class Encoding(Protocol):
@@ -46,7 +46,7 @@ class Encoding(Protocol):
         ...
 
     def values(self, points: Points) -> Floats:
-        """Return the value of every point (the search maximises it); minus infinity without a schedule."""
+        """Return the value of every point, which the search maximises; minus infinity without a schedule."""
         ...
 
     def schedule(self, point: Points) -> Schedule:
@@ -64,13 +64,14 @@ class Seeds(NamedTuple):
     schedules: tuple[Schedule, ...]
     """At least one schedule; the best one by limits and objective comes first."""
     steps: int
-    """Number of steps that the list planners took."""
+    """Number of steps that building these schedules took."""
 
 
 def plan_seeds(request: PlanRequest) -> Seeds:
     """Return the incumbent if there is one, else the schedules of list planners that are fast enough.
 
-    A planner that does not support the objective minimises the makespan.
+    A planner that does not support the objective minimises the makespan. Raises Infeasible if no list planner
+    supports the instance.
     """
     instance, objective, budget = request.instance, request.objective, request.budget
     if request.incumbent is not None:
@@ -111,7 +112,7 @@ class PreparedSearch(NamedTuple):
 
 @runtime_checkable
 class SearchPlanner(Protocol):
-    """A planner that is an optimiser over an encoding; ``weft tune`` measures its search."""
+    """A planner that runs an optimiser over an encoding; ``weft tune`` can measure its search."""
 
     name: ClassVar[str]
 
@@ -125,7 +126,7 @@ class SearchPlanner(Protocol):
 
 
 def run_search(request: PlanRequest, prepared: PreparedSearch, *, by: str) -> Plan:
-    """Return the best schedule of the seeds and of a search that starts from them (or from random points).
+    """Return the best of the seeds and of the schedules found by a search from them or from random points.
 
     ``by`` is the name of the planner in progress reports.
     """

@@ -1,7 +1,8 @@
 """The interface of the ``planners`` registry: ``Planner``, ``PlanRequest``, ``Budget`` and ``Plan``.
 
-A planner turns an instance into a schedule. It uses estimates, never true durations. It reads no clock: the
-budget does. Its random numbers come from the generator of the request. Ties are broken by index.
+A planner turns an instance into a schedule. It uses estimates, never true durations. It reads no clock, but
+asks the budget for the remaining time. Its random numbers come from the generator of the request. Ties are
+broken by index.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class PlanProgress:
     """An intermediate result of a search."""
 
     by: str
-    """Name of the planner that found it."""
+    """Name of the planner that reports the progress."""
     value: float
     """Objective value of the best schedule so far."""
     makespan_s: float
@@ -81,7 +82,7 @@ class ClockSlice:
     until_s: float = 0.0
     """The slice ends when this many seconds of the whole planning time are left."""
     goal_s: float = 0.0
-    """Lower bound on the makespan; 0: unknown, or the objective is not the makespan."""
+    """Lower bound on the makespan; 0 if it is unknown or the objective is not the makespan."""
     listener: Callable[[PlanProgress], None] | None = None
     reached: bool = False
     """Whether a schedule as short as the goal was found."""
@@ -123,32 +124,32 @@ class RankChoice:
     task: str
     machine: str
     rank: str
-    """The expression."""
+    """The rank expression of the task."""
     value: float | None
-    """Predicted value of the expression for the machine; None: it gives no number there."""
+    """Predicted value of the expression for the machine; None if it gives no number for the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
-    """The result of a planner: a schedule, its lower bound, and how it was found."""
+    """The result of a planner: a schedule, a lower bound on the makespan, and how both were found."""
 
     schedule: Schedule
     steps: int
-    """Number of schedules built; 1 for most list planners."""
+    """Number of steps taken, usually schedules built; 1 for most list planners."""
     bound_s: float = 0.0
     """Lower bound on the makespan proven by the planner; 0 if there is none."""
     cut: bool = False
-    """Whether the clock or an interrupt ended the search, so that another run may give another plan."""
+    """Whether the clock or an interrupt ended the search; if so, another run may give another plan."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search."""
     by: str = ""
-    """Name of the planner that found the schedule, if a portfolio delegated to it."""
+    """Name of the planner of a portfolio that found the schedule; empty if the planner is no portfolio."""
     bound_by: str = ""
-    """Name of the planner or argument that proved the bound, if a portfolio delegated to it."""
+    """Name of the planner of a portfolio, or of the argument, that proved the bound; empty otherwise."""
     notes: tuple[str, ...] = ()
     """Messages for the user, for example about planners that failed."""
     ranked: tuple[RankChoice, ...] = ()
-    """The tasks whose ranks decide where they run, and the machines that the ranks are expected to choose."""
+    """Tasks with a rank expression, each with the machine that the expression is expected to choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +164,7 @@ class Planner(Protocol):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    """One line for listings, with the reference."""
+    """One line for listings of planners, with the reference to the paper."""
     anytime: ClassVar[bool]
     """Whether the planner searches until its budget is spent and improves the incumbent of a request."""
 
@@ -188,7 +189,7 @@ class BasePlanner:
     any_objective: ClassVar[bool] = False
     """Whether every objective is supported."""
     other_objectives: ClassVar[tuple[str, ...]] = ()
-    """Names of the objectives supported besides the makespan."""
+    """Names of the objectives supported in addition to the makespan."""
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Return why this instance or objective cannot be planned; None if it can."""
@@ -211,7 +212,7 @@ class BasePlanner:
 
 
 def check_no_budgets(label: str, instance: Instance) -> Unsupported | None:
-    """Return the refusal of an instance with budgets that a plan could exceed; None if there are none."""
+    """Return a refusal if the instance has workflow budgets that a plan could exceed, else None."""
     if budgets := instance.binding_budgets():
         return Unsupported(reason=f"{label} does not keep within budgets: {', '.join(budgets)}")
     return None

@@ -30,12 +30,12 @@ from weft.search.pool import Pool
 _SHARES = (0.15, 0.35, 0.6, 1.0)
 """Share of the remaining budget for the first slice, the second slice, and so on.
 
-Slices are few and long, because an annealing that starts again has to cool again. The first is short and runs
-in this process: easy instances end with it, before the exact planner is loaded or a worker is started, and
-forked workers inherit what it has loaded and compiled.
+Slices are few and long, because an annealing that starts again has to cool again. The first slice is short
+and runs in this process. The search of an easy instance ends with it, before the exact planner is loaded or a
+worker is started. Workers forked later inherit the modules and compiled kernels that it has loaded.
 """
 _FIRST_PROOF = 0.6
-"""Share of the budget for the first slice if the exact planner runs it: a proof would end the search."""
+"""Share of the budget for the first slice if the exact planner runs it, since a proof ends the search."""
 _MAX_SLICE_S = 20.0
 """Longest time of a slice; after each slice results are exchanged."""
 _PATIENCE = 1
@@ -64,7 +64,10 @@ class Incumbent:
         return None if self._found is None else self._found[1]
 
     def offer(self, plan: Plan, by: str) -> float:
-        """Keep schedule and bound of a plan if they are better; return the larger relative improvement."""
+        """Keep the schedule of a plan if it is better, and its bound if it is higher.
+
+        Return the larger of both relative improvements; 0 if neither was kept.
+        """
         self.steps += plan.steps
         gain = max(self._offer_schedule(plan.schedule, by), self._offer_bound(plan.bound_s, by))
         if gain > 0:
@@ -161,7 +164,7 @@ def _relative_gain(old: float, new: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchSlice:
-    """A planner, the schedule it starts from, and its part of the budget. It can be sent to a worker."""
+    """A planner, the schedule it starts from, and its part of the budget; can be sent to a worker process."""
 
     planner: str
     start: Schedule
@@ -182,7 +185,10 @@ class SliceOutcome:
 
 
 def run_slice(instance: Instance, objective: Objective, piece: SearchSlice) -> SliceOutcome:
-    """Return the plan with which one planner improves a schedule; an exception becomes a failed outcome."""
+    """Run the planner of a slice from its start schedule and return the outcome.
+
+    An exception other than InvalidInput becomes an outcome without a plan.
+    """
     clock = piece.clock
     timed = clock.left is not None
     before_s = clock.remaining_s()
@@ -209,20 +215,22 @@ class Contender:
 
     name: str
     alone: bool
-    """Whether at most one instance of it runs at a time, because two would do the same work."""
+    """Whether at most one copy of the planner runs at a time, because two would do the same work."""
     least_s: float
-    """The planner is not started with fewer seconds left, nor with fewer than ``least_steps`` steps."""
+    """If ``alone``, the planner is not started when fewer seconds of the budget are left."""
     least_steps: int
+    """The planner is not started when fewer steps of the budget are left."""
     without_gain: int = 0
 
 
 class PortfolioSearch:
     """A search in which several anytime planners improve one incumbent in turn.
 
-    Every planner continues from the best schedule so far, for a slice of the remaining budget; planners that
-    improved it recently come first. One island runs one planner after the other. Several islands search in
-    parallel with their own random numbers, and at most one of them runs the exact planner, since two of them
-    would do the same. With a budget of steps the result depends neither on a clock nor on the pool.
+    Every planner continues from the best schedule so far, for a slice of the remaining budget. Planners that
+    recently improved the schedule or the bound come first. With one island the planners run one after the
+    other. Several islands search in parallel with their own random numbers; at most one island runs the exact
+    planner, since two would do the same work. With a budget of steps the result depends neither on a clock
+    nor on the pool.
     """
 
     def __init__(self, request: PlanRequest, incumbent: Incumbent, contenders: Sequence[Contender]) -> None:
@@ -261,7 +269,10 @@ class PortfolioSearch:
         return ended or not self._budget.allows(incumbent.steps)
 
     def _lineup(self, turn: int, islands: int) -> list[Contender]:
-        """Return the planners that run in a turn: one, or one per island; empty if none may start."""
+        """Return the planners that run in a turn; empty if none may start.
+
+        In turn 0 there is one planner, later at most one per island.
+        """
         able = [contender for contender in self._contenders if self._can_start(contender)]
         preferred = [one for one in able if one.without_gain < _PATIENCE] or able
         many = [one for one in able if not one.alone]

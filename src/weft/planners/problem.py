@@ -80,7 +80,10 @@ def _tasks(instance: Instance) -> TaskArrays:
 
 
 def _first_rows(graph: TaskGraph) -> Indices:
-    """Return the first row of amounts of each task; rows per node count come after all other rows."""
+    """Return for each task its first row in the table of resource amounts (``TaskArrays.amount``).
+
+    The table has a row per task, followed by the rows of tasks whose amounts depend on the node count.
+    """
     pointer = graph.demand_by_count.pointer
     first = np.where(np.diff(pointer) > 0, len(graph) + pointer[:-1], np.arange(len(graph)))
     return first.astype(np.uint32)
@@ -129,7 +132,7 @@ def _modes(instance: Instance) -> ModeArrays:
 
 
 def _shift(graph: TaskGraph, group: ModeGroup) -> Indices:
-    """Return for each mode its row of amounts, counted from the first row of the task."""
+    """Return for each mode of a group the distance from the first row of amounts of a task to its row."""
     if group.demand is None:
         return np.zeros(len(group), dtype=np.uint32)
     counts = graph.count_sets[graph.counts[group.tasks[0]]]
@@ -196,7 +199,7 @@ def _concatenate(parts: list[Indices] | tuple[Indices, ...]) -> Indices:
 
 
 class ModeSubset(NamedTuple):
-    """Tasks of one mode group that keep the same modes; a group of the restricted problem."""
+    """Tasks of one mode group that keep the same modes; they form a mode group of the restricted problem."""
 
     group: int
     tasks: Indices
@@ -205,7 +208,7 @@ class ModeSubset(NamedTuple):
 
 
 def group_equal_rows(flags: NDArray[np.bool_]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return the groups of equal rows of flags: the rows of each group, and the columns that are set."""
+    """Return the groups of equal rows, each as a pair: indices of its rows, columns that are set in them."""
     if not len(flags):
         return []
     packed = np.ascontiguousarray(np.packbits(flags, axis=1))
@@ -225,8 +228,8 @@ def restrict_candidates(
 ) -> ProblemArrays:
     """Return the problem in which some variables have fewer candidate machines.
 
-    ``sets`` has pairs (variables, their machines in ascending order). This is needed after all modes on a
-    machine were removed: no transfer or virtual task may bind the variable to it.
+    ``sets`` has pairs (variables, their machines in ascending order). The restriction is needed after all
+    modes on a machine were removed: no transfer or virtual task may bind the variable to that machine.
     """
     tasks = problem.tasks
     of_variable = tasks.candidate_set.copy()
@@ -246,7 +249,10 @@ def restrict_candidates(
 
 
 def restrict_modes(problem: ProblemArrays, parts: Sequence[ModeSubset]) -> ProblemArrays:
-    """Return the problem in which tasks have only the modes of their subset; each is in exactly one."""
+    """Return the problem in which tasks have only the modes of their subset.
+
+    Every compute task must be in exactly one subset of ``parts``.
+    """
     modes = problem.modes
     of_task = np.full(len(modes.group), len(parts), dtype=np.uint32)
     for number, part in enumerate(parts):
@@ -310,14 +316,17 @@ class _VariableBatch(NamedTuple):
     row: NDArray[np.intp]
     """Per task: position of its variable in ``variables``."""
     totals: Floats
-    """Variables x machines: sum of the least seconds or cost of all tasks; inf if one cannot run there."""
+    """Variables x machines: sum of the least seconds (or costs) of all tasks of the variable on the machine.
+
+    Infinite if a task of the variable cannot run on the machine.
+    """
 
 
 def best_machines(instance: Instance, price: Floats | None = None) -> Indices:
     """Return for each variable the machine on which its tasks together take (or cost) least; ties by index.
 
-    ``price`` is the price of a node-second per machine; without it seconds count. Variables without compute
-    tasks get the number of machines. O(v k) for v tasks of k modes.
+    ``price`` is the price of a node-second per machine; without a price seconds count. For variables without
+    compute tasks ``len(machines)`` is returned. O(v k) for v tasks of k modes.
     """
     bound = np.full(len(instance.graph.variables), len(instance.machines), dtype=np.uint32)
     for batch in _variable_batches(instance, price):
@@ -353,7 +362,7 @@ def _weighted_seconds(group: ModeGroup, tasks: Indices, price: Floats | None) ->
 
 
 def _variable_batches(instance: Instance, price: Floats | None) -> Iterator[_VariableBatch]:
-    """Yield all variables with their sums of seconds or costs per machine, in batches of limited size."""
+    """Yield the variables that have compute tasks in batches of limited size, with their sums per machine."""
     graph, machines = instance.graph, len(instance.machines)
     compute = np.flatnonzero(graph.kind == COMPUTE).astype(np.uint32)
     by_variable = compute[np.argsort(graph.variable[compute], kind="stable")]
@@ -385,7 +394,7 @@ def _by_group(instance: Instance, tasks: Indices) -> Iterator[tuple[int, NDArray
 
 
 def _apply_pins(instance: Instance, variables: Indices, totals: Floats) -> None:
-    """Set the sums of pinned variables to inf on all other machines."""
+    """Set the sums of pinned variables to infinity on all machines except the pinned one."""
     for position, variable in enumerate(variables.tolist()) if instance.pinned else ():
         if (pin := instance.pinned.get(variable)) is not None:
             there = totals[position, pin]
@@ -394,7 +403,7 @@ def _apply_pins(instance: Instance, variables: Indices, totals: Floats) -> None:
 
 
 def _least_per_machine(group: ModeGroup, weighed: Floats) -> Floats:
-    """Return a table (tasks x modes): the least value of all modes on the machine of the mode."""
+    """Return a table (tasks x modes): for each mode the least value of all modes on the same machine."""
     _, columns, number = np.unique(group.machine, return_index=True, return_inverse=True)
     found: Floats = np.minimum.reduceat(weighed, columns, axis=1)[:, number]
     return found

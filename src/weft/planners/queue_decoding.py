@@ -1,4 +1,4 @@
-"""Decoding of node counts on the queue of one machine, one individual or a whole population.
+"""Decoding of node counts into schedules by a simulation of the queue of one machine.
 
 ``weft.kernels.queue`` documents the rules. Tasks are submitted breadth first: by level, then by index
 (docs/papers/moldable.md, section 2).
@@ -27,7 +27,7 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
 _JOB_S, _EDGE_S, _RESERVING = 1.2e-6, 0.3e-6, 3
-"""Approximate seconds per job and per edge in plain Python; factor of the rule ``conservative``."""
+"""Approximate seconds per job and edge in plain Python; factor by which ``conservative`` takes longer."""
 _MAX_CHOICES = 10_000_000
 """Largest number of cells of the table of seconds (tasks x node counts)."""
 _ENDLESS = 2**62
@@ -44,7 +44,8 @@ def run_queue(
 ) -> Schedule:
     """Return the schedule built by the queue of the only machine, given the node count of each task.
 
-    ``rule`` is a value of the key ``queue`` in a platform file; None: the rule of the machine.
+    ``rule`` is a value of the key ``queue`` in a platform file; None: the rule of the machine. ``order`` is
+    the order of submission; None: breadth first. Raises Infeasible if a task can never start.
     """
     if np.ndim(counts) != 1:
         raise InvalidInput(f"counts is an array of shape {np.shape(counts)}", rule="must be one row")
@@ -72,7 +73,11 @@ def run_queue_population(
     order: ArrayLike | None = None,
     times: bool = False,
 ) -> DecodedPopulation:
-    """Return the results of many individuals; counts and order are one row, or individuals x tasks."""
+    """Simulate the queue of the only machine for many individuals and return their results.
+
+    ``counts`` and ``order`` are one row for all individuals, or individuals x tasks. With ``times`` the
+    starts and finishes of all tasks are returned too. Other arguments as in ``run_queue``.
+    """
     if len(instance.machines) != 1:
         what = f"an instance with {len(instance.machines)} machines cannot be decoded by a queue"
         raise InvalidInput(
@@ -245,14 +250,20 @@ def _given_choices(instance: Instance, counts: Indices) -> _Choices:
 
 
 def _modes(instance: Instance, counts: Indices) -> NDArray[np.int64]:
-    """Return the mode of each task for its node count, numbered over all groups (compute tasks only)."""
+    """Return the mode of each compute task for its node count, numbered over all groups.
+
+    The entries of other tasks are meaningless.
+    """
     first, group = compile_problem(instance).modes.first, np.maximum(instance.group, 0)
     found = select_modes(instance, np.zeros(len(instance.graph.variables), dtype=np.uint32), counts)
     return np.asarray(first[group] + found, dtype=np.int64)
 
 
 def _make_jobs(instance: Instance, choices: _Choices) -> QueueJobs:
-    """Return the jobs of the queue: all tasks, then a job per busy interval and per earliest start."""
+    """Return the jobs of the queue: all tasks, then a job per busy interval, then one per delayed task.
+
+    A task with an earliest start depends on a job without nodes that ends at that time.
+    """
     problem, tasks = compile_problem(instance), len(instance)
     machines = problem.machines
     unlimited = machines.form[0] == kernel.OPEN

@@ -1,10 +1,11 @@
-"""Binding of tasks to the machines that their ranks will choose.
+"""Binding of tasks to the machines that their rank expressions will choose.
 
-A rank is evaluated when its task is dispatched: of the machines that are free at that time, the one with the
-highest value is used (``policies/placement.py``). ``bind_by_rank`` walks through a schedule in the order of
-time and predicts this choice: it binds each task with a rank to the machine with the highest value among
-those that the tasks placed before leave free. All other tasks keep machine, node count and order; the times
-are computed again. The plan that is shown is therefore the one that a run follows if the estimates are exact.
+A task may have a rank, an expression over the properties of a machine. During a run it is evaluated when the
+task is dispatched: of the machines that are free at that time, the one with the highest value is used
+(``policies/placement.py``). ``bind_by_rank`` walks through a schedule in the order of time and predicts this
+choice: it binds each task with a rank to the machine with the highest value among those that are free beside
+the tasks placed before. All other tasks keep machine, node count and order; the times are computed again. The
+plan that is shown is therefore the one that a run follows if the estimates are exact.
 
 Measured values are those of idle machines (``platform.arrays.idle_columns``). The walk counts nodes, not
 resources; the decoder counts both. Complexity: O(v m + v log v) for v tasks and m machines.
@@ -32,9 +33,9 @@ _MOST_WALKS = 4
 
 
 def make_plan(planner: Planner, request: PlanRequest, *, besides: Collection[str] = ()) -> Plan:
-    """Return the plan of a planner, in which tasks with a rank are on the machines that it will choose.
+    """Return the plan of a planner, with tasks that have a rank on the machines that their ranks will choose.
 
-    ``besides`` names tasks that stay where the planner put them.
+    ``besides`` names tasks that stay on the machine that the planner chose.
     """
     made = planner.plan(request)
     schedule, choices = bind_by_rank(request.instance, made.schedule, besides=besides)
@@ -44,10 +45,11 @@ def make_plan(planner: Planner, request: PlanRequest, *, besides: Collection[str
 def bind_by_rank(
     instance: Instance, schedule: Schedule, *, besides: Collection[str] = ()
 ) -> tuple[Schedule, list[RankChoice]]:
-    """Return a schedule with the machines that ranks choose, and the choices; unchanged without ranks.
+    """Return the schedule with the machines that ranks choose, and the choices.
 
-    With the new starts, tasks that are ready at the same time may choose in another order, so the walk is
-    repeated until nothing changes, a few times at most. ``besides`` names tasks whose ranks are ignored.
+    Without ranks the given schedule and no choices are returned. With the new starts, tasks that are ready at
+    the same time may choose in another order, so the walk is repeated until nothing changes, a few times at
+    most. ``besides`` names tasks whose ranks are ignored.
     """
     choices: list[RankChoice] = []
     if not any(task.rank is not None for task in instance.graph.workflow.tasks):
@@ -86,18 +88,18 @@ class _ScheduleWalk:
             if graph.description(task).rank is not None and graph.names[task] not in besides
         }
         self.open = {int(graph.variable[task]) for task in self.ranked} - instance.pinned.keys()
-        """Binding variables whose machine a rank decides and has not decided yet."""
+        """Binding variables whose machine will be decided by a rank later in the walk."""
         self.nodes = _FreeNodes(instance)
         self._stated = machine_columns(instance.machines)
         self._idle = idle_columns(instance.machines)
         self._preferences: dict[object, MachinePreference] = {}
         self._constant: dict[MachinePreference, list[float | None]] = {}
-        """By rank whose values do not change during the walk: its values for all machines."""
+        """Values for all machines, by rank; only ranks whose values do not change during the walk."""
 
     def run(self) -> None:
-        """Place all tasks; each is taken when its predecessors have ended and its planned start has come.
+        """Place each task at its planned start, or later if its predecessors have not ended by then.
 
-        A task that a rank places does not wait for its planned start.
+        A task whose rank decides its machine does not wait for its planned start.
         """
         graph, earliest_s = self.instance.graph, self.instance.earliest_start_s
         missing = np.diff(graph.predecessor_pointer).tolist()
@@ -123,11 +125,11 @@ class _ScheduleWalk:
                     offer(successor)
 
     def _is_open(self, task: int) -> bool:
-        """Return whether the rank of a task decides where it runs."""
+        """Return whether the rank of a task decides its machine and has not yet done so."""
         return task in self.ranked and int(self.instance.graph.variable[task]) in self.open
 
     def _place(self, task: int, at_s: float) -> float | None:
-        """Place a task that is ready at a time; return when to try again if its machines are busy."""
+        """Place a task that is ready at ``at_s``; return None, or when to try again if it has to wait."""
         graph, variable = self.instance.graph, int(self.instance.graph.variable[task])
         if graph.kind[task] == TRANSFER:
             self._send(task, variable, at_s)
@@ -141,7 +143,7 @@ class _ScheduleWalk:
         return None
 
     def _send(self, task: int, variable: int, at_s: float) -> None:
-        """Place a transfer; it goes to the machine that the task which reads its file would choose now."""
+        """Place a transfer; if its destination is open, the rank of the task that reads the data decides."""
         graph = self.instance.graph
         if variable in self.open:
             behind = (other for other in graph.successors(task).tolist() if self._is_open(other))
@@ -153,7 +155,10 @@ class _ScheduleWalk:
         self.finish_s[task] = at_s + self.instance.transfer_s(task, source, self.bound[variable])
 
     def _choose(self, task: int, at_s: float) -> float | None:
-        """Bind a task to the machine of highest rank; return when to try again if that machine is busy."""
+        """Bind a task to the machine with the highest rank value and return None.
+
+        If no machine is free, or the best machine is busy, return the time at which to try again.
+        """
         modes, variable = self.instance.modes(task), int(self.instance.graph.variable[task])
         rows = self._sized_modes(task, modes)
         preference = self._preference(task)
@@ -179,7 +184,7 @@ class _ScheduleWalk:
         return None
 
     def _sized_modes(self, task: int, modes: TaskModes) -> NDArray[np.intp]:
-        """Return one row of modes per machine: with the planned node count, else the fastest."""
+        """Return one row of ``modes`` per machine: with the planned node count, or else the fastest mode."""
         rows = np.arange(len(modes))
         if len(np.unique(modes.machine)) == len(modes):
             return rows
@@ -206,7 +211,7 @@ class _ScheduleWalk:
         waits_s: Floats,
         at_s: float,
     ) -> list[float | None]:
-        """Return the rank of some modes of a task at a time."""
+        """Return the rank value at ``at_s`` of each mode in ``rows``; None if the rank gives no number."""
         machines = modes.machine[rows].tolist()
         if not preference.live:
             if preference not in self._constant:
@@ -235,7 +240,7 @@ class _ScheduleWalk:
         waits_s: Floats,
         planned: int,
     ) -> int:
-        """Return the position of the highest rank; ties: planned machine, earliest end, lower index."""
+        """Return the position of the highest rank value; ties: planned machine, earliest end, lower index."""
         ends_s = (waits_s + modes.seconds[rows]).tolist()
         machines = modes.machine[rows].tolist()
         keys = [
@@ -245,7 +250,7 @@ class _ScheduleWalk:
         return keys.index(min(keys))
 
     def _ready_s(self, task: int, machine: int, at_s: float) -> float:
-        """Return when the data of a task are on a machine if they are requested at a time."""
+        """Return when the data of a task have arrived on a machine if their transfer starts at ``at_s``."""
         graph, ready_s = self.instance.graph, at_s
         first = int(graph.predecessor_pointer[task])
         for edge, before in enumerate(graph.predecessors(task).tolist(), start=first):
@@ -268,7 +273,7 @@ class _ScheduleWalk:
 
 
 class _FreeNodes:
-    """Free nodes of the machines at a time that never decreases."""
+    """The free nodes of the machines; successive calls must have ascending times."""
 
     def __init__(self, instance: Instance) -> None:
         self._capacity: list[int] = instance.capacity.tolist()
@@ -289,7 +294,7 @@ class _FreeNodes:
             heapq.heappush(self._busy[machine], (until_s, nodes))
 
     def free(self, machine: int, at_s: float) -> int:
-        """Return the number of free nodes of a machine."""
+        """Return the number of free nodes of a machine at ``at_s``."""
         if self._unlimited[machine]:
             return self._capacity[machine]
         if self._single[machine]:
@@ -300,7 +305,7 @@ class _FreeNodes:
         return self._capacity[machine] - sum(taken for _, taken in busy)
 
     def waits_s(self, machines: NDArray[Any], nodes: NDArray[Any], at_s: float) -> Floats:
-        """Return the seconds until each of the machines has its entry of ``nodes`` free."""
+        """Return for each machine the seconds from ``at_s`` until its entry of ``nodes`` nodes is free."""
         found: Floats = np.maximum(0.0, self._until_s[machines] - at_s)
         for row in np.flatnonzero(~self._single[machines]).tolist():
             found[row] = self._wait_s(int(machines[row]), int(nodes[row]), at_s)

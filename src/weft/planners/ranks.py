@@ -17,7 +17,7 @@ _EDGE_S, _READY_TASK_S = 0.2e-6, 3e-6
 
 
 def mean_seconds(instance: Instance) -> Floats:
-    """Return the mean seconds of each task over its machines, and of each transfer over all host pairs."""
+    """Return the mean seconds of each task over its candidates, and of each transfer over all host pairs."""
     graph, network = instance.graph, instance.network
     means = np.zeros(len(graph))
     sets = instance.candidates[graph.variable]
@@ -84,7 +84,7 @@ def order_by_rank(ranks: Floats) -> Indices:
 
 
 def ready_order(instance: Instance, priority: Floats) -> Indices:
-    """Return the tasks in the order of a ready queue: highest priority first, ties by index."""
+    """Return a topological order: each time the ready task with the highest priority; ties by index."""
     tasks = compile_problem(instance).tasks
     number = tasks.number
     order, index = np.zeros(number, dtype=np.uint32), np.arange(number, dtype=np.uint32)
@@ -106,7 +106,7 @@ def rank_by_priority(priority: Floats) -> Indices:
 def static_levels(instance: Instance, seconds: Floats | None = None) -> Floats:
     """Return the seconds of the longest path from each task (included) to an exit, without communication.
 
-    ``seconds`` are the seconds of each task; by default its mean over its machines.
+    ``seconds`` has the seconds of each task; the default is ``mean_seconds``.
     """
     return upward_ranks(instance, seconds=seconds, communication_s=np.zeros(instance.graph.edge_count))
 
@@ -130,10 +130,11 @@ def least_seconds(instance: Instance, task: int) -> Floats:
 
 
 def link_equal_tasks(instance: Instance, offset: Floats, rank: Indices) -> Indices:
-    """Return for each task the next task by rank that is equal to it; the number of tasks if none is.
+    """Return for each task the next task by rank that is equal to it; ``len(instance)`` if there is none.
 
-    Equal tasks have at most one predecessor, their own binding variable, and the same modes, seconds, amounts
-    and offset, as the points of many sweeps do. A planner evaluates only the first of them. O(v log v).
+    Equal tasks have the same predecessor or none, the same modes, seconds, amounts and offset, and each has
+    its own binding variable, as the points of many sweeps do. A planner evaluates only the first of several
+    equal tasks. O(v log v).
     """
     following = np.full(len(instance), len(instance), dtype=np.uint32)
     problem = compile_problem(instance)

@@ -43,7 +43,7 @@ _COLDEST, _HEATS, _COOLING = 0.03, (1.0, 4.0, 16.0, 64.0), 0.15
 _GAIN = 1e-3
 """Least relative improvement by a cycle after which the next cycle has the same temperature and drag."""
 _DRAGS = (1.0, 0.0)
-"""Factors of the drag (``_DRAG``) of moldable tasks: cycles with and without it alternate."""
+"""Factors of the drag (``_DRAG``) of moldable tasks: each temperature is tried with and without drag."""
 _CYCLE = 4000
 """Number of evaluations per task in the first cycle."""
 _MOST_OF_BUDGET = 0.125
@@ -51,13 +51,16 @@ _MOST_OF_BUDGET = 0.125
 _PENALTY = 20.0
 """Penalty for exceeding a limit by 100 %, as a multiple of the objective value."""
 _TASK_S, _EDGE_S = 60e-9, 5e-9
-"""Approximate seconds per task and per edge of an evaluation, compiled."""
+"""Approximate seconds per task and per edge of an evaluation by the compiled kernel."""
 _PLAIN = 60.0
 """Factor by which plain Python is slower than the compiled kernel."""
 _BATCH_S = 0.03
 _LEAST_BATCH = 16
 _DRAG = 0.3
-"""Weight of (node-seconds / all nodes) relative to the makespan in the energy of moldable tasks."""
+"""Drag: weight of (node-seconds / all nodes) relative to the makespan in the value that is annealed.
+
+It is added if some task is moldable, so that tasks do not take many nodes for a small gain.
+"""
 _JUSTIFIED, _MOLDED, _TAKEN, _BOTH = 0.02, 0.5, 0.3, 0.5
 """Probabilities of the kinds of moves (``SharedMoves``) if all kinds are possible."""
 _MAX_DESCENDANT_TASKS = 3000
@@ -69,7 +72,10 @@ _BITS = 63
 _SCALES = (1.0, 2.0, 4.0, 10.0, 100.0, 1000.0)
 """Factors tried one after another to make all amounts integers."""
 _PARTS_OF_TOTAL = (720720, 55440, 5040, 840, 60, 12, 2, 1)
-"""Numbers of parts into which a total is divided if amounts are no integers; they have many divisors."""
+"""Numbers of parts into which a total is divided if amounts are no integers.
+
+Numbers with many divisors represent common fractions of the total exactly.
+"""
 _ROUNDING = 1e-9
 """Relative tolerance in comparisons of amounts, for rounding errors."""
 
@@ -87,15 +93,16 @@ def search_shared(
 ) -> Plan:
     """Return the best plan of a search that starts from a schedule; it is never worse than the start.
 
-    Annealing over orders, node counts and machines together (``weft.kernels.shared_annealing``, which
+    The search anneals orders, node counts and machines together (``weft.kernels.shared_annealing``, which
     documents the arrays), in cycles. Each cycle starts from the best plan so far and cools down from one of
-    several temperatures. A temperature that improved the plan is used again, otherwise the next is tried;
-    after all have failed, cycles become twice as long. The lowest comes first, because the plans of list
-    planners are good and most improvements are small changes. Cooling follows the number of evaluations, so
-    that the same seed and steps give the same plan; a cycle that would take too large a share of the budget
-    is cooled faster.
+    several temperatures. A temperature that improved the plan is used again, otherwise the next temperature
+    is tried; after all temperatures have failed, cycles become twice as long. The lowest temperature comes
+    first, because the plans of list planners are good and most improvements are small changes. Cooling
+    follows the number of evaluations, so that the same seed and steps give the same plan; a cycle that would
+    take too large a share of the budget is cooled faster.
 
-    Without a start, or if it exceeds the budgets, the search starts from the modes of least consumption.
+    Without a start, or if the start exceeds the budgets of the workflow, the search starts from the modes
+    that consume least of these budgets.
     ``by`` is the name of the planner in progress reports. Raises Infeasible if no plan is found that keeps
     the budgets.
     """
@@ -147,7 +154,7 @@ class _SharedCycle(NamedTuple):
     first_share: float
 
     def temperature(self, step: int, share: float) -> float | None:
-        """Return the temperature at a step and spent share of the budget; None if the cycle is over."""
+        """Return the temperature at a step, with ``share`` of the budget spent; None if the cycle is over."""
         done = max((step - self.first_step) / self.length, (share - self.first_share) / _MOST_OF_BUDGET)
         return None if done >= 1.0 else float(self.heat * _COOLING**done)
 
@@ -171,7 +178,7 @@ class _SharedSearch:
     """Seconds of the planning time that were left at the start."""
 
     def run(self, state: SharedState) -> bool:
-        """Search from a state until the budget is spent; return whether the clock or Ctrl-C ended it."""
+        """Search from a state until the budget is spent; return whether the clock or Ctrl-C ended this."""
         self.state, self.best = state, SharedState(*(part.copy() for part in state))
         self._evaluate_start()
         shop, moves = self.workspace.shop, self.workspace.moves
@@ -187,7 +194,7 @@ class _SharedSearch:
         return self.budget.steps is None or self.steps < self.budget.steps
 
     def _evaluate_start(self) -> None:
-        """Evaluate the first state, and set the penalty for exceeded limits in proportion to its value."""
+        """Evaluate the first state; set the penalty for exceeded limits in proportion to its value."""
         self.score = _empty_score()
         self._decode(self.state, self.score)
         self.steps = 1
@@ -301,9 +308,9 @@ class _SharedSearch:
 
 
 def _encode_state(instance: Instance, workspace: SharedWorkspace, schedule: Schedule) -> SharedState:
-    """Return the state of a schedule; a mode that is not listed is replaced by one that dominates it."""
+    """Return the state of a schedule; a mode that the search does not use is replaced by a better one."""
     genome, ways = encode_schedule(instance, schedule), workspace.ways
-    # Ways are sorted by task and mode: take the last one up to the mode, which is on the same machine.
+    # Listed modes are sorted by task and mode: take the last one up to the genome's mode (same machine).
     number = len(instance)
     task = np.repeat(np.arange(number), np.diff(ways.first.astype(np.int64)))
     most = int(max(workspace.mode.max(initial=0), genome.modes.max(initial=0))) + 1
@@ -316,8 +323,8 @@ def _encode_state(instance: Instance, workspace: SharedWorkspace, schedule: Sche
 def _initial_state(instance: Instance, workspace: SharedWorkspace) -> SharedState:
     """Return a state in which every task has the mode that consumes least of the budgets.
 
-    Of equal modes the fastest is taken. Variables are bound to the machines of least consumption for all
-    their tasks. Tasks are ordered by descending longest path to the end.
+    Of modes with equal consumption the fastest is taken. Each variable is bound to the machine on which all
+    its tasks together consume least. Tasks are ordered by descending longest path to the end.
     """
     ways, graph = workspace.ways, instance.graph
     task = np.repeat(np.arange(len(graph)), np.diff(ways.first.astype(np.int64)))
@@ -345,7 +352,10 @@ def _initial_state(instance: Instance, workspace: SharedWorkspace) -> SharedStat
 def _bindings(
     instance: Instance, task: NDArray[np.intp], machine: Indices, used: Floats, seconds: Floats
 ) -> Indices:
-    """Return for each variable the machine of least consumption; ties by least seconds, then by index."""
+    """Return for each variable the machine on which its tasks consume least of the budgets.
+
+    Ties go to the least seconds, then to the lower index.
+    """
     graph, machines = instance.graph, len(instance.machines)
     least = np.full((2, len(graph), machines), np.inf)
     np.minimum.at(least[0], (task, machine), used)
@@ -380,7 +390,7 @@ class SharedWorkspace(NamedTuple):
 
 
 def build_workspace(instance: Instance, objective: LinearObjective) -> SharedWorkspace | None:
-    """Return the arrays of an instance for the kernel; None if it has too many modes."""
+    """Return the arrays of an instance for the kernel; None if the instance has too many modes."""
     listed = _list_shared_modes(instance, efficient=objective.per_node_s >= 0 and objective.per_price >= 0)
     if listed is None:
         return None
@@ -452,7 +462,10 @@ def _goal(objective: LinearObjective, ways: SharedModes) -> SharedGoal:
 
 
 def _descendants(graph: TaskGraph) -> NDArray[np.bool_] | None:
-    """Return a table (tasks x tasks): whether the second descends from the first; None if too large."""
+    """Return a table (tasks x tasks): whether the column's task descends from the row's task.
+
+    Return None if the graph is too large.
+    """
     if len(graph) > _MAX_DESCENDANT_TASKS:
         return None
     descends = np.zeros((len(graph), len(graph)), dtype=np.bool_)
@@ -466,8 +479,8 @@ def _descendants(graph: TaskGraph) -> NDArray[np.bool_] | None:
 def _tails(instance: Instance, listed: _SharedModeTable, descends: NDArray[np.bool_] | None) -> Floats:
     """Return for each task a lower bound on the time from its end to the end of the schedule.
 
-    It is the longest path of fastest modes. On a single machine it is at least the node-seconds of all
-    descendants divided by all nodes, and likewise for each resource.
+    The bound is the longest path of fastest modes. With a single machine, the node-seconds of all descendants
+    divided by all nodes are also a bound, and likewise for each resource; the largest bound is returned.
     """
     graph, shortest = instance.graph, instance.shortest_s()
     tail = np.zeros(len(graph))
@@ -524,7 +537,7 @@ def _moves(
 
 
 def _shares(shifts: int, molds: int, takes: int, *, backwards: bool) -> dict[str, float]:
-    """Return the probability of each kind of move; that of an impossible kind is given to the others."""
+    """Return the probability of each kind of move; an impossible kind has probability 0."""
     justify = _JUSTIFIED if backwards and shifts else 0.0
     mold = (_MOLDED if shifts or takes else 1.0) if molds else 0.0
     take = (_TAKEN if shifts else 1.0) if takes else 0.0
@@ -546,7 +559,7 @@ def _layout(shop: SharedProblem) -> SharedSchedule:
 
 
 class _SharedModeTable(NamedTuple):
-    """The listed modes of all tasks, by task, then machine, then count."""
+    """The modes that the search uses ("listed modes"), sorted by task, then machine, then node count."""
 
     first: Indices
     """Per task: its first listed mode; one more entry holds the total."""
@@ -559,14 +572,14 @@ class _SharedModeTable(NamedTuple):
     amounts: Floats
     """Listed modes x resources."""
     use: Floats
-    """Listed modes x budgets that can be exceeded: the share of the budget that a mode consumes."""
+    """Table (listed modes x budgets that a plan could exceed): share of the budget that a mode consumes."""
 
 
 def _list_shared_modes(instance: Instance, *, efficient: bool) -> _SharedModeTable | None:
     """Return the table of the modes that the search uses; None if there are too many.
 
-    With ``efficient`` only modes that are faster than all with fewer nodes on the same machine are listed,
-    unless amounts depend on the node count.
+    With ``efficient``, modes are left out that are not faster than all modes with fewer nodes on the same
+    machine. Tasks whose resources or budget consumption depend on the node count keep all modes.
     """
     if sum(len(group) * len(group.tasks) for group in instance.groups) > _MAX_MODES:
         return None
@@ -629,7 +642,7 @@ def _parts(instance: Instance, binding: NDArray[np.intp], *, efficient: bool) ->
 
 
 def _efficient(machine: Indices, seconds: Floats) -> NDArray[np.bool_]:
-    """Return a mask (tasks x modes): modes faster than all with fewer nodes on the same machine."""
+    """Return a mask (tasks x modes) of modes faster than all modes with fewer nodes on the same machine."""
     kept = np.ones(seconds.shape, dtype=np.bool_)
     first = np.unique(machine, return_index=True)[1].tolist()
     for begin, end in zip(first, [*first[1:], len(machine)], strict=True):
@@ -662,7 +675,7 @@ class _Dimension:
         return np.ceil(exact * (1 - _ROUNDING) - _ROUNDING).astype(np.int64)
 
     def free(self, machine: int, taken: float) -> int:
-        """Return the units of a machine that are free beside the amount ``taken``, rounded down."""
+        """Return the free units of a machine, rounded down, if the amount ``taken`` is in use."""
         if math.isinf(self.total[machine]):
             return 0
         left = max(0.0, float(self.total[machine]) - taken) / float(self.unit[machine])
@@ -671,13 +684,12 @@ class _Dimension:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Packing:
-    """The packed needs of modes, and the free capacity of machines before anything is planned (CSR).
+    """The packed needs of modes, and the packed free capacity of machines before any task is placed (CSR).
 
-    The modes of all tasks are listed without dominated ones; a "way" is a position in this list. The nodes
-    and amounts of a mode are packed as bit fields of one integer. A dimension that is never scarce has no
-    field. Integers, and decimals with few digits, are packed exactly, divided by their greatest common
-    divisor. Other amounts become shares of the total, rounded up if needed and down if free, so that packed
-    modes that fit also fit in truth.
+    The nodes and amounts of a mode are packed as bit fields of one integer. A dimension that is never scarce
+    has value 0. Integers, and decimals with few digits, are packed exactly, divided by their greatest common
+    divisor. Other amounts become shares of the total: needs are rounded up and free amounts down, so that
+    modes that fit in packed form also fit with the exact amounts.
     """
 
     guard: int
@@ -727,7 +739,7 @@ def _limited(
 
 
 def _dimension(need: Floats, total: Floats, machine: NDArray[np.uint32]) -> _Dimension:
-    """Return the bit field with a unit in which needs are integers; otherwise with a share of the total."""
+    """Return a bit field whose unit makes all needs integers; if there is none, a share of the total."""
     counted = np.unique(need[np.isfinite(total[machine]) & (need > 0)])
     finite = total[np.isfinite(total)]
     for scale in _SCALES:
@@ -756,7 +768,10 @@ def _coarser(found: _Dimension) -> _Dimension:
 def _initial_steps(
     instance: Instance, dimensions: list[_Dimension], shifts: list[int]
 ) -> tuple[_Integers, Floats, _Integers]:
-    """Return pointers (CSR by machine), times and packed free capacity beside the busy intervals."""
+    """Return the times at which busy intervals change the free capacity of machines.
+
+    Returned are pointers (CSR by machine), times, and the packed free capacity from each time on.
+    """
     pointer, times, free = [0], [], []
     for machine in range(len(instance.machines)):
         held = [one for one in instance.busy if one.machine == machine]

@@ -53,10 +53,10 @@ def search_single(
     """Return the best plan of a search that starts from a schedule; it is never worse than the start.
 
     The loop over moves is ``weft.kernels.single_annealing``, which documents the arrays; cooling, batches and
-    budget are here. The temperature is measured in mean seconds of a task and its data. It falls
-    geometrically over a cycle. Each cycle starts from the best plan so far and is longer than the one before;
-    a cycle without improvement is followed by a hotter one. Cooling follows the steps, or the time used if
-    the budget has only a clock.
+    budget are here. The temperature is measured in mean seconds of a task and its transfers. It falls
+    geometrically over a cycle. Each cycle starts from the best plan so far and is longer than the one before.
+    After a cycle without improvement the next of three start temperatures is used. Cooling follows the steps,
+    or the time used if the budget has only a clock.
 
     ``by`` is the name of the planner in progress reports.
     """
@@ -223,7 +223,7 @@ def _mean(numbers: NDArray[np.float64]) -> float:
 
 
 def has_equal_machines(instance: Instance) -> bool:
-    """Return whether all machines are interchangeable for every task and data take no time."""
+    """Return whether there are several machines, interchangeable for every task, and data take no time."""
     if not serves_one_at_a_time(instance) or len(instance.machines) == 1:
         return False
     problem, graph, machines = compile_problem(instance), instance.graph, len(instance.machines)
@@ -311,7 +311,11 @@ def _assign_machines(instance: Instance, schedule: Schedule) -> Schedule:
 
 
 def serves_one_at_a_time(instance: Instance) -> bool:
-    """Return whether ``search_single`` supports the instance: no moldable tasks, no shared machines."""
+    """Return whether ``search_single`` supports the instance.
+
+    It supports no moldable tasks, transfer tasks, machines with counted nodes, budgets that a plan could
+    exceed, or very large instances.
+    """
     problem = compile_problem(instance)
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     small = max(tasks.number * machines.number, machines.hosts**2) <= _MAX_CELLS
@@ -379,7 +383,7 @@ def _options(instance: Instance, seconds: Floats) -> tuple[Indices, Indices, Ind
 
 
 def _links(instance: Instance) -> tuple[Floats, Floats, Floats]:
-    """Return three tables (hosts x hosts): seconds per byte, seconds per file, and 1; diagonals are 0."""
+    """Return three tables (hosts x hosts): seconds per byte, seconds per file, and ones; diagonals are 0."""
     network = instance.network
     hosts = compile_problem(instance).machines.hosts
     location = np.zeros(hosts, dtype=np.int64)
@@ -391,7 +395,7 @@ def _links(instance: Instance) -> tuple[Floats, Floats, Floats]:
 
 
 def build_terms(instance: Instance, objective: LinearObjective, scale: float) -> SingleObjective:
-    """Return the objective for the kernel; ``scale``, the magnitude of its value, scales the penalties."""
+    """Return the objective for the kernel; penalties are proportional to ``scale``, an objective value."""
     shape = (len(instance), len(instance.machines)) if not objective.is_makespan else (0, 0)
     weight, price = np.zeros(shape), np.zeros(shape)
     for group in instance.groups if not objective.is_makespan else ():
@@ -419,7 +423,10 @@ def _per_excess(scale: float, limit: float) -> float:
 
 
 def build_state(field: SingleProblem, genome: Genome) -> SingleState:
-    """Return the annealing state with the order and machines of a genome; the kernel fills the rest."""
+    """Return the annealing state with the order and machines of a genome.
+
+    The kernel fills the other arrays.
+    """
     machine = genome.bound[field.variable].astype(np.uint32)
     return make_arrays(
         SingleState,

@@ -20,9 +20,9 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
 Sharing = Literal["auto", "own", "shared"]
-"""Whether every layer has its own machines, all layers share all machines, or the first if it is possible."""
+"""``own``: every layer has its own machines; ``shared``: all layers share them; ``auto``: own if possible."""
 InitialQueues = Literal["shuffle", "sequential"]
-"""The initial assignment of the tasks of a layer: to its machines in turn, or all to the first machine."""
+"""How the tasks of a layer are first assigned: to its machines in turn, or all to its first machine."""
 
 _PLAIN_S = 1e-6
 """Approximate seconds per step and task or edge in plain Python."""
@@ -32,7 +32,7 @@ _ELEMENTS_PER_CALL = 5_000_000
 _ROUNDING = 1e-9
 """Relative tolerance with which a sum of amounts is compared with a total."""
 _MOST_CELLS = 10_000_000
-"""Largest number of seconds (subtasks x queues) for subtasks whose times are listed one by one."""
+"""Largest number of cells (subtasks x queues) of a table of seconds, for subtasks with individual times."""
 
 _Integers = NDArray[np.int64]
 
@@ -87,10 +87,10 @@ def _first_name(instance: Instance, chosen: NDArray[np.bool_]) -> str:
 
 
 def divide_machines(instance: Instance) -> _Integers:
-    """Return the number of queues of each machine: the subtasks that it can run at once, whichever they are.
+    """Return the number of queues of each machine: how many subtasks it can run at once, of whatever kind.
 
-    Every queue has as many nodes, and as much of each resource, as the widest subtask that can run on the
-    machine; there are not more queues than subtasks.
+    Every queue has the nodes and the resources that the largest subtask on the machine needs. There are not
+    more queues than subtasks, and at least one.
     """
     graph, capacity = instance.graph, instance.capacity
     widest = np.ones(len(capacity), dtype=np.int64)
@@ -109,7 +109,7 @@ def divide_machines(instance: Instance) -> _Integers:
 
 
 def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsupported:
-    """Return the layers of the tasks; Unsupported if layers need their own machines but share some."""
+    """Return the layers of the tasks; Unsupported if ``pool`` is "own" and layers cannot be separated."""
     graph = instance.graph
     if pool == "auto":
         own = find_layers(instance, "own")
@@ -131,14 +131,14 @@ def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsuppor
 
 
 def _pools(instance: Instance) -> _Integers:
-    """Return for each compute task the index of its set of machines; -1 for other tasks."""
+    """Return for each compute task the number of its set of machines, equal for equal sets; else -1."""
     numbers: dict[bytes, int] = {}
     of_group = [numbers.setdefault(group.machine.tobytes(), len(numbers)) for group in instance.groups]
     return np.array([*of_group, -1], dtype=np.int64)[instance.group]
 
 
 def _layer_conflict(instance: Instance, pools: _Integers) -> str | None:
-    """Return a message about two tasks that share machines but cannot form a layer; None if none do."""
+    """Return a message about two tasks that share machines but cannot form a layer; None without conflict."""
     graph = instance.graph
     owner: dict[int, int] = {}
     distinct = {int(pools[group.tasks[0]]): group for group in instance.groups}
@@ -222,7 +222,7 @@ class SweepQueues:
         return float(self.times.finish.max(initial=0.0))
 
     def improve(self, budget: Budget) -> bool:
-        """Run a pass in which every task may move once; return False if the clock ended it early."""
+        """Run a pass in which every task may move once; return False if the clock ended the pass early."""
         self.placed[:] = ~self.compute
         left = int(self.compute.sum())
         per_call = max(1, _ELEMENTS_PER_CALL // (len(self.placed) + len(self.sweep.before)))
@@ -283,7 +283,7 @@ class SweepQueues:
         return found
 
     def _place_virtual(self, queues: SubtaskQueues) -> None:
-        """Set the machines of virtual tasks, which are in no queue: pinned ones, or first candidates."""
+        """Set the machines of virtual tasks, which are in no queue: the pinned machine or first candidate."""
         instance = self.instance
         for task in np.flatnonzero(~self.compute).tolist():
             variable = int(instance.graph.variable[task])
@@ -299,9 +299,10 @@ def _moves_data(instance: Instance) -> bool:
 
 
 def _divide_modes(instance: Instance, modes: ModeArrays, divided: _Integers) -> ModeArrays:
-    """Return the modes of subtasks on queues instead of machines; a pinned subtask has those of its machine.
+    """Return the modes of subtasks on queues instead of machines.
 
-    ``divided``: the number of queues of each machine. Modes are sorted by machine, so queues ascend.
+    A pinned subtask has only the modes of its machine. ``divided`` is the number of queues of each machine.
+    The modes of a group are sorted by queue.
     """
     first_queue = np.concatenate([[0], np.cumsum(divided)])
     group, parts = np.full(len(instance), 0, dtype=np.uint32), list[tuple[_Integers, Indices]]()
@@ -382,10 +383,10 @@ class Shuffle(BasePlanner):
     label = "Shuffle"
 
     pool: Sharing = "auto"
-    """``own``: every layer has its own machines; ``shared``: all share them; ``auto``: own if possible."""
+    """``own``: every layer has its own machines; ``shared``: layers share them; ``auto``: own if possible."""
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Refuse other objectives, transfers, shared abstract machines, node counts and busy machines."""
+        """Refuse objectives other than the makespan, and instances that layers of sweeps cannot model."""
         return check_sweep_support(instance, objective, self.pool)
 
     def plan(self, request: PlanRequest) -> Plan:

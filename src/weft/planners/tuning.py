@@ -29,7 +29,7 @@ from weft.workflow.file_format import read_range, split_range
 
 OptionValue = int | float | str | bool
 Vary = Literal["all", "alone"]
-"""Whether all combinations of values are tried, or every value alone."""
+"""``all``: try all combinations of the values; ``alone``: try every value with the other options unset."""
 
 MOST_EXPERIMENTS = 100_000
 
@@ -48,7 +48,10 @@ class TuningGrid:
         return int(np.prod(sizes, dtype=object)) if self.vary == "all" else 1 + sum(sizes)
 
     def experiments(self) -> Iterator[dict[str, OptionValue]]:
-        """Yield the options of each experiment: the Cartesian product, or no option and then each alone."""
+        """Yield the options of each experiment.
+
+        ``all``: the Cartesian product of the values; ``alone``: no option, then one value at a time.
+        """
         if self.vary == "all":
             for values in product(*self.options.values()):
                 yield dict(zip(self.options, values, strict=True))
@@ -67,9 +70,9 @@ def option_text(options: Mapping[str, OptionValue]) -> str:
 
 
 def find_planners(planner: str, grid: TuningGrid) -> dict[str, SearchPlanner]:
-    """Return the planner of each experiment by the text of its options; InvalidInput lists all problems.
+    """Return the planner of each experiment by the text of its options; raise InvalidInput with all problems.
 
-    ``planner`` is a name with options, which the options of the grid replace.
+    ``planner`` is a name, possibly with options; options of the grid replace these.
     """
     if grid.count > MOST_EXPERIMENTS:
         what = f"{grid.count:,} experiments"
@@ -87,9 +90,9 @@ _TUNED = ("genetic", "moldable-genetic", "annealing")
 
 
 def find_tuned_planners(grid: TuningGrid) -> list[str]:
-    """Return the planners that have all options of a grid; raise InvalidInput if none has.
+    """Return the planners that have all options of a grid; raise InvalidInput if there is none.
 
-    The problems are those of the planner with the fewest.
+    The error has the problems of the planner for which there are fewest.
     """
     found = {name: list(_option_problems(name, PLANNERS.load(name), grid)) for name in _TUNED}
     if fitting := [name for name, problems in found.items() if not problems]:
@@ -98,7 +101,7 @@ def find_tuned_planners(grid: TuningGrid) -> list[str]:
 
 
 def _option_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Problem]:
-    """Yield the problems of the options of a grid, each tried alone."""
+    """Yield the problems of a planner with the options of a grid, each value tried alone."""
     known = [option.name for option in list_options(kind)]
     for name, values in grid.options.items():
         if name not in known:
@@ -114,7 +117,7 @@ def _option_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Pro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTrial:
-    """What one run of a search found."""
+    """The result of one run of a search."""
 
     value: float
     """Objective value of the best schedule, as the search computes it."""
@@ -131,14 +134,14 @@ class SearchTrial:
 
     @property
     def evaluations_to_best(self) -> int:
-        """Return the number of evaluated schedules up to the generation of the best one."""
+        """Return the number of evaluated schedules up to the generation in which the best was found."""
         return self.population * (self.generation_of_best + 1)
 
 
 def run_trial(planner: SearchPlanner, request: PlanRequest, *, target: float | None = None) -> SearchTrial:
     """Run the search of a planner to its end and return what it found.
 
-    With ``target`` it ends with the first generation that reaches this objective value. Raises
+    With ``target`` the search ends after the first generation that reaches this objective value. Raises
     KeyboardInterrupt if the search was interrupted: a partial result must not be recorded.
     """
     prepared = planner.prepare(request)

@@ -1,4 +1,4 @@
-"""Weave: simulated annealing over task order, machines and node counts, started from list plans."""
+"""Weave: simulated annealing over task orders, machines and node counts, from plans of list planners."""
 
 from __future__ import annotations
 
@@ -116,7 +116,10 @@ def _search(request: PlanRequest) -> Plan:
 
 
 def _goal_s(instance: Instance, objective: Objective) -> float:
-    """Return the lower bound at which the search may end; 0 if it is not computed or cost counts."""
+    """Return the lower bound on the makespan, at which the search may end.
+
+    Return 0 if cost counts or the instance is too large to compute a bound.
+    """
     modes = sum(len(group.tasks) * len(group) for group in instance.groups)
     if not objective.is_makespan or objective.max_cost is not None or modes > _MAX_BOUND_MODES:
         return 0.0
@@ -158,7 +161,7 @@ def _search_islands(request: PlanRequest, known: Plan, islands: int, goal_s: flo
 
 
 def _rounds(request: PlanRequest, known: Plan, islands: int, goal_s: float) -> Iterator[list[_IslandTask]]:
-    """Yield the searches of every round, one per island, with equal shares of the remaining budget."""
+    """Yield the searches of each round, one per island; rounds and islands get equal shares of the budget."""
     budget = request.budget
     left = None if budget.steps is None else budget.steps - known.steps
     for turn in range(_ROUNDS):

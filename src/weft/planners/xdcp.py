@@ -15,16 +15,16 @@ from weft.schedule.objective import Objective
 class Xdcp(BasePlanner):
     """Starts from the schedule of Shuffle and shortens its critical path in several passes.
 
-    From a shuffled start every subtask, the most urgent first, moves once to the position of a queue where it
-    ends first without making the schedule longer; passes are repeated while they improve enough. T. Ma, R.
+    In a pass every subtask, the most urgent first, moves once to the position of a queue where it ends first
+    without making the schedule longer. Passes are repeated while they improve the makespan enough. T. Ma, R.
     Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep Tasks on
     Global Grids, section on xDCP, after Y.-K. Kwok, I. Ahmad, Dynamic Critical-Path Scheduling, IEEE TPDS
     7(5), 1996.
 
-    Deviations: those of a step are in ``weft.kernels.xdcp``. The first pass is compared with the start
-    (printed: with 0). Layers may share machines; then no subtask is queued before an ancestor or after a
-    descendant. A step of the budget is a pass. Complexity O(v (v + e)) per pass for v tasks and e edges; a
-    few passes.
+    Deviations: the deviations of a single move are listed in ``weft.kernels.xdcp``. The makespan after the
+    first pass is compared with that of the start (the paper prints 0). Layers may share machines; in that
+    case no subtask is queued before an ancestor or after a descendant. A step of the budget is a pass.
+    Complexity O(v (v + e)) per pass for v tasks and e edges; there are a few passes.
     """
 
     name = "xdcp"
@@ -32,9 +32,12 @@ class Xdcp(BasePlanner):
     label = "xDCP"
 
     threshold: float = 0.95
-    """Another pass follows if the last one cut the makespan below this share (0.95 in the paper)."""
+    """Another pass follows if the last pass cut the makespan below this share of its value before the pass.
+
+    In the paper it is 0.95.
+    """
     pool: Sharing = "auto"
-    """``own``: every layer has its own machines; ``shared``: all share them; ``auto``: own if possible."""
+    """``own``: every layer has its own machines; ``shared``: layers share them; ``auto``: own if possible."""
     start: InitialQueues = "shuffle"
     """Initial queues: ``shuffle`` as in the paper, or ``sequential`` as in DCP (all tasks on one machine)."""
 
@@ -43,7 +46,7 @@ class Xdcp(BasePlanner):
             raise InvalidInput(f"xdcp:threshold={self.threshold}", rule="must be from 0 to 1")
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Refuse other objectives, transfers, shared abstract machines, node counts and busy machines."""
+        """Refuse objectives other than the makespan, and instances that layers of sweeps cannot model."""
         return check_sweep_support(instance, objective, self.pool)
 
     def plan(self, request: PlanRequest) -> Plan:

@@ -30,9 +30,9 @@ def relative_prices(instance: Instance) -> Floats:
 
 
 def cheapest_cost(instance: Instance) -> float:
-    """Return the least possible cost: every variable on its cheapest machine, with cheapest node counts.
+    """Return the least possible cost: every variable on its cheapest machine, with the cheapest node counts.
 
-    Waiting is free, so without a deadline or a budget this cost can be reached.
+    Waiting is free, so without a deadline or a budget some plan has this cost.
     """
     if not instance.price_per_node_s.any():
         return 0.0
@@ -67,7 +67,10 @@ def _cheapest(instance: Instance, variables: Indices, tasks: Indices) -> float:
 
 
 def _least_costs(instance: Instance, group: ModeGroup, tasks: Indices) -> tuple[Indices, Floats]:
-    """Return the machines of a group, and the least costs of its tasks there (tasks x machines)."""
+    """Return the machines of a mode group, and the least cost of each task on each of them.
+
+    The costs are a table (tasks x machines).
+    """
     machine, first = np.unique(group.machine, return_index=True)
     price = instance.price_per_node_s[group.machine] * group.nodes
     # Modes are sorted by machine, so the modes of a machine are adjacent columns.
@@ -88,14 +91,15 @@ class SequentialExecution:
 def sequential_execution(instance: Instance, machines: Indices | None = None) -> SequentialExecution:
     """Return time and node-seconds of sequential execution on one of the given machines (None: any machine).
 
-    Sequential execution runs all compute tasks one after another on the machine where that is fastest.
-    Speed-up is measured against it, on the machines of the schedule (``T_seq`` in
-    docs/papers/dynamic-grid.md, section 7). The fitness functions of docs/papers/moldable.md, section 4,
-    scale time and cost by it, on all machines (``t_max`` and ``c_min``).
+    Sequential execution runs all compute tasks one after another, each on one node, on the machine where that
+    is fastest. Speed-up is the sequential time on the machines of the schedule (``T_seq`` in
+    docs/papers/dynamic-grid.md, section 7) divided by the makespan. The fitness functions of
+    docs/papers/moldable.md, section 4, divide time and cost by those of sequential execution on any machine
+    (``t_max`` and ``c_min``).
 
     Deviations: if one node is not allowed, the smallest allowed count is used. Machines that cannot run some
     task are excluded; if no machine can run all tasks, each task takes its fastest machine. O(v k) for v
-    tasks of k modes, once per instance; without a machine that can run all tasks, at every call.
+    tasks of k modes, once per instance; if none of the given machines can run all tasks, at every call.
     """
     if instance not in _cached:
         _cached[instance] = _run_sequentially(instance)
@@ -112,7 +116,7 @@ class _SequentialTimes(NamedTuple):
     anywhere: SequentialExecution = SequentialExecution(time_s=0.0, node_seconds=0.0)
 
     def on_one_of(self, machines: Indices) -> SequentialExecution | None:
-        """Return sequential execution on the best of these machines; None if none can run all tasks."""
+        """Return sequential execution on the best of these machines; None if no machine can run all tasks."""
         least = float(self.time_s[machines].min(initial=np.inf))
         if not np.isfinite(least):
             return None

@@ -1,4 +1,4 @@
-"""Metrics of a schedule: the eight of docs/papers/dynamic-grid.md (section 7), cost, use and length ratio."""
+"""Metrics of schedules: eight of docs/papers/dynamic-grid.md (section 7), cost, used share, length ratio."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.workflow.task_graph import TRANSFER, Indices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """The metrics of a schedule; numbered ones are those of the paper.
+    """The metrics of a schedule; the numbered metrics are those of Prodan and Fahringer.
 
     R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005.
     Deviations: the paper's machines have one processor each. Here ``|M|`` is the number of nodes that the
@@ -35,9 +35,9 @@ class Metrics:
     efficiency: float
     """Metric 3: node-seconds of sequential execution divided by (makespan times the nodes used at once).
 
-    Equal to speed-up over machines used if machines and tasks have one node. Above 1 only if tasks run on
-    machines where they are faster than on the best single one, or use several nodes with a superlinear
-    speed-up."""
+    Equal to speed-up divided by the number of used machines if machines and tasks have one node. Above 1 only
+    if tasks run on machines where they are faster than on the best single machine, or use several nodes with
+    a superlinear speed-up."""
     communication_s: float
     """Metric 4: seconds of transfers on the critical path."""
     synchronisation_s: float
@@ -64,9 +64,9 @@ class Metrics:
 def critical_path(schedule: Schedule, instance: Instance, *, through_machines: bool = False) -> list[int]:
     """Return the tasks on the critical path, first task first.
 
-    It leads from the task that finishes last back to the predecessor whose data arrived last, and so on.
-    With ``through_machines`` the path also follows the previous task on the same machine, so that waiting for
-    a busy machine is not counted as synchronisation.
+    The path leads from the task that finishes last back to the predecessor whose data arrived last, and so
+    on. With ``through_machines`` it leads to the previous task on the same machine if that task finished
+    later, so that waiting for a busy machine is not counted as synchronisation.
     """
     return _CriticalTrace(schedule, instance).path(through_machines=through_machines)
 
@@ -113,7 +113,7 @@ class _CriticalTrace:
         return None if best is None else best[1]
 
     def _previous_on_machine(self, task: int) -> int | None:
-        """Return the task on the same machine that finished last before this one started; None if none."""
+        """Return the task on the same machine that finished last before ``task`` started, or None."""
         schedule = self.schedule
         if schedule.nodes[task] == 0:
             return None
@@ -185,7 +185,7 @@ def measure_schedule(
 
 
 def nodes_at_once(schedule: Schedule, instance: Instance) -> int:
-    """Return the nodes that a schedule holds at once: the largest number on each machine, summed."""
+    """Return the sum over machines of the largest number of nodes that a schedule holds at once."""
     holding = np.flatnonzero((schedule.nodes > 0) & (schedule.finish_s > schedule.start_s))
     machine, nodes = schedule.machine[holding], schedule.nodes[holding].astype(np.int64)
     times = np.concatenate([schedule.start_s[holding], schedule.finish_s[holding]])

@@ -208,7 +208,7 @@ def instance_constants(instance: Instance) -> dict[str, float]:
 
 
 def measure_quantities(schedule: Schedule, instance: Instance, names: tuple[str, ...]) -> dict[str, float]:
-    """Return the quantities of a schedule that a formula with these names needs."""
+    """Return the quantities of a schedule by name, at least those in ``names``."""
     found = instance_constants(instance)
     if set(names) <= {*CHEAP_QUANTITIES, *found}:
         taken = (schedule.finish_s - schedule.start_s) * schedule.nodes
@@ -321,7 +321,7 @@ _ROUNDING = 1e-9
 
 
 def refuse_impossible_limits(objective: Objective, instance: Instance, bound_s: float) -> None:
-    """Raise Infeasible if a lower bound of makespan or cost exceeds its limit: no plan can keep it."""
+    """Raise Infeasible if a lower bound of makespan or cost exceeds its limit: no plan can keep the limit."""
     found = []
     deadline, most = objective.deadline_s, objective.max_cost
     if deadline is not None and _exceeds(bound_s, deadline):
@@ -344,8 +344,8 @@ def refuse_missed_limits(
 ) -> None:
     """Raise Infeasible if a plan exceeds the deadline or the maximal cost.
 
-    A lower bound above a limit proves that no plan keeps it. A plan above a limit proves nothing about other
-    plans; the message says so.
+    Unlike a lower bound above a limit, a plan above a limit does not prove that no plan keeps the limit. The
+    message says that another plan may keep it.
     """
     found = []
     deadline, most = objective.deadline_s, objective.max_cost

@@ -29,7 +29,7 @@ class Schedule:
 
     tasks: tuple[str, ...]
     machines: tuple[str, ...]
-    """Names of the machines of the platform; a virtual share is a machine."""
+    """Names of the machines of the platform; a share (virtual resource) counts as a machine."""
     machine: NDArray[np.uint32]
     """Per task: index into ``machines``; for a transfer, the destination."""
     nodes: NDArray[np.uint32]
@@ -59,10 +59,11 @@ class Schedule:
 
 
 def expected_total_seconds(schedule: Schedule, graph: TaskGraph) -> float | None:
-    """Return the makespan including all expected iterations; None if a loop has no expected number.
+    """Return the makespan including all expected iterations; None if the number of a loop is unknown.
 
     A schedule contains one iteration of every loop. A loop with n expected iterations adds (n - 1) times the
-    span of its body; an inner loop adds that once per iteration of the outer loop.
+    seconds from the first start to the last finish of its body. An inner loop adds this time once per
+    iteration of the outer loop.
     """
     if any(body.expect is None for body in graph.loops):
         return None

@@ -1,7 +1,8 @@
 """Independent verification of schedules.
 
-It uses the task graph, the platform and the predictor's estimates of single modes, not the compiled instance,
-and shares no code with planners. Every rule is written in the simplest way, even if that is slow.
+The verification uses the task graph, the platform and the predictor's estimates of single modes, not the
+compiled instance, and shares no code with planners. Every rule is written in the simplest way, even if that
+is slow.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def verify(
 def refuse_invalid(
     schedule: Schedule, graph: TaskGraph, platform: Platform, what: str, *, predictor: Predictor | None = None
 ) -> None:
-    """Raise WeftError if the schedule breaks a rule. ``what``: the beginning of the message."""
+    """Raise WeftError if the schedule breaks a rule; ``what`` is the beginning of the message."""
     if violations := verify(schedule, graph, platform, predictor=predictor):
         more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
         raise WeftError(f"{what}, which is a bug of the planner: {violations[0]}{more}")
@@ -72,7 +73,8 @@ def check_foreign(
 ) -> None:
     """Raise WeftError if a planner of another package returned an invalid schedule.
 
-    Tests verify the built-in planners: verification would take longer than many of them.
+    Schedules of built-in planners are not verified here, because that would take longer than many of these
+    planners; tests verify them.
     """
     if not type(planner).__module__.startswith("weft."):
         what = f"planner {planner.name!r} gives an invalid schedule"
@@ -161,7 +163,7 @@ class _ScheduleVerifier:
             yield Violation(rule="resources", what=f"{name} takes more {over} than {machine.name} has")
 
     def _count(self, task: int) -> int | None:
-        """Return the node count of a task in the units of its description; None if it is not allowed."""
+        """Return the node count of a task as in its description; None if the count is not allowed."""
         nodes, machine = int(self.schedule.nodes[task]), self.machine(task)
         cores = max(1, math.ceil(self.graph.cores[task]))
         if machine.node_is_core:
@@ -172,7 +174,7 @@ class _ScheduleVerifier:
         return None if rest or count not in allowed else count
 
     def _demand(self, task: int) -> Floats:
-        """Return the resource amounts of a task with its count; the least amounts if that is not allowed."""
+        """Return the resource amounts of a task with its count; the least if the count is not allowed."""
         count = self._count(task) if len(self.graph.demand_by_count.rows) else None
         return self.graph.demand[task] if count is None else self.graph.demand_of(task, count)
 

@@ -19,4 +19,4 @@ OPTIMISERS = Registry(
         "islands": "weft.search.islands:Islands",
     },
 )
-"""To add an optimiser, add a module and one line here."""
+"""Optimiser classes by name, as ``module:class``; a new optimiser needs a module and a line here."""

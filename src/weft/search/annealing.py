@@ -28,7 +28,7 @@ class AnnealingSettings:
     milder: float = 0.33
     """First temperature of a cooling, as a share of the first temperature of the cooling before."""
     cold: float = 1e-2
-    """Last temperature of a cooling, as a share of its first."""
+    """Last temperature of a cooling, as a share of the first temperature of the same cooling."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "walkers", "coolings", "hot", "milder", "cold"):
@@ -41,13 +41,14 @@ class SimulatedAnnealing(OptimiserBase):
     """Simulated annealing with several walkers and restarts from the best point.
 
     S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Optimization by Simulated Annealing, Science 220, 1983; one of
-    the methods named in docs/papers/dynamic-grid.md, section 4. A change that loses d is accepted with
-    probability exp(-d / T). T falls geometrically from a multiple of the mean loss of the first changes. Then
-    the search restarts from the best point, each time for twice as many moves and from a lower T, which suits
-    short and long searches on small and large spaces.
+    the methods named in docs/papers/dynamic-grid.md, section 4. A change that lowers the value by d is
+    accepted with probability exp(-d / T). The temperature T falls geometrically; it starts at a multiple of
+    the mean absolute change of the value in the first moves. When T is low, the search restarts from the best
+    point, each time for twice as many moves and from a lower first T. This suits short and long searches on
+    small and large spaces.
 
-    Deviations: several walkers, because points are evaluated in batches. For numeric values, every second
-    change is to an adjacent value.
+    Deviations: there are several walkers, because points are evaluated in batches. For numeric values, every
+    second change is to an adjacent value.
     """
 
     name: ClassVar[str] = "annealing"
@@ -88,7 +89,7 @@ def _cooling_lengths(settings: AnnealingSettings) -> list[int]:
 
 
 def _mean_loss(values: Floats, new: Floats) -> float:
-    """Return the mean absolute difference of old and new values where both are finite."""
+    """Return the mean absolute difference of old and new values where both are finite; 0 if none are."""
     both = np.isfinite(values) & np.isfinite(new)
     return float(np.abs(new[both] - values[both]).mean()) if both.any() else 0.0
 

@@ -55,9 +55,9 @@ _NOT_ALLOWED = 1e300
 class _Descent(OptimiserBase):
     """Base of the descent methods for numeric spaces.
 
-    The first descent begins at the best start, the others at random. A continuous position is evaluated at
-    the nearest point of the space, and a forbidden point has a very large loss (with infinity there would be
-    no slope).
+    The first descent begins at the best start, the others at random positions. A continuous position is
+    evaluated at the nearest point of the space. A forbidden point has a very large, finite loss, so that
+    slopes can be computed.
     """
 
     restarts: int = 9
@@ -97,8 +97,8 @@ class Gradient(_Descent):
 
     R. H. Byrd, P. Lu, J. Nocedal, C. Zhu, A Limited Memory Algorithm for Bound Constrained Optimization,
     SIAM Journal on Scientific Computing 16(5), 1995 (named in docs/papers/dynamic-grid.md, section 4). The
-    slope along an axis is that between the neighbours of the nearest point; values between points are
-    interpolated by the slopes.
+    slope along an axis is the difference quotient between the two neighbours of the nearest point. Losses
+    between points are interpolated linearly with the slopes.
     """
 
     name: ClassVar[str] = "gradient"
@@ -140,7 +140,7 @@ def _beside(point: Points, axes: Coordinates, space: Space) -> tuple[Points, Poi
 
 
 _WIDTH = 0.25
-"""The first simplex spans this share of each axis."""
+"""Length of the first simplex along each axis, as a share of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,12 +28,12 @@ from weft.search.space import Floats, Points, Space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticSettings:
-    """Settings of the genetic algorithm; the defaults are those of the moldable paper.
+    """Settings of the genetic algorithm; the defaults are those of Jaros and Jaros.
 
-    R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005
-    (docs/papers/dynamic-grid.md, section 4), below "grid". M. Jaros, J. Jaros, Performance-Cost Optimization
-    of Moldable Scientific Workflows (docs/papers/moldable.md, section 8), below "moldable". A generation
-    replaces the one before, except for elites.
+    The values of two papers are given with the fields. "grid": R. Prodan, T. Fahringer, Dynamic Scheduling of
+    Scientific Workflow Applications on the Grid, SAC 2005 (docs/papers/dynamic-grid.md, section 4).
+    "moldable": M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
+    (docs/papers/moldable.md, section 8). A generation replaces the one before, except for elites.
     """
 
     population: int = 50
@@ -101,7 +101,11 @@ PRESETS = {
     ),
     "s2-recommended": GeneticSettings(),
 }
-"""Final settings of docs/papers/dynamic-grid.md, section 12, and moldable.md, section 8 (over 30 genes)."""
+"""Settings of the two papers.
+
+``s1-tuned``: the final settings of docs/papers/dynamic-grid.md, section 12. ``s2-recommended``: those of
+docs/papers/moldable.md, section 8, for more than 30 genes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +113,9 @@ class GeneticAlgorithm(OptimiserBase):
     """The genetic algorithm: selection, crossover, mutation and elitism as in ``GeneticSettings``.
 
     Deviations: the first generation counts as one of ``generations``. If half of the population are parents
-    (moldable) and more children are needed, the parents are shuffled and mate again. Negative values are
-    negative metrics: fitness is ``Const - metric``, at least 0, with Const a multiple of the largest metric
-    of the first generation (grid, section 4.2).
+    (moldable) and more children are needed, the parents are shuffled and mate again. The value of a point is
+    the negated metric that is minimised. Its fitness is ``Const - metric``, at least 0, where Const is a
+    multiple of the largest metric of the first generation (grid, section 4.2).
     """
 
     name: ClassVar[str] = "genetic"
@@ -155,7 +159,7 @@ class GeneticAlgorithm(OptimiserBase):
 
 
 def _const(values: Floats, factor: float) -> float:
-    """Return Const: a multiple of the largest metric, where values are negative metrics."""
+    """Return Const, which is ``factor`` times the largest metric; values are negated metrics."""
     possible = values[np.isfinite(values)]
     return factor * max(0.0, -float(possible.min())) if len(possible) else 0.0
 

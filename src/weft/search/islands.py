@@ -72,7 +72,7 @@ class Islands:
         pool: Pool = INLINE_POOL,
         batch: int | None = None,
     ) -> SearchResult:
-        """Return the best point of all islands (see ``Optimiser.optimise``); a round is a generation."""
+        """Return the best point of all islands (see ``Optimiser.optimise``); a generation is a round."""
         rngs = rng.spawn(self.islands)
         given = np.array([space.repair(start) for start in starts], dtype=np.uint32).reshape(-1, space.genes)
         held, log, cut = [given] * self.islands, _IslandLog(), False
@@ -100,7 +100,10 @@ class Islands:
         return log.result(np.concatenate(held), cut=cut)
 
     def _affordable(self, limit: Limit, visited: int) -> int:
-        """Return an island's steps in the next round, halved while even half would exceed the limit."""
+        """Return the number of steps of each island in the next round.
+
+        It is ``steps_per_round``, halved as long as even half the number would reach the limit.
+        """
         steps = self.steps_per_round
         while steps > 1 and not limit.allows(visited + self.islands * (steps // 2)):
             steps //= 2
@@ -127,7 +130,7 @@ class _IslandLog:
         return self.rounds[-1]
 
     def result(self, last: Points, *, cut: bool) -> SearchResult:
-        """Return the result of all rounds as that of one search whose last points are ``last``."""
+        """Return the result of all rounds as the result of one search whose last points are ``last``."""
         history = np.array([standing.value for standing in self.rounds])
         return SearchResult(
             best=self.rounds[-1].best,

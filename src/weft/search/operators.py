@@ -34,7 +34,10 @@ _TOURNAMENT_SIZE = 3
 
 
 def select_by_remainder(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Return each point as often as its expected copies, rounded down; draw the rest by the fractions."""
+    """Return each point as often as its expected number of copies, rounded down.
+
+    The remaining parents are drawn with the fractional parts as weights.
+    """
     if not (most := float(fitness.max())) > 0.0:
         return rng.integers(0, len(fitness), number)
     # Divide by the best, so that the sum neither underflows nor overflows.
@@ -95,7 +98,7 @@ _MEAN_ROUNDING = 1e-12
 
 
 def compute_fitness(values: Floats, const: float) -> Floats:
-    """Return ``const + value`` of each point, at least 0; values are negative metrics."""
+    """Return ``const + value`` of each point, at least 0; the value is the negated metric."""
     fitness: Floats = np.maximum(values + const, 0.0)
     return fitness
 
@@ -179,7 +182,7 @@ def _distances(number: int, rate: float, enough: int, rng: np.random.Generator) 
 
 
 def keep_best(points: Points, values: Floats, best: Points, value: float) -> None:
-    """Replace the worst point of a generation by ``best``, in place, if all its points are worse."""
+    """Replace the worst point of a generation by ``best``, in place, if all points are worse than it."""
     if float(values.max()) < value:
         worst = int(values.argmin())
         points[worst], values[worst] = best, value

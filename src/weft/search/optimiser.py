@@ -73,15 +73,15 @@ class SearchResult:
     last: Points
     """The points at the end of the search; a search that starts from them continues it."""
     cut: bool
-    """Whether a limit or an interruption ended the search instead of its own rule."""
+    """Whether a limit or an interruption ended the search before the optimiser's own stopping rule."""
 
 
 class Optimiser(Protocol):
     """Maximises the value of points of a search space.
 
     An optimiser does not interpret points: ``evaluate`` returns the values of many points at once. Random
-    numbers come from the generator passed in. Ties: the point seen first. A search can be cut short at any
-    time and then returns the best point so far.
+    numbers come from the generator passed in. Of points with equal values the one seen first is kept. A
+    search that is cut short returns the best point so far.
     """
 
     name: ClassVar[str]
@@ -111,7 +111,7 @@ class Optimiser(Protocol):
 
 
 class _LimitReached(Exception):
-    """The limit of a search is reached; the context of ``Evaluator`` handles it."""
+    """Raised when the limit of a search is reached; ``Evaluator.__exit__`` suppresses it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -153,7 +153,7 @@ class Evaluator:
         return ended
 
     def evaluate(self, points: Points) -> Floats:
-        """Evaluate a generation and return its values; a reached limit ends the search here."""
+        """Evaluate a generation and return its values; raise ``_LimitReached`` if the limit is reached."""
         size = len(points) if self.batch is None else self.batch
         parts = []
         for start in range(0, len(points), size):
@@ -211,7 +211,10 @@ class OptimiserBase(ABC):
     def search(
         self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
     ) -> None:
-        """Evaluate points with ``evaluator`` until the method is finished; keep its ``last`` up to date."""
+        """Evaluate points with ``evaluator`` until the search is finished.
+
+        A search with several current points stores them in ``evaluator.last``.
+        """
 
     def optimise(
         self,
@@ -225,7 +228,7 @@ class OptimiserBase(ABC):
         pool: Pool = INLINE_POOL,
         batch: int | None = None,
     ) -> SearchResult:
-        """Return the best point found until the method or the limit ends (see ``Optimiser.optimise``)."""
+        """Return the best point that ``search`` finds within the limit (see ``Optimiser.optimise``)."""
         evaluator = Evaluator(evaluate, limit, on_progress, pool, batch)
         with evaluator:
             self.search(space, evaluator, rng, list(starts))

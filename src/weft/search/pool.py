@@ -20,9 +20,10 @@ class Pool(Protocol):
         """Return the number of items computed at the same time."""
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Yield the results in the order of the items; an exception of an item is raised in its place.
+        """Yield the results in the order of the items; an exception is raised in place of a result.
 
-        Function and items may be pickled: the function must be defined in a module, or be a partial of one.
+        Function and items may be pickled: the function must be defined at the top level of a module, or be a
+        ``partial`` of such a function.
         """
 
 

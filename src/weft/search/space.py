@@ -81,8 +81,8 @@ def make_numeric_space(values: Iterable[ArrayLike]) -> Space:
 def change_one_gene(points: Points, space: Space, rng: np.random.Generator) -> Points:
     """Return a copy of the points in which one random gene of each point has another random value.
 
-    The space must have more than one point.
-    For numeric values, half of the changes are to the next smaller or larger value.
+    The space must have more than one point. For numeric values, half of the changes are to the next smaller
+    or larger value.
     """
     rows = np.arange(len(points))
     choosing = np.flatnonzero(space.sizes > 1)

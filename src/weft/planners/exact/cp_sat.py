@@ -26,9 +26,9 @@ STEPS_PER_DETERMINISTIC_SECOND = 20_000
 _DEFAULT_STEPS = 20_000
 """Number of steps if the budget limits neither steps nor time."""
 _MIN_REST = 0.15
-"""The solver is not called again if less than this share of the time of its last call is left."""
+"""The solver is not called again if less time is left than this share of the time limit of its last call."""
 _EARLY = 0.5
-"""A call of the solver that ends before this share of its time counts as interrupted with Ctrl-C."""
+"""A call of the solver that ends before this share of its time limit counts as interrupted with Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,10 @@ class CpSat(BasePlanner):
     """Solves an exact model with CP-SAT until the plan is proven optimal or the budget is spent.
 
     L. Perron, F. Didier, S. Gay, The CP-SAT-LP Solver, CP 2023. The model (``plan_model``) has a start and an
-    end per task, one place per binding variable and one mode per task. Machines of one node run one task at a
-    time; on others nodes and resources are counted. Data take time between hosts. Equivalent machines without
-    communication count as one. The search starts from a known schedule, and every solution is decoded with
-    the true seconds.
+    end per task, one machine per binding variable and one mode per task. Machines of one node run one task at
+    a time; on other machines nodes and resources are counted. Data take time between hosts. If no transfer
+    takes time, equivalent machines of one node are modelled as one machine of several nodes. The search
+    starts from a known schedule if there is one, and every solution is decoded with the unrounded seconds.
 
     Deviations: only the solver is published. Seconds become integers (``exact_instance.TickGrid``): exact if
     they are decimal numbers, else rounded down, so that the bound holds. Complexity: exponential; instances
@@ -70,7 +70,8 @@ class CpSat(BasePlanner):
     def plan(self, request: PlanRequest) -> Plan:
         """Return the best plan found; the search starts from the incumbent or from plans of list planners.
 
-        With budgets that a plan could exceed and no incumbent it starts without a plan.
+        If the workflow has budgets that a plan could exceed and there is no incumbent, the search starts
+        without a plan.
         """
         search = _ExactSearch(request, self.workers or request.pool.workers)
         if request.incumbent is None and request.instance.binding_budgets():
@@ -80,7 +81,7 @@ class CpSat(BasePlanner):
 
 
 class _ExactSearch:
-    """One search: the best schedule so far, and the calls of the solver."""
+    """One search: calls the solver, and keeps the best schedule and the best bound found so far."""
 
     def __init__(self, request: PlanRequest, workers: int) -> None:
         linear = linearise_objective(request.instance, request.objective)
@@ -116,7 +117,10 @@ class _ExactSearch:
         return self._plan(cut=not proven and not self._has_spent_steps())
 
     def _search(self, seed: int) -> bool:
-        """Call the solver until the budget is spent; return whether the best schedule is proven optimal."""
+        """Call the solver until its result is proven or the budget is spent; return whether it is proven.
+
+        A proven result is an optimal schedule, or that no plan exists.
+        """
         from weft.planners.exact.solver import Limits, Model
 
         built = self._build_model(Model())
@@ -130,7 +134,7 @@ class _ExactSearch:
                 return result.proven
 
     def _build_model(self, model: Model) -> PlanModel:
-        """Return the model of all plans; if only the makespan counts, of those no longer than the best."""
+        """Return the model of all plans; if only the makespan counts, of plans no longer than the best."""
         linear, best = self.linear, self.best
         known_s = best.makespan_s if best is not None and linear.is_makespan else None
         # An objective that rewards used nodes may prefer a mode that is dominated otherwise.
@@ -153,14 +157,14 @@ class _ExactSearch:
         return self.budget.steps is not None and self.steps >= self.budget.steps
 
     def _ends(self, limits: Limits, result: SolverResult) -> bool:
-        """Return whether the budget is spent, or Ctrl-C ended the solver."""
+        """Return whether steps or time are (nearly) used up, or Ctrl-C ended the solver."""
         left_s = self._left_s()
         if left_s is None or limits.clock_s is None or self._has_spent_steps():
             return True
         return result.taken_s < _EARLY * limits.clock_s or left_s < _MIN_REST * limits.clock_s
 
     def _accept(self, built: PlanModel, bound: float, value: Value) -> bool:
-        """Keep and report a solution if it is better; return whether to continue."""
+        """Keep and report a solution if it is better and keeps the budgets; return whether to continue."""
         found = read_schedule(built, value)
         self._raise_bound(built, bound)
         if _keeps_budgets(self.instance, found) and self._is_better(found):

@@ -44,7 +44,7 @@ def is_communication_free(instance: Instance) -> bool:
 
 
 def equivalent_machines(instance: Instance) -> list[list[int]]:
-    """Return the classes of machines that can be exchanged in every plan."""
+    """Return the classes of machines that can be exchanged in every plan without changing times or cost."""
     network = instance.network
     alone = np.bincount(network.host)[network.host] == 1
     held = {found.machine for found in instance.busy} | set(instance.pinned.values())
@@ -84,7 +84,7 @@ def _machine_signatures(instance: Instance) -> list[list[int]]:
 
 
 def equivalent_tasks(instance: Instance) -> list[tuple[int, int]]:
-    """Return the pairs of consecutive tasks of each class of tasks that can be exchanged in every plan."""
+    """Return the classes of tasks that can be exchanged in every plan, as pairs of consecutive members."""
     graph = instance.graph
     members = np.bincount(graph.variable, minlength=len(graph.variables))
     np.add.at(members, graph.source_variable[graph.kind == TRANSFER], 1)
@@ -149,7 +149,7 @@ class ExecutionOption:
 
 
 def find_places(instance: Instance) -> PlaceTable:
-    """Return the places of an instance.
+    """Return the places of an instance: single machines, and classes of equivalent machines of one node.
 
     Symmetry: an exact search would visit every plan once per permutation of equivalent machines and tasks.
     Equivalent machines are therefore numbered in the order of their first use, and equivalent tasks start in
@@ -189,7 +189,8 @@ def _mergeable(instance: Instance) -> NDArray[np.bool_]:
 def list_options(instance: Instance, places: PlaceTable, *, all_options: bool) -> list[list[ExecutionOption]]:
     """Return the options of every task; empty for transfers and virtual tasks.
 
-    Without ``all_options`` dominated options are left out.
+    Without ``all_options`` dominated options are left out: those for which another option at the same place
+    needs no more nodes, seconds, resources and budget.
     """
     first = {part[0] for part in places.machines}
     found: list[list[ExecutionOption]] = [[] for _ in range(len(instance))]
@@ -344,7 +345,7 @@ class TransferLag:
     ticks: NDArray[np.int64]
     """Table (locations x locations) of ticks between different hosts; 0 where there are no two hosts."""
     uniform: int | None
-    """The ticks of all links; None if they differ."""
+    """The ticks over every link between different hosts; None if links take different times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -366,11 +367,11 @@ class ExactInstance:
     transfers: dict[int, TransferLag | None]
     """Lag of each transfer task."""
     horizon_s: float
-    """Largest makespan of interest: that of a known plan, else one that every choice of modes can keep."""
+    """Largest makespan of interest: that of a known plan, else a time sufficient for any choice of modes."""
 
 
 def compile_exact_instance(instance: Instance, *, all_options: bool, known_s: float | None) -> ExactInstance:
-    """Return the input of the exact model; with ``known_s`` only plans of at most that makespan count."""
+    """Return the input of the exact model; ``known_s`` is the makespan of a known plan, None without one."""
     places = find_places(instance)
     options = list_options(instance, places, all_options=all_options)
     moved = _moved_s(instance)
@@ -415,7 +416,10 @@ def _candidates(instance: Instance, places: PlaceTable) -> tuple[tuple[int, ...]
 
 
 def _moved_s(instance: Instance) -> Floats:
-    """Return seconds (edges and then transfer tasks x locations x locations) between different hosts."""
+    """Return the seconds of each transfer between different hosts, per pair of locations.
+
+    The first axis has the edges and then the transfer tasks; the others are source and target location.
+    """
     graph, network = instance.graph, instance.network
     moved = graph.transfer_bytes[graph.kind == TRANSFER]
     fixed = np.concatenate([graph.edge_seconds, np.zeros(len(moved))])[:, None, None]
@@ -446,7 +450,10 @@ def _lags(instance: Instance, moved_s: Floats, grid: TickGrid) -> list[TransferL
 
 
 MAX_TERMS = 50_000
-"""Largest number of literals and terms of a model; a larger one takes seconds to build and finds little."""
+"""Largest number of literals and terms of a model.
+
+A larger model takes seconds to build and rarely finds a better plan.
+"""
 
 
 def count_terms(instance: Instance) -> int:

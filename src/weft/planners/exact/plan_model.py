@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 class _TransferConstraints:
     """Adds the constraints of transfers to a model in which variables are bound to places.
 
-    Transfers: a literal per pair of binding variables states that they share a host. If all links take the
-    same time, this literal is sufficient; otherwise one constraint per location of the target sums the times
-    of its links from the source: O(edges x locations) constraints instead of one per pair of machines.
+    A literal per pair of binding variables states that both are on the same host. If a transfer takes the
+    same time over all links, this literal is sufficient. Otherwise there is one constraint per location of
+    the target, with the sum of the times from the possible locations of the source: O(edges x locations)
+    constraints instead of one per pair of machines.
     """
 
     def __init__(self, model: Model, case: ExactInstance, placed: Sequence[dict[int, Literal]]) -> None:
@@ -88,7 +89,7 @@ class _TransferConstraints:
         return shared
 
     def _literals(self, variable: int, *, hosts: bool) -> dict[int, Literal]:
-        """Return a literal per host, or per location, that is 1 if the variable is bound there."""
+        """Return a literal per host (or per location): 1 if the variable is bound to a machine of it."""
         key = (variable, hosts)
         if key not in self._there:
             of_place = self.host if hosts else self.location
@@ -113,9 +114,9 @@ _OptionInterval = tuple[int, int, "Interval"]
 class _OccupancyConstraints:
     """Adds the constraints of machines to a model in which tasks have options, starts and ends.
 
-    Occupancy: machines of one node run one task at a time; on others the nodes and every scarce resource are
-    counted, busy intervals included. A redundant constraint helps the solver: the node-time of all tasks at a
-    place fits into the makespan (the energy cut).
+    Machines of one node run one task at a time; on other machines the nodes and every scarce resource are
+    counted, including those of busy intervals. A redundant constraint helps the solver: the node-seconds of
+    all tasks at a place are at most its nodes times the makespan (the energy cut).
     """
 
     def __init__(
@@ -189,16 +190,20 @@ class _OccupancyConstraints:
             self.model.together([stay for stay, _ in used], [amount for _, amount in used], limit)
 
     def _short(self, place: int, taken: list[int], limit: int) -> bool:
-        """Return whether all tasks together could take more than ``limit``; ``taken`` is per option."""
+        """Return whether all tasks together could take more than ``limit``.
+
+        ``taken`` has the amount that each option at the place takes.
+        """
         most: dict[int, int] = {}
         for (task, _, _), amount in zip(self.stays[place], taken, strict=True):
             most[task] = max(most.get(task, 0), amount)
         return sum(most.values()) > limit
 
     def _held(self, place: int, amounts: list[tuple[int, int]]) -> list[tuple[Interval, int]]:
-        """Return the busy intervals of a place and the amount each takes, at most the limit.
+        """Return disjoint intervals in which a place is busy, with the amount that is taken in each.
 
-        ``amounts`` has (amount, limit) for each busy interval of the instance; overlapping ones are added up.
+        ``amounts`` has (amount, limit) for each busy interval of the instance. The amounts of overlapping
+        intervals are added up, but do not exceed the limit.
         """
         case, events = self.case, []
         machines = case.places.machines[place]
@@ -224,8 +229,8 @@ _ROUNDING = 1e-9
 class PlanModel:
     """The exact model of an instance: variables, constraints and objective.
 
-    Every task has a start and an end, every binding variable exactly one place, and every task exactly one of
-    its options there. Equivalent machines and tasks are ordered (``exact_instance``).
+    Every binding variable has exactly one place. Every task has a start, an end, and exactly one of its
+    options at the place of its variable. Equivalent machines and tasks are ordered (``find_places``).
     """
 
     def __init__(
@@ -345,7 +350,10 @@ class PlanModel:
         self.model.minimise(self.model.total([self.makespan, *literals], scaled))
 
     def _weighed(self, per_node_s: float, per_price: float) -> tuple[list[Literal], list[float]]:
-        """Return the literals of all options, and the charge of each for the given prices of node-seconds."""
+        """Return the literals of all options, and the weight of each option.
+
+        The weight is the node-seconds times ``per_node_s + per_price * price`` of the machine.
+        """
         literals: list[Literal] = []
         weights = []
         price = self.case.instance.price_per_node_s
@@ -411,7 +419,7 @@ def _rename_places(case: ExactInstance, machines: list[int]) -> list[int]:
 
 
 def _find_option(built: PlanModel, task: int, place: int, nodes: int, mode: int) -> int:
-    """Return the position of the option with a mode; if it was left out, of an option that dominates it."""
+    """Return the position of the option with a mode; if it was left out, of another option at the place."""
     options = built.case.options[task]
     there = [index for index, option in enumerate(options) if option.place == place]
     same = [index for index in there if options[index].mode == mode]
@@ -421,11 +429,11 @@ def _find_option(built: PlanModel, task: int, place: int, nodes: int, mode: int)
 def read_schedule(built: PlanModel, value: Value) -> Schedule:
     """Return the schedule of a solution.
 
-    A solution is decoded with insertion from its order, machines and modes, with the true seconds. Number the
-    tasks by start, and delay the i-th of them by 2 i ticks: the rounding error (less than a tick per task and
-    lag) fits between any two consecutive tasks, so that nothing else changes. Decoding starts no task later
-    than that. A schedule is therefore at most 2 ticks per task longer than its solution, and equally long on
-    an exact grid.
+    The order, machines and modes of the solution are decoded with insertion and the unrounded seconds. To
+    bound the effect of rounding, number the tasks by start and delay the i-th task by 2 i ticks: the rounding
+    error (less than a tick per task and lag) fits between any two consecutive tasks, so that no further delay
+    is needed. Decoding starts no task later than these delayed starts. A schedule is therefore at most 2
+    ticks per task longer than its solution, and equally long on an exact grid.
     """
     case = built.case
     start = [value(moment) for moment in built.start]

@@ -1,7 +1,7 @@
 """A thin layer over CP-SAT; no other module imports OR-Tools.
 
 L. Perron, F. Didier, S. Gay, The CP-SAT-LP Solver, CP 2023. Variables are integers; a literal is 0 or 1; a
-constraint with ``when`` holds if all these literals are 1.
+constraint with ``when`` is enforced only if all literals in ``when`` are 1.
 """
 
 from __future__ import annotations
@@ -20,11 +20,17 @@ Interval = cp_model.IntervalVar
 Value = Callable[[Expression], int]
 """Returns the value of an expression in a solution."""
 SolutionCallback = Callable[[float, Value], bool]
-"""Called with the bound and the values of every better solution; returns whether to continue."""
+"""Called for every better solution with the bound and a function for its values.
+
+Returns whether the solver continues.
+"""
 
 
 _SEARCHES = ("quick_restart_no_lp", "no_lp", "default_lp")
-"""Subsolvers of a single worker besides neighbourhood searches; without LP they prove more bounds here."""
+"""Subsolvers of a single worker besides neighbourhood searches.
+
+On these models the subsolvers without linear programming (LP) prove better bounds.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +61,7 @@ class SolverResult:
     taken_s: float
     """Seconds of wall-clock time spent."""
     value: Value
-    """Values of the best solution."""
+    """Returns the value of an expression in the best solution."""
 
 
 class Model:
@@ -102,7 +108,7 @@ class Model:
     def interval(
         self, start: Expression | int, length: int, end: Expression | int, when: Literal | None = None
     ) -> Interval:
-        """Return a new interval; it is present if ``when`` is 1."""
+        """Return a new interval; with ``when``, constraints ignore the interval if this literal is 0."""
         if when is None:
             return self._model.new_interval_var(start, length, end, "")
         return self._model.new_optional_interval_var(start, length, end, when, "")
@@ -116,7 +122,7 @@ class Model:
         self._model.add_cumulative(intervals, taken, capacity)
 
     def hint(self, variable: Expression, value: int) -> None:
-        """Set the start value of a variable; a later hint replaces it. Sums and constants are ignored."""
+        """Set the start value of a variable, or replace it. Hints for sums and constants are ignored."""
         if isinstance(variable, cp_model.IntVar):
             self._hints[variable.index] = (variable, value)
 
@@ -125,7 +131,7 @@ class Model:
         self._model.minimize(expression)
 
     def solve(self, limits: Limits, on_solution: SolutionCallback | None = None) -> SolverResult:
-        """Run the solver and return its result; an exception of the callback ends it and is raised."""
+        """Run the solver and return its result; an exception of the callback ends the call and is raised."""
         solver = cp_model.CpSolver()
         _set(solver, limits)
         self._model.clear_hints()  # type: ignore[no-untyped-call]
@@ -176,7 +182,7 @@ class _SolutionReporter(cp_model.CpSolverSolutionCallback):
         self.failure: BaseException | None = None
 
     def on_solution_callback(self) -> None:
-        """Call the callback; store its exception, because none may propagate through the solver."""
+        """Call the callback and store its exception, which must not propagate through the solver."""
         try:
             if not self.on_solution(self.best_objective_bound, self.value):
                 self.stop_search()
@@ -188,8 +194,9 @@ class _SolutionReporter(cp_model.CpSolverSolutionCallback):
 class _SignalHandover:
     """Passes Ctrl-C to the solver, which then stops and returns its best solution.
 
-    The solver restores the handler of the operating system, not that of Python, which is therefore set again.
-    Only the main thread can do that; in other threads the solver does not handle the signal.
+    The solver restores the signal handler of the operating system, but not that of Python, so that Python's
+    handler is set again on exit. Only the main thread can set a handler; in other threads the solver does not
+    handle the signal.
     """
 
     def __enter__(self) -> Self:

@@ -1,8 +1,8 @@
 """Lower bounds of the makespan, valid for every schedule. Read ``lower_bounds.py`` first.
 
-All arguments hold for heterogeneous machines, communication, moldable tasks, countable resources, abstract
-machines, pins, earliest starts, busy machines and unlimited machines: an argument ignores what it cannot
-count.
+Every bound is valid for heterogeneous machines, communication, moldable tasks, countable resources, abstract
+machines, pins, earliest starts, busy machines and unlimited machines. An argument that cannot count one of
+these ignores it, which only lowers the bound.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _PRECISION = 1e-10
 """Relative precision at which the search for a bound ends."""
 _FIRST_STEP = 2e-3
 _TINY_STEP = 1e-6
-"""If a makespan longer by this share cannot be refuted, the search ends."""
+"""The search for a bound ends at once if a makespan longer by this share cannot be refuted."""
 
 
 def find_crossing(low: float, at: Callable[[float], float]) -> float:
@@ -100,7 +100,10 @@ class SupplyLoad:
     widest: Floats
     """Per task: its largest number of nodes."""
     reach: tuple[Floats, Floats] | None
-    """Numbers of nodes and the largest share of the supply they can take; None if it is proportional."""
+    """Numbers of nodes, and the largest share of the supply that so many nodes can take at once.
+
+    None if this limit is not used (see ``Supply.reach``).
+    """
 
     def backwards(self) -> SupplyLoad:
         """Return the same load with the tasks in reverse order."""
@@ -118,7 +121,7 @@ class _NestedSets:
     order: _Positions
     around_s: Floats
     reach: Floats | None
-    """Per set: the share of the supply that its tasks can take at once; None for all of it."""
+    """Per set: the share of the supply that its tasks can take at once; None: the whole supply."""
 
 
 def _nest_tasks(load: SupplyLoad, tasks: _Positions, order: _Positions, around_s: Floats) -> _NestedSets:
@@ -160,7 +163,7 @@ def _largest(nests: Sequence[_NestedSets], area: Floats) -> float:
 
 
 def bound_by_turns(load: SupplyLoad, tasks: _Positions) -> float:
-    """Return a lower bound on the time of tasks, from how many of them must run in turn on some node."""
+    """Return a lower bound on the time that tasks take, since some node must run several of them in turn."""
     shortest_s, rate = load.front.shortest_s[tasks], load.front.least_rate[tasks]
     if float(rate.sum()) <= 1.0:
         return 0.0
@@ -186,7 +189,7 @@ def bound_by_area(
 ) -> float:
     """Return a bound on the makespan from the area of tasks with these heads and tails, at least ``low_s``.
 
-    ``in_turn``: whether a node runs one task at a time, which the last refinement needs.
+    ``in_turn`` is whether a node runs one task at a time; the last refinement below holds only in this case.
 
     A makespan T is possible only if ``a + area + b <= T`` for every set of tasks whose heads are at least a
     and whose tails are at least b. There are three refinements:
@@ -211,7 +214,10 @@ def bound_by_area(
 
 
 def _turns_between(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats) -> float:
-    """Return the largest head plus ``bound_by_turns`` plus tail over sets with late heads and long tails."""
+    """Return the largest sum of least head, ``bound_by_turns`` and least tail over some sets of tasks.
+
+    A set has all tasks whose head and tail are at least two thresholds.
+    """
     best = 0.0
     if load.all_at_once(tasks):
         return best
@@ -237,7 +243,7 @@ def heads_after_ancestors(
 
     The bound by area, applied to the ancestors of a task, raises its head. This is done in topological order,
     so bounds of successive levels add up. The reversed graph gives tails. O(v^2 + v e) time and O(v^2) space
-    for v tasks and e edges; larger graphs use stages.
+    for v tasks and e edges; for large graphs use ``heads_after_stages``.
     """
     head_s = base_s.copy()
     # Row: task; column: ancestor. The longest path from the finish of the ancestor to the start of the task.
@@ -287,7 +293,7 @@ _MOST_STAGES = 5_000
 
 
 def find_cuts(edges: PathEdges) -> _Positions:
-    """Return the positions p such that every task with an index below p precedes every other task."""
+    """Return the positions p such that every task with an index below p is an ancestor of all other tasks."""
     tasks = len(edges)
     target = np.repeat(np.arange(tasks), np.diff(edges.pointer))
     last_before, first_after = np.full(tasks, -1), np.full(tasks, tasks)
@@ -314,10 +320,11 @@ def heads_after_stages(
 ) -> Floats:
     """Return heads raised by the area of the stages before each task; ``whole``: all times are integers.
 
-    Stages are separated by cuts: at a cut of the topological order, every task before it precedes every task
-    after it, so bounds of stages add up. A position is a cut if and only if every task before it without a
-    successor before it is a direct predecessor of every task after it without a predecessor after it. Both
-    sides and the edges between them are counted for all positions in O(v + e).
+    Stages are separated by cuts, positions of the topological order such that every task before a cut is an
+    ancestor of every task after it. Bounds of successive stages therefore add up. To find cuts, call the
+    tasks before a position that have no successor before it its sinks, and the tasks after it that have no
+    predecessor after it its sources. The position is a cut if and only if every sink is a direct predecessor
+    of every source. Sinks, sources and the edges between them are counted for all positions in O(v + e).
     """
     limits = [0, *find_cuts(edges).tolist(), len(edges)]
     sizes = np.diff(limits)
@@ -344,7 +351,7 @@ class _StageWalk:
         self.head_s = base_s.tolist()
 
     def through(self, first: int, end: int, start_s: float) -> float:
-        """Raise the heads in a stage that starts at ``start_s``; return the end of its longest path."""
+        """Raise the heads in a stage that starts at ``start_s``; return when its longest path ends."""
         finish = start_s
         for task in range(first, end):
             head = max(self.head_s[task], start_s)
@@ -380,15 +387,18 @@ _NOTHING = 1e-300
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TimeWindows:
-    """The tasks that use a supply, and the busy intervals on it.
+    """The tasks that use a supply and its busy intervals, for tests whether a makespan T is possible.
 
-    Energetic reasoning (P. Baptiste, C. Le Pape, W. Nuijten, Annals of Operations Research 92,
-    1999): a task runs between its head and T minus its tail. Shifted to either end of that interval, part of
-    it may still lie inside a window [a, b]. If these parts and the busy intervals need more than the window
-    offers, T is refuted. Deviations: modes of different width; a limited number of windows; no time-bound
-    adjustment. The same holds for instants instead of seconds: of k instants that divide a window into k + 1
-    equal parts, a task that covers more than j parts meets at least j. O(w v k) per T for w windows, v tasks
-    and k steps of their fronts.
+    Energetic reasoning (P. Baptiste, C. Le Pape, W. Nuijten, Annals of Operations Research 92, 1999): a task
+    runs between its head and T minus its tail. Even if the task is shifted to one end of that interval, part
+    of it may lie inside a time window [a, b]. If these parts and the busy intervals need more than the supply
+    offers from a to b, T is refuted.
+
+    The same holds for instants: of k instants that divide a window into k + 1 equal parts, a task that covers
+    more than j parts contains at least j. Tasks that contain an instant must fit together.
+
+    Deviations: modes of different width; a limited number of windows; no time-bound adjustment. O(w v k) per
+    T for w windows, v tasks and k steps of their fronts (``AreaFront``).
     """
 
     head_s: Floats
@@ -433,7 +443,7 @@ class TimeWindows:
 
 
 def _sum_taken(rate: Floats, inside: Floats) -> Floats:
-    """Return for each window the least amount of the supply that all tasks together take in it."""
+    """Return for each window the least amount of the supply that all tasks together take inside it."""
     taken: Floats = (rate * np.maximum(inside, _NOTHING)).min(axis=1).sum(axis=0)
     return taken
 
@@ -446,7 +456,7 @@ def _pick_times(values: Floats, number: int) -> Floats:
 
 
 def build_windows(instance: Instance, load: SupplyLoad, head_s: Floats, tail_s: Floats) -> TimeWindows | None:
-    """Return the bound by time windows for a supply; None if too many tasks or no task use the supply."""
+    """Return the bound by time windows for a supply; None if no task, or too many tasks, use the supply."""
     front = load.front
     tasks = np.flatnonzero(front.area > 0)
     cells = len(tasks) * front.step_s.shape[1]

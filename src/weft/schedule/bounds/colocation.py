@@ -14,7 +14,7 @@ from weft.workflow.task_graph import COMPUTE, Floats
 
 _ROUNDS = 4
 _CELLS = 500_000
-"""Largest number of tasks x hosts; above it every task is counted at its best host."""
+"""Largest number of tasks x hosts; for larger instances only the best host of each task is considered."""
 _MOST_RAISED = 2_000
 """Largest number of tasks for which heads and tails are raised."""
 _MOST_SETS = 64
@@ -27,10 +27,11 @@ _Numbers = NDArray[np.int64]
 class ColocationBound:
     """The bound by co-location of one instance; a place is a host or a machine.
 
-    If head, transfer between two hosts and tail of an edge together exceed T, its two tasks must be on one
-    host. Such tasks form clusters, and the work of a cluster must be done by one host; if no host can do it
-    by T, T is refuted. If two clusters fit together on no host, the data between them must move, which raises
-    heads and tails and may tie more edges; this is repeated a few times.
+    Let T be a makespan to test. If the head of a task, its seconds, the transfer to a successor on another
+    host, and seconds and tail of the successor together exceed T, both tasks must be on one host. Tasks
+    connected in this way form a cluster, which must run on one host; if no host can run it by T, T is
+    refuted. If no host can run two clusters together, the data between them must be transferred. This raises
+    heads and tails, so that more tasks may have to share a host. The test is repeated a few times.
 
     The idea is from bounds for communication delays (C. Papadimitriou, M. Yannakakis, Towards an
     Architecture-Independent Analysis of Parallel Algorithms, SIAM J. Computing 19(2), 1990). Deviations:
@@ -70,7 +71,7 @@ class ColocationBound:
         return False
 
     def _clusters(self, limit_s: float, head_s: Floats, tail_s: Floats) -> _TaskClusters | None:
-        """Return the clusters of tasks that must share a place by ``limit_s``; None if there are none."""
+        """Return the clusters of tasks that must share a place to finish by ``limit_s``, or None."""
         whole = self.shortest_s + tail_s
         arrival = (head_s + self.shortest_s)[self.source] + self.moving.apart_s
         late = (arrival + whole[self.target] > limit_s) & (self.moving.apart_s > 0)
@@ -108,7 +109,7 @@ class ColocationBound:
 
 
 def _one_after_another(near: _Numbers, task: _Numbers, share_s: Floats, base_s: Floats) -> Floats:
-    """Return for each task the time when its predecessors (``near``) on its host can have finished."""
+    """Return for each task when its predecessors (``near``) on its host can all have finished."""
     least = np.full(len(base_s), np.inf)
     np.minimum.at(least, task, base_s[near])
     total = np.bincount(task, share_s[near], len(base_s))
@@ -124,7 +125,7 @@ class _TaskClusters:
     """The tasks of cluster c are in ``order`` from ``first[c]``."""
     size: _Numbers
     needs_s: Floats
-    """Tasks x places: seconds of the place that a task needs; infinity if it cannot be there."""
+    """Tasks x places: seconds of the whole place that a task needs; infinity if it cannot run on it."""
     share_s: Floats
     """Clusters x places: sum of ``needs_s`` over the tasks of the cluster."""
     head_s: Floats
@@ -133,7 +134,7 @@ class _TaskClusters:
 
     @classmethod
     def of(cls, label: _Numbers, needs_s: Floats, head_s: Floats, tail_s: Floats) -> _TaskClusters:
-        """Return the clusters, given the cluster of each task; needs of their tasks are summed."""
+        """Return the clusters, given the cluster of each task (``label``) and the needs of each task."""
         order, size = np.argsort(label, kind="stable"), np.bincount(label)
         first = np.cumsum(size) - size
         return cls(
@@ -148,7 +149,10 @@ class _TaskClusters:
         )
 
     def overloaded(self, limit_s: float, head_s: Floats, tail_s: Floats) -> bool:
-        """Return whether a cluster fits nowhere; set ``share_s`` to infinity where a cluster does not fit."""
+        """Return whether some cluster fits at no place.
+
+        Sets ``share_s`` to infinity where a cluster does not fit.
+        """
         self.share_s[(self.head_s + self.tail_s)[:, None] + self.share_s > limit_s] = np.inf
         if np.isinf(self.share_s).all(axis=1).any():
             return True
@@ -162,7 +166,7 @@ class _TaskClusters:
         return False
 
     def _latest_s(self, tasks: _Numbers, head_s: Floats, tail_s: Floats) -> Floats:
-        """Return for each place a lower bound on the makespan if all given tasks run there."""
+        """Return for each place a lower bound on the makespan if all given tasks run at that place."""
         head_s, tail_s, needs_s = head_s[tasks], tail_s[tasks], self.needs_s[tasks]
         late, far = np.argsort(-head_s, kind="stable"), np.argsort(-tail_s, kind="stable")
         after = (head_s[late] + np.minimum.accumulate(tail_s[late]))[:, None] + needs_s[late].cumsum(axis=0)
@@ -216,7 +220,10 @@ def _bound_pairs(instance: Instance) -> tuple[_Numbers, _Numbers]:
 
 
 def _tables(instance: Instance, modes: list[BoundModes], place: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return tables (tasks x places) of seconds and of node-seconds over nodes; one column if too large."""
+    """Return two tables (tasks x places): least seconds, and least node-seconds over the nodes of the place.
+
+    Tables that would be too large have one column, with the least values of all places.
+    """
     tasks, places = len(instance), int(place.max()) + 1
     capacity = np.bincount(place, instance.capacity, places)
     capacity[place[instance.unlimited]] = np.inf

@@ -1,4 +1,4 @@
-"""Lower bounds of an instance by six arguments, from cheap to expensive; each uses results of the others."""
+"""Lower bounds of an instance by six arguments, from cheap to expensive; later ones use earlier results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from weft.schedule.bounds.supplies import build_front, list_supplies
 from weft.workflow.task_graph import Floats
 
 _DEEP_LOADS = 2
-"""Number of supplies for the expensive arguments: those that gave the highest bounds."""
+"""Number of supplies for the expensive arguments: the supplies with the highest bounds by area."""
 _MOST_ANCESTORS = 1_000
 """Largest number of tasks for which heads include the area of all ancestors."""
 _MOST_BOTH_WAYS = 100
@@ -51,7 +51,10 @@ _EXACT = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Lower bounds of the makespan in seconds; the last three are 0 if they do not improve on the others."""
+    """Lower bounds of the makespan in seconds, one per argument (see ``lower_bounds``).
+
+    ``together_s`` and ``windows_s`` are 0 if they are not higher than the bounds before.
+    """
 
     critical_path_s: float
     area_s: float
@@ -98,11 +101,11 @@ def lower_bounds(instance: Instance) -> Bounds:
     - *area* (``supplies``): every task needs its least share of the platform;
     - *combination* (``area``): sets of tasks need their area between their heads and tails;
     - *levels* (``area``): heads and tails include the area of the tasks before and after a task;
-    - *co-location* (``colocation``): tasks that must share a host or machine need their time there;
-    - *windows* (``area``): work that cannot lie outside a time window must fit into it.
+    - *co-location* (``colocation``): tasks that must share a host or machine need their time on it;
+    - *windows* (``area``): work that cannot lie outside a time window must fit into the window.
 
     If all times are integers, the bound is rounded up (``modes.has_whole_times``). On time-shared machines
-    tasks need not run in turn: only paths and area hold there, and nothing is rounded.
+    tasks need not run in turn: only the first three arguments are used, and nothing is rounded.
     """
     case = _BoundCase(instance)
     critical = case.critical_path_s()
@@ -131,17 +134,17 @@ def lower_bounds(instance: Instance) -> Bounds:
 
 
 _ARRIVAL_THRESHOLDS = 64
-"""Largest number of times from which on the work of several workflows is counted."""
+"""Largest number of heads of tasks that ``bound_arrivals`` tries as the time a."""
 
 
 @np.errstate(over="ignore")
 def bound_arrivals(parts: Sequence[tuple[Instance, float]]) -> float:
     """Return a lower bound of the time at which several workflows on one platform have all ended.
 
-    ``parts`` are instances on one platform with the times at which they arrive; several may be one object.
-    Each workflow takes at least its own bound. All tasks that cannot start before a time a, and after which
-    at least b seconds follow, need their area between them: work is divisible and moves freely between
-    workflows (S5.18 of docs/papers/many-workflows.md).
+    ``parts`` are instances on one platform with the times at which they arrive; an instance may occur several
+    times. Each workflow takes at least its own bound. Consider all tasks that cannot start before a time a
+    and are followed by at least b seconds: their area lies between a and b seconds before the end. Work
+    counts as divisible and is summed over all workflows (S5.18 of docs/papers/many-workflows.md).
     """
     cases = {instance: _BoundCase(instance) for instance, _ in parts}
     alone_s = {instance: lower_bounds(instance).best_s for instance in cases}
@@ -171,7 +174,7 @@ def bound_arrivals(parts: Sequence[tuple[Instance, float]]) -> float:
 
 
 class _BoundCase:
-    """One instance with its heads and tails, which the arguments raise."""
+    """One instance with the heads and tails of its tasks, which successive arguments raise."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance

@@ -22,9 +22,9 @@ _Positions = NDArray[np.intp]
 class BoundModes:
     """Tasks with the same machines and node counts; modes are sorted by machine.
 
-    Seconds are ``scale * unit_s[row]``: where seconds follow from work and rates, thousands of tasks share
-    one row. Pinned tasks have only the modes of their machine. A mode that exceeds a budget even if all other
-    tasks consume their least is excluded.
+    The seconds of a task are ``scale * unit_s[row]``. If seconds are work divided by a rate, thousands of
+    tasks share one row. Pinned tasks have only the modes of their machine. A mode that exceeds a budget even
+    if all other tasks consume their least is excluded.
     """
 
     tasks: Indices
@@ -43,7 +43,10 @@ class BoundModes:
         return len(self.machine)
 
     def least_by(self, group: NDArray[np.intp], values: Floats) -> tuple[_Positions, Floats]:
-        """Return the machine groups that occur, and the minimum of each row of values in each group."""
+        """Return the groups of machines that occur, and a table (rows x groups) of least values.
+
+        ``group`` has the group of each machine; ``values`` is a table (rows x modes).
+        """
         groups = group[self.machine]
         order = np.argsort(groups, kind="stable")
         starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
@@ -91,7 +94,10 @@ def _parts(instance: Instance, group: ModeGroup) -> Iterator[BoundModes]:
 
 
 def _affordable_modes(instance: Instance, group: ModeGroup) -> _Positions:
-    """Return the modes of a group that keep every budget if all other tasks consume their least."""
+    """Return the modes of a group that keep every budget if all other tasks consume their least.
+
+    If there is no such mode, return all modes.
+    """
     everything = np.arange(len(group))
     if group.consumption is None:
         return everything
@@ -142,7 +148,7 @@ def _stack(parts: list[BoundModes]) -> BoundModes:
 
 
 _LARGEST = 2.0**40
-"""For larger numbers rounding hides whether they are integers."""
+"""Larger numbers do not count as integers, because rounding hides their fractional parts."""
 _TOGETHER = 500_000
 """Number of table entries checked at a time."""
 _FEW = 64

@@ -32,7 +32,7 @@ def forward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
 
 
 def backward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
-    """Return the successors as predecessors in the reversed graph; tasks are numbered from the last one."""
+    """Return the predecessors of each task in the reversed graph, in which tasks are numbered backwards."""
     lengths = np.diff(graph.successor_pointer)[::-1]
     pointer = np.concatenate([[0], np.cumsum(lengths)])
     first = graph.successor_pointer[:-1][::-1]
@@ -42,7 +42,10 @@ def backward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
 
 
 def heads(graph: TaskGraph, seconds_s: Floats, earliest_s: Floats, moving_s: Floats | None = None) -> Floats:
-    """Return the earliest start of each task; ``moving_s`` are the transfer times of the edges."""
+    """Return a lower bound on the start of each task (its head).
+
+    ``seconds_s`` and ``earliest_s`` (a lower bound) are per task, ``moving_s`` (transfer times) per edge.
+    """
     pointer, before = graph.predecessor_pointer.tolist(), graph.predecessor.tolist()
     seconds, found = seconds_s.tolist(), earliest_s.tolist()
     moving = [0.0] * len(before) if moving_s is None else moving_s.tolist()
@@ -140,7 +143,10 @@ class _CandidateSets:
             self.sets.append(np.array([machine]))
 
     def least(self, source: Indices, target: Indices) -> tuple[Floats, Floats]:
-        """Return least latency and seconds per byte for pairs of variables; nan if data need not move."""
+        """Return the least latency and seconds per byte for pairs of variables.
+
+        nan means that data need not move, or that there are too many pairs to tell.
+        """
         free = (np.full(len(source), np.nan), np.full(len(source), np.nan))
         first, second = self.of_variable[source], self.of_variable[target]
         codes, inverse = np.unique(first * len(self.sets) + second, return_inverse=True)
@@ -203,13 +209,13 @@ class MachinePaths:
 
 
 def follow_machine_paths(instance: Instance, modes: list[BoundModes]) -> MachinePaths | None:
-    """Return bounds from paths on each machine; None if the instance is too large or they cannot be better.
+    """Return bounds by paths with the times of tasks on every machine.
 
-    The bounds are sharper for heterogeneous machines. They use the earliest finish of every task on every
-    machine, with each predecessor on the machine that is best for this one task. Machines count as never
-    busy, and a task may be on several machines for several successors; both only decrease times. The same
-    computation backwards gives tails. O(e (p + l^2)) for e edges, p machines and l network locations; large
-    instances are skipped.
+    Return None if the instance is too large, or if simpler bounds are as good. The bounds are higher for
+    heterogeneous machines. They use the earliest finish of every task on every machine, where each
+    predecessor is on the machine that is best for this task alone. Machines count as never busy, and a task
+    may be on different machines for different successors; both only decrease times. The same computation
+    backwards gives tails. O(e (p + l^2)) for e edges, p machines and l network locations.
     """
     graph, locations = instance.graph, len(instance.network.latency_s)
     cells = len(graph) * len(instance.machines)
@@ -253,9 +259,9 @@ class _Direction:
     near: _Numbers
     edge: _Numbers
     arrives: _Numbers
-    """Per task: the binding variable of its inputs."""
+    """Per task: the binding variable at which a path in this direction arrives."""
     leaves: _Numbers
-    """Per task: the binding variable of its outputs."""
+    """Per task: the binding variable from which a path in this direction continues; differs for transfers."""
 
 
 def _direction(graph: TaskGraph, *, forwards: bool) -> _Direction:

@@ -35,7 +35,10 @@ class Supply:
     rounding: int = 0
 
     def rate(self, found: BoundModes) -> Floats:
-        """Return the share of the supply that each mode takes; per unit of demand if demands are equal."""
+        """Return the share of the supply that each mode takes.
+
+        For a resource whose amount does not depend on the mode, it is the share per unit of the amount.
+        """
         weight = self.weight[found.machine]
         if self.resource is not None:
             return weight if found.demand is None else weight * self._counted(found.demand[:, self.resource])
@@ -45,7 +48,7 @@ class Supply:
         return np.asarray(weight * capacity * _round_shares(found.nodes / capacity, self.rounding))
 
     def scale(self, instance: Instance, modes: list[BoundModes]) -> Floats:
-        """Return a factor for the rates of each task: its resource amount, or 1 if the rates include it."""
+        """Return a factor for the rates of each task: its resource amount; 1 if ``rate`` includes that."""
         if self.resource is None:
             return np.ones(len(instance))
         scale = self._counted(instance.graph.demand[:, self.resource])
@@ -62,7 +65,8 @@ class Supply:
     def reach(self) -> tuple[Floats, Floats] | None:
         """Return numbers of nodes, and the largest share of the supply that so many nodes can take at once.
 
-        None if all weights are equal, so that few tasks cannot choose better nodes.
+        Return None if this limit is not used: for resources, for rounded supplies, and if all weights are
+        equal, since few tasks cannot choose better nodes.
         """
         if self.resource is not None or self.rounding or np.ptp(self.weight) <= 1e-12 * self.weight.max():
             return None
@@ -86,7 +90,7 @@ def list_supplies(instance: Instance, modes: list[BoundModes]) -> list[Supply]:
     fractional assignment). Every weighting gives a bound; several are tried:
 
     - equal weights, or weights by speed, which are exact if machines differ by speed only;
-    - only the machines of one candidate set, for tasks that must run there;
+    - only the machines of one candidate set, for tasks that must run on these machines;
     - weights found by a few rounds of price adjustment, for unrelated machines: overloaded machines become
       expensive;
     - *rounded* nodes: of tasks with more than half of a machine only one runs at a time, so each counts as
@@ -137,7 +141,10 @@ def _confining_sets(modes: list[BoundModes], unlimited: NDArray[np.bool_]) -> li
 
 
 def _adjust_prices(modes: list[BoundModes], nodes: Floats, starts: list[Floats]) -> Floats:
-    """Return the prices of nodes with the highest bound, found by raising prices of overloaded machines."""
+    """Return the weights of nodes with the highest bound found by raising the prices of overloaded machines.
+
+    ``starts`` are weights to begin with.
+    """
     rows = [_sample_requests(found) for found in modes]
     values = [_cheapest_requests(rows, start)[0] for start in starts]
     best_value = max(values)
@@ -203,11 +210,12 @@ _Steps = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AreaFront:
-    """The fronts of all tasks for one supply; the steps of a row get longer and have lower rates.
+    """The fronts of all tasks for one supply, as rows of steps with ascending seconds and descending rates.
 
-    The *front* of a task is its least area given a maximal duration: only modes that no other mode beats in
-    both seconds and rate are kept. If there are too many, adjacent modes are merged into a step with the
-    minimum of each, which keeps the bound valid.
+    The rate of a mode is the share of the supply that it takes, its area seconds x rate. The *front* of a
+    task gives its least area for a maximal duration: only modes that no other mode beats in both seconds and
+    rate are kept. If there are too many modes, adjacent modes are merged into one step with the least
+    seconds, rate and area of these modes, which keeps the bound valid.
     """
 
     row: NDArray[np.int64]
@@ -217,7 +225,7 @@ class AreaFront:
     """Rows x steps: seconds, ascending; the last step of a row is repeated."""
     step_rate: Floats
     cheapest: Floats
-    """Rows x steps: the least area (seconds x rate) of a step and those before it."""
+    """Rows x steps: the least area (seconds x rate) of the step and all steps before it."""
     area: Floats
     """Per task: its least area, in seconds of the whole supply."""
     shortest_s: Floats
@@ -227,7 +235,7 @@ class AreaFront:
     peak: Floats
     """Per task: the largest share of the supply it can take at once."""
     bends: bool
-    """Whether a limit of the duration can increase the area of some task."""
+    """Whether a limit on durations can increase the least area of some task."""
 
     def area_within(self, limit_s: Floats, tasks: NDArray[np.intp] | None = None) -> Floats:
         """Return the least area of each task within its limit; infinity where no mode is short enough."""
