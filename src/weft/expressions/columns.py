@@ -219,7 +219,6 @@ FAST_FUNCTIONS: dict[str, Callable[..., Array | None]] = {
 """Functions with a vectorised form; the others are applied row by row."""
 
 
-_EXACT = 2**53
 _NOTHING: Mapping[str, Any] = {}
 
 

@@ -268,7 +268,8 @@ class Function:
         if count >= self.needed and (most is None or count <= most):
             return
         wanted = f"{self.needed}" if most == self.needed else f"{self.needed} to {most}"
-        rule = f"it takes {wanted if most else 'at least 1'} argument{'' if most is None or wanted == '1' else 's'}"
+        plural = "" if most is None or wanted == "1" else "s"
+        rule = f"it takes {wanted if most else 'at least 1'} argument{plural}"
         raise Refusal(f"{self.name}() has {count} argument{'' if count == 1 else 's'}", rule=rule)
 
     def check_kind(self, position: int, kind: ValueKind, found: str) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from weft.platform.machine import MOST_MACHINES
 from weft.workflow.generators.generator import (
     LARGEST,
-    MOST_MACHINES,
     MOST_TASKS,
     GeneratedWorkflow,
     check_parameters,

@@ -221,10 +221,6 @@ def draw_bytes(rng: np.random.Generator, mean_bytes: float, spread: float, count
     return [round(size) for size in draw_around(rng, mean_bytes, spread, count)]
 
 
-MOST_MACHINES = 1_000_000
-"""Maximum of the parameter ``machines`` of generators."""
-
-
 def draw_platform(
     rng: np.random.Generator,
     machines: int,

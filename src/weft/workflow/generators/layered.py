@@ -19,10 +19,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from weft.platform.machine import MOST_MACHINES
 from weft.platform.platform import DEFAULT_LINK
 from weft.workflow.generators.generator import (
     LARGEST,
-    MOST_MACHINES,
     MOST_TASKS,
     GeneratedWorkflow,
     check_parameters,

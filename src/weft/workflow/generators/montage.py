@@ -20,10 +20,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from weft.platform.machine import MOST_MACHINES
 from weft.workflow.builder import Builder
 from weft.workflow.generators.generator import (
     LARGEST,
-    MOST_MACHINES,
     MOST_TASKS,
     GeneratedWorkflow,
     check_parameters,
