@@ -9,7 +9,14 @@ from weft.errors import InvalidInput
 from weft.formats.yaml_document import parse_document
 from weft.planners.genetic import GeneticPlanner
 from weft.planners.planner import Budget, PlanRequest
-from weft.planners.tuning import TuningGrid, find_planners, option_text, read_grid, run_trial
+from weft.planners.tuning import (
+    TuningGrid,
+    find_planners,
+    find_tuned_planners,
+    option_text,
+    read_grid,
+    run_trial,
+)
 from weft.randomness import generator
 from weft.schedule.objective import make_objective
 
@@ -151,3 +158,17 @@ class TestTrial:
 
         with pytest.raises(KeyboardInterrupt):
             run_trial(Interrupting(), request())
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"population": range(2, 1002), "generations": range(1, 1001)}, "at most 100,000"),
+        ({"population": range(1, 1_000_001), "generations": range(1, 1_000_001)}, "at most 100,000"),
+        ({"population": [10], "mutations": [1], "mutation-rate": [0.1]}, "only one may be given"),
+    ],
+)
+def test_grid_that_tune_refuses_fits_no_planner(options, rule):
+    grid = TuningGrid(options={name: tuple(values) for name, values in options.items()})
+    with pytest.raises(InvalidInput, match=rule):
+        find_tuned_planners(grid)

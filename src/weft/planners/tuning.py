@@ -74,9 +74,7 @@ def find_planners(planner: str, grid: TuningGrid) -> dict[str, SearchPlanner]:
 
     ``planner`` is a name, possibly with options; options of the grid replace these.
     """
-    if grid.count > MOST_EXPERIMENTS:
-        what = f"{grid.count:,} experiments"
-        raise InvalidInput(what, rule=f"at most {MOST_EXPERIMENTS:,} are allowed", advice="use fewer values")
+    _check_count(grid)
     if not isinstance(base := make_planner(planner), SearchPlanner):
         what = f"planner {planner!r} is not an optimiser whose runs can be measured"
         raise InvalidInput(what, advice=f"use {', '.join(_TUNED[:-1])} or {_TUNED[-1]}")
@@ -84,6 +82,12 @@ def find_planners(planner: str, grid: TuningGrid) -> dict[str, SearchPlanner]:
         raise InvalidInput(problems)
     texts = [option_text(options) for options in grid.experiments()]
     return {text: make_planner(f"{planner}:{text}" if text else planner) for text in texts}  # type: ignore[misc]
+
+
+def _check_count(grid: TuningGrid) -> None:
+    if grid.count > MOST_EXPERIMENTS:
+        what = f"{grid.count:,} experiments"
+        raise InvalidInput(what, rule=f"at most {MOST_EXPERIMENTS:,} are allowed", advice="use fewer values")
 
 
 _TUNED = ("genetic", "moldable-genetic", "annealing")
@@ -94,6 +98,7 @@ def find_tuned_planners(grid: TuningGrid) -> list[str]:
 
     The error has the problems of the planner for which there are fewest.
     """
+    _check_count(grid)
     found = {name: list(_option_problems(name, PLANNERS.load(name), grid)) for name in _TUNED}
     if fitting := [name for name, problems in found.items() if not problems]:
         return fitting
@@ -101,7 +106,18 @@ def find_tuned_planners(grid: TuningGrid) -> list[str]:
 
 
 def _option_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Problem]:
-    """Yield the problems of a planner with the options of a grid, each value tried alone."""
+    """Yield the problems of a planner with the options of a grid: of each value alone, then of all together.
+
+    Which options exclude each other does not depend on their values.
+    """
+    if problems := list(_value_problems(planner, kind, grid)):
+        yield from problems
+    elif grid.vary == "all" and all(grid.options.values()):
+        together = {name: values[0] for name, values in grid.options.items()}
+        yield from _planner_problems(f"{planner}:{option_text(together)}" if together else planner)
+
+
+def _value_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Problem]:
     known = [option.name for option in list_options(kind)]
     for name, values in grid.options.items():
         if name not in known:
@@ -109,10 +125,15 @@ def _option_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Pro
             yield Problem(what=f"planner {planner!r} has no option {name!r}", advice=advice)
             continue
         for value in values:
-            try:
-                make_planner(f"{planner}:{option_text({name: value})}")
-            except InvalidInput as error:
-                yield from error.problems
+            yield from _planner_problems(f"{planner}:{option_text({name: value})}")
+
+
+def _planner_problems(name: str) -> Iterator[Problem]:
+    """Yield why there is no planner of this name and these options."""
+    try:
+        make_planner(name)
+    except InvalidInput as error:
+        yield from error.problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
