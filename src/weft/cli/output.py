@@ -1,4 +1,4 @@
-r"""Standard output and error of the command, without secrets; and without control characters.
+r"""Standard output and error of the command, without secrets and control characters.
 
 Names, values and file names may contain escape sequences that move the cursor, set the title or hide text.
 The output streams replace every control character by its escape (``\x1b``) and redact secrets, whichever code

@@ -72,7 +72,7 @@ class RunDisplay:
         )
 
     def left_text(self, now_s: float) -> str:
-        """Return the time left as text; if held tasks block all displayed runs, return a text that says so."""
+        """Return a text with the time left, or a text which says that held tasks block all displayed runs."""
         left = self.left(now_s)
         if left.held:
             return f"nothing can start: {left.why}; `weft release` continues"
