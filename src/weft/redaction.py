@@ -3,7 +3,8 @@
 Secrets are recognised by their form (passwords in URLs, query parameters such as ``token`` or
 ``X-Amz-Signature``, Authorization headers), and by their value, if a workflow declares them under
 ``secrets:``. The declared values are kept in memory only, for the whole process, because any part of the
-program may write them. A value is also recognised if a URL contains it partly quoted or decoded, in upper or lower case.
+program may write them. A value is also recognised if a URL contains it partly quoted or decoded, in upper or
+lower case.
 
 A part of a secret is not recognised, so a text is redacted before it is shortened. Of a long text, only the
 part that is shown is redacted, extended by the length of the longest possible secret.

@@ -109,7 +109,7 @@ class Registry:
                 yield name, found, str(getattr(found, "title", ""))
 
     def load_each(self) -> Iterator[tuple[str, Any]]:
-        """Yield (name, entry), built-in entries first; skip, with a warning, those that cannot be imported."""
+        """Yield (name, entry), built-in ones first; skip entries that cannot be imported, with a warning."""
         for name in self.builtin_first():
             try:
                 found = self.load(name)
