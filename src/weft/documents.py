@@ -47,7 +47,7 @@ class DocumentNode:
                 return "a mapping"
 
     def to_plain(self) -> Any:
-        """Return the value without source locations."""
+        """Return the value as dicts, lists and scalars, without source locations."""
         if isinstance(self.value, list):
             return [node.to_plain() for node in self.value]
         if isinstance(self.value, dict):
@@ -119,7 +119,7 @@ def from_python(
 
 
 def caller_location() -> SourceLocation:
-    """Return the line outside this package that led to the current call, for errors in the builder."""
+    """Return the innermost line outside of weft that led to this call, for error messages of the builder."""
     frame = sys._getframe(1)  # noqa: SLF001 -- the only access to the caller's line
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("weft."):
         frame = frame.f_back
@@ -127,7 +127,7 @@ def caller_location() -> SourceLocation:
 
 
 class Reader:
-    """Converts nodes to Python values. A node of a wrong type is added to ``problems``; reading continues."""
+    """Converts nodes to Python values and collects all problems instead of raising at the first one."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -139,7 +139,7 @@ class Reader:
         )
 
     def add_type_problem(self, node: DocumentNode, wanted: str, advice: str = "") -> None:
-        """Add the problem that a node does not have the expected type."""
+        """Add a problem which says that a node does not have the type ``wanted``."""
         what = f"{node.display()} is {node.kind}"
         if node.value is None:
             what = "the value is empty"
@@ -148,7 +148,7 @@ class Reader:
         self.add_problem(node, what, rule=f"must be {wanted}", advice=advice)
 
     def collect_problems(self, node: DocumentNode, function: Callable[[], Any]) -> Any:
-        """Return the result of a call; if it raises InvalidInput, add its problems here and return None."""
+        """Return ``function()``; if it raises InvalidInput, add its problems at the node and return None."""
         try:
             return function()
         except InvalidInput as error:
@@ -159,7 +159,10 @@ class Reader:
     def mapping(
         self, node: DocumentNode, known: Collection[str] | None = None, what: str = "key"
     ) -> dict[str, DocumentNode]:
-        """Return the entries of a mapping. With ``known``, every other key is a problem and is left out."""
+        """Return the entries of a mapping; keys that are not in ``known`` are problems and are left out.
+
+        ``known=None`` allows any key. ``what`` names a key in messages.
+        """
         if not isinstance(node.value, dict):
             self.add_type_problem(node, "a mapping")
             return {}
@@ -229,7 +232,7 @@ class Reader:
 
 
 def locate_problems(problems: Iterable[Problem], document: Document | None) -> Iterator[Problem]:
-    """Yield the problems with a location: their own, or that of their path in the document."""
+    """Yield the problems; those without a location get the location of their path in the document."""
     for problem in problems:
         location = problem.location or (document.location(problem.path) if document else None)
         yield replace(problem, location=location)
@@ -241,7 +244,7 @@ MOST_NAMES = 1_000_000
 _MOST_CHARACTERS = 100_000_000
 """Maximum total number of characters of the names to which one text expands."""
 
-# Doubled braces are literal braces, and ``${...}`` is shell syntax: neither is expanded.
+# Not expanded: doubled braces, which are literal braces, and ``${...}``, which is shell syntax.
 _RANGE = re.compile(r"(?<![{$])\{(-?[0-9]+)\.\.(-?[0-9]+)\}(?!\})")
 _MOST_DIGITS = 18
 

@@ -26,20 +26,23 @@ def format_path(path: DocumentPath) -> str:
 def shorten(value: object, limit: int = 60) -> str:
     """Return a value as one line of at most ``limit`` characters, for messages."""
     if isinstance(value, int) and value.bit_length() > 10_000:
-        return f"a whole number of {value.bit_length()} bits"  # Python refuses to print such numbers
+        return f"a whole number of {value.bit_length()} bits"  # Python does not convert such numbers to text
     text = value if isinstance(value, str) else repr(value)
     if len(text) > limit:
-        text = redact_start(text, limit + 1)  # a part of a secret would not be recognised later
+        text = redact_start(text, limit + 1)  # before the text is cut: a part of a secret is not recognised
     text = text.replace("\n", "\\n")
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 _PREFIX = 3
-"""Minimal length of a word that is completed to a known one."""
+"""Minimal length of a word for which known words with this beginning are suggested."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the shortest known word that begins with ``word``, else the most similar one, or None."""
+    """Return the shortest known word that begins with ``word``, else the most similar known word.
+
+    None if no known word is similar enough, or if ``word`` has more than 100 characters.
+    """
     if len(word) > 100:
         return None
     words = list(known)[:5000]
@@ -76,9 +79,9 @@ class Problem:
     what: str
     """What was found, with the offending name or value in it."""
     rule: str = ""
-    """The rule it violates."""
+    """Rule that the input violates."""
     advice: str = ""
-    """How to correct it."""
+    """How to correct the input."""
     path: DocumentPath = ()
     location: SourceLocation | None = None
 

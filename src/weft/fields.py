@@ -1,4 +1,4 @@
-"""Fields of the records in weft's files, declared once."""
+"""Fields of the records in weft's files: readers, writers, schemas and tables follow from them."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def keep_node(_reader: Reader, node: DocumentNode) -> DocumentNode:
 
 
 def never_written(_record: Any) -> None:
-    """Return None: as ``write_record`` of a field, it leaves the key out of written files."""
+    """Return None. A field with this function as ``write_record`` is read but never written."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """A type of value in a file: how it is named, validated by editors, read and written."""
+    """A type of value in a file: its name, its JSON Schema, and functions that read and write it."""
 
     label: str
     """The name of the type on the reference page."""
     shape: Shape
     read: Callable[[Reader, DocumentNode], Any]
-    """Return the value to store; None where a problem was added."""
+    """Function that returns the value to store; None if it added a problem."""
     write: Callable[[Any], Any] = _unchanged
-    """Return the plain value for a file; None leaves the key out."""
+    """Function that returns the plain value for a file; None: the key is not written."""
     unit: str = ""
     """Unit of the stored number."""
 
@@ -115,21 +115,21 @@ class Field:
     """One line for editors and the reference page, in Markdown."""
     _: KW_ONLY
     default: Any = None
-    """The stored value when the key is absent; it is not written."""
+    """Value that is stored if the key is absent; a field with this value is not written."""
     default_text: str = ""
-    """The default on the reference page, where the stored value does not show it."""
+    """Text for the default on the reference page, if ``default`` does not explain itself."""
     attribute: str = ""
     """Where the value is stored: ``name``, ``group.name``, or ``group.*`` for a mapping that is merged into
     the group; by default the key."""
     required: bool = False
     advice: str = ""
-    """What to do where a required key is missing."""
+    """Advice in the message about a missing required key."""
     write_record: Callable[[Any], Any] | None = None
-    """Return the plain value from the whole record, where it depends on several attributes."""
+    """Function that returns the plain value from the whole record, if it depends on several attributes."""
 
     @property
     def target(self) -> tuple[str, str]:
-        """Return the name of the group (empty for the record itself) and of the attribute in the group."""
+        """Return (group, attribute) in which the value is stored; the group is "" for the record itself."""
         group, _, name = self.attribute.rpartition(".")
         return group, name or self.key
 
@@ -145,10 +145,10 @@ class _FieldRun(NamedTuple):
     """Consecutive fields of one group, which are written together; or one field with ``write_record``."""
 
     get: Callable[[Any], tuple[Any, ...]]
-    """Return the values of the fields from the record."""
+    """Function that returns the values of the fields of a record."""
     defaults: tuple[Any, ...]
     writers: list[tuple[str, Callable[[Any], Any]]]
-    """Per field: its key, and the function that converts its value to a plain value."""
+    """(key, function that converts the stored value to a plain value) of each field."""
     write_record: Callable[[Any], Any] | None
 
 
@@ -171,11 +171,11 @@ def _make_run(fields: Sequence[Field]) -> _FieldRun:
 class Record:
     """The fields of one kind of mapping in a file.
 
-    Its reader, writer, JSON Schema and table on the reference page follow from the list of fields.
+    The fields define how a mapping is read and written, its JSON Schema and its table on the reference page.
     """
 
     title: str
-    """The name of such a mapping with its article, for messages: ``a loop``."""
+    """Name of this kind of mapping with its article, for messages: ``a loop``."""
     fields: tuple[Field, ...]
     _: KW_ONLY
     null_is_absent: bool = False
@@ -212,7 +212,7 @@ class Record:
         return entries
 
     def read_values(self, reader: Reader, entries: Mapping[str, DocumentNode]) -> dict[str, Any]:
-        """Return the values to store by attribute, with a dictionary per group; absent keys are left out.
+        """Return the values to store, by attribute; a group is a dictionary. Absent keys are left out.
 
         Keys are read in the order of the fields, so that a later field may override an earlier one.
         """
@@ -239,7 +239,7 @@ class Record:
         return [_make_run(list(fields)) for _, fields in runs]
 
     def write(self, record: Any) -> dict[str, Any]:
-        """Return the plain mapping of a record, without the fields that have their default."""
+        """Return a record as a plain mapping for a file, without fields that have their default value."""
         found: dict[str, Any] = {}
         for get, defaults, writers, write_record in self._runs:
             if write_record is not None:

@@ -1,4 +1,4 @@
-"""Predictions that users write: seconds of a kind of task on a machine, with nodes and parameters."""
+"""Predictions by users: seconds of a kind of task, by machine, node count and parameters."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from weft.records import dataclass
 from weft.units import parse_bytes, parse_seconds
 
 EVERY_MACHINE = "*"
-"""Machine of predictions for all machines: seconds at speed 1, divided by the speed of each machine."""
+"""Machine name in predictions that hold for all machines; they state seconds at speed 1."""
 INPUT_BYTES = "input_bytes"
 """Name of the column with the bytes of all inputs of a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """One measurement, or one predicted time."""
+    """One measured or predicted time of a kind of task."""
 
     kind: str
     """Name of the task."""
@@ -29,7 +29,7 @@ class Prediction:
     machine: str = EVERY_MACHINE
     nodes: int = 1
     parameters: Mapping[str, float] = field(default_factory=dict)
-    """Values of the parameters for which it holds; the input size is ``input_bytes``."""
+    """Values of the parameters for which the time holds; ``input_bytes`` is the size of the inputs."""
     p90_seconds: float | None = None
     memory_bytes: float | None = None
     place: str = field(default="", compare=False)
@@ -38,7 +38,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class PredictionColumn:
-    """A column or key of a prediction: how its value is read, and its rule."""
+    """A column of a prediction file: function that reads a value, rule for messages, and help text."""
 
     read: Any
     rule: str
@@ -92,7 +92,10 @@ _REQUIRED = ("kind", "seconds")
 def make_prediction(
     stated: Mapping[str, object], place: str, path: DocumentPath = ()
 ) -> tuple[Prediction | None, list[Problem]]:
-    """Return the prediction that a row states, and no problems; None and all problems if it is invalid."""
+    """Return (prediction, []) for a valid row, (None, problems) for an invalid one.
+
+    ``place`` is the beginning of messages, ``path`` the path of the row in its document.
+    """
     values: dict[str, Any] = {}
     parameters: dict[str, float] = {}
     problems = []
@@ -131,7 +134,7 @@ def write_prediction(row: Prediction) -> dict[str, Any]:
 
 
 def _read_predictions(reader: Reader, node: DocumentNode) -> tuple[Prediction | str, ...]:
-    """Return the predictions of a file's key: rows, and names of files with rows."""
+    """Return the items of the key ``predictions``: rows as Prediction, names of prediction files as text."""
     found: list[Prediction | str] = []
     for item in reader.listing(node):
         if not isinstance(item.value, dict):
@@ -178,10 +181,10 @@ def unresolved_files(rows: Iterable[Prediction | str]) -> list[str]:
 def find_parameter_problems(
     rows: Iterable[Prediction | str], known: Mapping[str, Iterable[str]]
 ) -> Iterable[Problem]:
-    """Yield the columns of predictions that are no parameters of their task.
+    """Yield a problem for each column of predictions that is not a parameter of its kind of task.
 
-    ``known``: by kind, the names of the parameters and sweep variables that its tasks have. Rows of other
-    kinds are for other workflows.
+    ``known``: names of the parameters and sweep variables of a kind of task, by kind. Rows of other kinds are
+    not checked, because they may be for other workflows.
     """
     seen: set[tuple[str, str]] = set()
     for row in rows:
@@ -203,10 +206,10 @@ _SHOWN_UNUSED = 5
 def note_unused(
     rows: Iterable[Prediction | str], kinds: Collection[str] | None, machines: Collection[str] | None
 ) -> list[str]:
-    """Return notes about predictions without effect: their kind or machine does not exist.
+    """Return notes about predictions without effect, because their kind or machine does not exist.
 
-    ``kinds``: names of the tasks, None if other workflows may have the rows' kinds; ``machines``: names of
-    the machines, None if they are unknown.
+    ``kinds``: names of all tasks; None: kinds are not checked. ``machines``: names of all machines; None:
+    machines are not checked.
     """
     found: dict[str, None] = {}
     for row in rows:

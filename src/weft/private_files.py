@@ -1,14 +1,14 @@
 """Creation of the files that weft writes, safe from planted links and from other users.
 
-A file is created exclusively under a temporary name and renamed, so that a link or a hard link under its
-final name is replaced and never written through. Below ``.weft`` no directory is entered through a link;
+A file is created exclusively under a temporary name and renamed, so that a link or a hard link with the final
+name is replaced and its target is never written. Below ``.weft`` no directory is entered through a link;
 files have mode 0600 and directories 0700, whatever the umask. A journal outside ``.weft`` has mode 0600, too.
 A ``.weft`` of another user is not used, not even by root: its owner could replace any file in it at any time.
 
 Any other file outside ``.weft`` has a name that the user stated. It keeps the permissions of the file that it
-replaces; a new one follows the umask. Its directory may be reached through links, but a link as the last
-component is refused, because a task may have planted it. Devices, pipes and ``/dev/stdout`` are written in
-place.
+replaces; the permissions of a new file follow the umask. The path of its directory may contain links, but a
+link as the last component is refused, because a task may have planted it. Devices, pipes and ``/dev/stdout``
+are written in place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENTER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEEP = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Flags without O_TRUNC: the content is changed only after the file was checked."""
+"""Flags to open or create a file; without O_TRUNC, so that the file can be checked before it is changed."""
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _IN_PLACE = ("/dev", "/proc")
 """Directories whose links lead to open files of the process, such as ``/dev/stdout``."""
@@ -40,7 +40,7 @@ class UnsafeFile(OSError):
 
 
 def is_state(path: Path) -> bool:
-    """Return whether a path leads into a folder ``.weft``."""
+    """Return whether a path has a component ``.weft``."""
     return STATE_FOLDER in path.absolute().parts
 
 
@@ -78,7 +78,7 @@ def check_target(path: Path) -> None:
 
 
 def create_file(path: Path, content: bytes) -> None:
-    """Write a private file that must not exist; raises FileExistsError if it does, else OSError."""
+    """Write a new private file. Raises FileExistsError if it exists, OSError if it cannot be written."""
     with _open_folder(path.parent) as folder:
         file = os.open(path.name, _NEW, FILE_MODE, dir_fd=folder)
     with os.fdopen(file, "wb") as stream:
@@ -86,7 +86,10 @@ def create_file(path: Path, content: bytes) -> None:
 
 
 def open_stream(path: Path) -> BinaryIO:
-    """Return a new private file with its final name, so that readers can follow it. Raises OSError."""
+    """Open a new private file under its final name, so that others can read it while it grows.
+
+    An existing file is replaced; a device or pipe is written in place. Raises OSError.
+    """
     if _is_special(path):
         return path.open("wb")
     with _open_folder(path.parent) as folder:
@@ -113,9 +116,10 @@ def make_folder(folder: Path) -> None:
 
 
 def close_to_others(path: Path) -> bool:
-    """Remove all permissions of other users from a file or folder; return whether there were any.
+    """Remove the permissions of group and others from a file or folder; return whether there were any.
 
-    Raises OSError: UnsafeFile for a link, PermissionError for a folder of another user.
+    Raises UnsafeFile for a link or for a file of another user, PermissionError for a folder of another user,
+    and other kinds of OSError.
     """
     with _open_folder(path.parent) as folder:
         entry = os.open(path.name, _LOOK, dir_fd=folder)
@@ -125,8 +129,8 @@ def close_to_others(path: Path) -> bool:
                 _refuse_foreign(status, folder, path)
             if not status.st_mode & _OTHERS:
                 return False
-            # Through /proc, because a descriptor with O_PATH has no fchmod. A descriptor without O_PATH would
-            # release SQLite's locks of this process when it is closed.
+            # Through /proc, because fchmod does not accept a descriptor with O_PATH. Closing a descriptor
+            # without O_PATH would release the locks that SQLite holds in this process.
             os.chmod(f"/proc/self/fd/{entry}", stat.S_IMODE(status.st_mode) & ~_OTHERS)  # noqa: PTH101
             return True
         finally:
@@ -134,13 +138,16 @@ def close_to_others(path: Path) -> bool:
 
 
 def check_file(path: Path) -> None:
-    """Raise UnsafeFile if a file that a library will open by name is a link or belongs to another user."""
+    """Raise UnsafeFile if a file that a library opens by name is not regular, linked or another user's.
+
+    A missing file is accepted.
+    """
     with _open_folder(path.parent) as folder, suppress(FileNotFoundError):
         _refuse_foreign(os.stat(path.name, dir_fd=folder, follow_symlinks=False), folder, path)
 
 
 def prepare_file(path: Path) -> None:
-    """Create an empty private file, or check an existing one and remove permissions of other users.
+    """Create an empty private file, or check an existing file and remove permissions of other users.
 
     For files that a library opens by name, such as a database. Raises OSError.
     """
@@ -151,9 +158,10 @@ def prepare_file(path: Path) -> None:
 
 
 def open_in_place(path: Path) -> int:
-    """Return a descriptor for a file that is kept, such as a lock; it is created if missing. Raises OSError.
+    """Open a file for changes in place, such as a lock file, and return its descriptor.
 
-    It is not truncated, and a link, a hard link or the file of another user is refused.
+    A missing file is created; an existing file is not truncated. Raises UnsafeFile for a link, a hard link or
+    the file of another user, and other kinds of OSError.
     """
     with _open_folder(path.parent) as folder:
         try:
@@ -174,7 +182,10 @@ def open_in_place(path: Path) -> int:
 
 
 def read_state(path: Path, most_bytes: int) -> bytes:
-    """Return the first bytes of a regular file below ``.weft``; links are not followed. Raises OSError."""
+    """Return the first ``most_bytes`` bytes of a regular file below ``.weft``; links are not followed.
+
+    Raises OSError.
+    """
     with _open_folder(path.parent) as folder:
         file = os.open(path.name, _OLD, dir_fd=folder)
     with os.fdopen(file, "rb") as stream:
@@ -189,14 +200,17 @@ def _refuse_foreign(status: os.stat_result, folder: int, path: Path) -> None:
         raise UnsafeFile(errno.EINVAL, "it is a link or not a regular file", str(path))
     if status.st_nlink > 1:
         raise UnsafeFile(errno.EMLINK, "it has further hard links", str(path))
-    # On some network file systems all files belong to one user, also those of this process.
+    # On some network file systems all files belong to the owner of the folder, also those of this process.
     if status.st_uid not in (os.geteuid(), os.fstat(folder).st_uid):
         raise UnsafeFile(errno.EPERM, f"it belongs to another user ({status.st_uid})", str(path))
 
 
 @contextmanager
 def _open_folder(folder: Path, *, make: bool = False) -> Iterator[int]:
-    """Yield a descriptor of a folder; from ``.weft`` on, links are not followed."""
+    """Context manager with a descriptor of a folder; ``make``: create missing folders.
+
+    The component ``.weft`` and those below it must not be links.
+    """
     parts = folder.absolute().parts
     depth = parts.index(STATE_FOLDER) if STATE_FOLDER in parts else len(parts)
     if make:
@@ -211,7 +225,7 @@ def _open_folder(folder: Path, *, make: bool = False) -> Iterator[int]:
 
 
 def _enter(above: int, path: Path, *, make: bool) -> int:
-    """Return a descriptor of a folder inside another one, whose descriptor is closed on success."""
+    """Return a descriptor of the folder ``path`` in the folder ``above``; on success close ``above``."""
     if make:
         with suppress(FileExistsError):
             os.mkdir(path.name, FOLDER_MODE, dir_fd=above)
@@ -230,7 +244,7 @@ def _enter(above: int, path: Path, *, make: bool) -> int:
 
 
 def find_foreign_owner(folder: Path) -> str:
-    """Return the owner of a folder; "" if it is the user of this process. Raises OSError."""
+    """Return the owner of a folder as text; "" if the folder counts as this user's. Raises OSError."""
     entered = os.open(folder, _ENTER)
     try:
         return _foreign_owner(entered)
@@ -239,7 +253,7 @@ def find_foreign_owner(folder: Path) -> str:
 
 
 def name_user(number: int) -> str:
-    """Return name and number of a user."""
+    """Return the name and number of a user as text; only the number if the user has no name."""
     try:
         return f"{pwd.getpwuid(number).pw_name} (uid {number})"
     except KeyError:
@@ -252,9 +266,10 @@ def _foreign_owner(folder: int) -> str:
 
 
 def _assigns_owner(folder: int, owner: int) -> bool:
-    """Return whether new files of this process in a folder belong to ``owner``, or the folder is read-only.
+    """Return whether files that this process creates in a folder belong to ``owner``.
 
-    On some network file systems all files have the same owner. On a read-only one no file can be changed.
+    This is so on some network file systems, on which all files have the same owner. Also True on a read-only
+    file system, because nobody can change files there.
     """
     name = f".weft-new-{os.urandom(8).hex()}"
     try:
@@ -269,7 +284,7 @@ def _assigns_owner(folder: int, owner: int) -> bool:
 
 
 def _create(folder: int, path: Path, *, is_private: bool = False) -> tuple[str, int]:
-    """Return the temporary name and the descriptor of the file that will replace ``path``."""
+    """Create the temporary file that will replace ``path``; return its name and descriptor."""
     replaced = None if is_state(path) else _find_replaced(folder, path)
     name = f".weft-new-{os.urandom(8).hex()}"
     file = os.open(name, _NEW, FILE_MODE if is_private or is_state(path) else 0o666, dir_fd=folder)
@@ -292,7 +307,10 @@ def _is_special(path: Path) -> bool:
 
 
 def _find_replaced(folder: int, path: Path) -> os.stat_result | None:
-    """Return the status of the user's file to replace; raise OSError for a link or a read-only file."""
+    """Return the status of the file that will be replaced; None if there is none.
+
+    Raises OSError for a link or a read-only file.
+    """
     try:
         status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def generator(seed: int, *component: str) -> np.random.Generator:
     """Return a generator for a component. Generators of different components of one seed are independent.
 
-    The component's name enters as bytes, not as a hash, so the stream does not depend on PYTHONHASHSEED.
+    The seed includes the bytes of the component's name, not its ``hash()``, which depends on PYTHONHASHSEED.
     """
     import numpy as np
 

@@ -1,8 +1,9 @@
-"""Dataclasses that are created quickly, and the decorator for messages.
+"""Decorators that define dataclasses and message classes quickly.
 
 Until Python 3.12 the standard decorator compiles six functions for each frozen class with slots. A run loads
-about 280 such classes, which took a third of its start-up time. ``dataclass`` here compiles only
-``__init__``; the other methods are shared. Classes behave alike, except that ``repr`` does not detect cycles
+about 280 such classes, which took a third of its start-up time. The decorator ``dataclass`` in
+this module compiles only ``__init__``; all classes share the other methods. They behave like standard
+dataclasses, except that ``repr`` does not detect cycles
 and InitVar is not supported.
 """
 
@@ -23,8 +24,8 @@ _Kind = TypeVar("_Kind")
 def message(kind: type[_Kind]) -> type[_Kind]:
     """Make a class a message: a slotted dataclass with keyword fields, compared and hashed by value.
 
-    Type checkers treat messages as frozen. At run time they are not, because constructing a frozen dataclass
-    takes three times as long and the engine constructs several messages per task.
+    Type checkers treat messages as frozen. At run time they are not frozen, because constructing a frozen
+    dataclass takes three times as long and the engine constructs several messages per task.
     """
     return _make(kind, frozen=False, eq=True, slots=True, kw_only=True, hashed=True)
 
@@ -80,11 +81,11 @@ def _make(
 
 
 def _collect_fields(kind: type, *, kw_only: bool) -> Any:
-    """Return the class with the field list that the standard decorator collects, but without its methods."""
+    """Return the class with the fields that the standard decorator collects, without generated methods."""
     params = [vars(base).get("__dataclass_params__") for base in kind.__mro__[1:]]
     frozen = [each for each in params if each is not None and each.frozen]
     for each in frozen:
-        each.frozen = False  # the decorator would reject an unfrozen class with a frozen base
+        each.frozen = False  # or the standard decorator rejects the frozen base
     try:
         return dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(kind)
     finally:
@@ -161,7 +162,7 @@ def _set_state(self: Any, state: list[Any]) -> None:
 
 
 def _add_slots(kind: Any, names: list[str], methods: dict[str, Any]) -> Any:
-    """Create the class again with slots: they cannot be added to an existing class."""
+    """Return a copy of the class with slots, which cannot be added to an existing class."""
     content = dict(kind.__dict__) | methods
     for name in (*names, "__dict__", "__weakref__"):
         content.pop(name, None)

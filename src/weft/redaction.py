@@ -1,12 +1,13 @@
 """Redaction: secrets are replaced by ``***`` in every text that weft prints, logs, reports or stores.
 
-Two kinds are recognised: by their form (passwords in URLs, query parameters such as ``token`` or
+Secrets are recognised by their form (passwords in URLs, query parameters such as ``token`` or
 ``X-Amz-Signature``, Authorization headers), and by their value, if a workflow declares them under
-``secrets:``. The values are kept in memory only, for the whole process, because a message may be written
-anywhere. A value is also recognised if a URL contains it partly quoted or decoded, in upper or lower case.
+``secrets:``. The declared values are kept in memory only, for the whole process, because any part of the
+program may write them. A value is also recognised if a URL contains it partly quoted or decoded, in upper or
+lower case.
 
-A part of a secret is not recognised, so a text is redacted before it is shortened. Of a long text only the
-part that is shown is redacted, with as many characters beyond it as a secret may have.
+A part of a secret is not recognised, so a text is redacted before it is shortened. Of a long text, only the
+part that is shown is redacted, extended by the length of the longest possible secret.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from urllib.parse import quote, unquote
 
 HIDDEN = "***"
 _SHORTEST = 4
-"""Values below this length are not searched in texts: every number and word would be replaced."""
+"""Shorter values are not redacted, because they would match parts of many words and numbers."""
 _LONGEST = 65_536
-"""Length up to which secrets are recognised by their form in a part of a long text."""
+"""Maximal length of a secret that is recognised by its form when only a part of a text is redacted."""
 _LONGEST_REWRITTEN = 4096
-"""Length up to which a value is recognised also if a library has quoted or decoded parts of it in a URL."""
+"""Maximal length of a value that is also recognised if parts of it are quoted or decoded in a URL."""
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^\s\"'<>\\|`]|\\u0026)+", re.IGNORECASE)
-"""A URL in a text, in JSON or in HTML; ``\\u0026`` is an ampersand in a script of a page."""
+"""A URL in text, JSON or HTML; ``\\u0026`` is an ampersand in a script of an HTML page."""
 _NAMES = (
     r"[\w.-]*(?:token|signature|secret|passw(?:or)?d|passphrase|credentials?|jwt|sas|authorization|AccessKeyId|"
     r"(?:api|access|private|subscription|account)[_-]?key|session[_-]?id)|sig|key|auth|pwd|pass|code"
@@ -54,17 +55,17 @@ class _DeclaredValues:
 
     def __init__(self) -> None:
         self._forms: dict[str, str] = {}
-        """By value, line of a value or form of a long value: the regular expression."""
+        """Regular expressions, by value, by line of a value, or by form of a long value."""
         self._pattern: re.Pattern[str] | None = None
         self.longest = _LONGEST
-        """Maximal number of bytes of a secret."""
+        """Maximal number of bytes of a secret in any of its forms."""
 
     def add(self, values: Iterable[str]) -> None:
         for value in values:
             for each in (value, *value.splitlines(), unquote(value, errors="surrogateescape")):
                 if len(each) >= _SHORTEST:
                     self._add_forms(each)
-        # The longest first: one value may be the beginning of another.
+        # Longest first, because one value may be the beginning of another.
         ordered = sorted(self._forms, key=lambda form: (-len(form), form))
         patterns = "|".join(self._forms[form] for form in ordered)
         self._pattern = re.compile(patterns, re.IGNORECASE) if patterns else None
@@ -84,16 +85,16 @@ class _DeclaredValues:
 
 
 def _long_forms(value: str) -> set[str]:
-    """Return a value as it is, quoted in a URL, and escaped in JSON."""
+    """Return the forms of a value: unchanged, quoted as in a URL, and escaped as in JSON and Python."""
     found = {value, quote(value, safe="", errors="surrogateescape"), quote(value, errors="surrogateescape")}
     return found | {json.dumps(each)[1:-1] for each in found} | {repr(each)[1:-1] for each in found}
 
 
 @functools.cache
 def _character_forms(character: str) -> tuple[str, ...]:
-    """Return a character as it is, quoted in a URL, and escaped in JSON, Python and HTML.
+    """Return the forms of a character: unchanged, quoted as in a URL, escaped as in JSON, Python and HTML.
 
-    Libraries rewrite URLs: they quote some characters of a value, and decode others.
+    Each character is matched separately, because libraries quote or decode only some characters of a URL.
     """
     quoted = "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogateescape"))
     escaped = {json.dumps(character)[1:-1], repr(character)[1:-1], html.escape(character), quoted}
@@ -103,7 +104,7 @@ def _character_forms(character: str) -> tuple[str, ...]:
 
 
 def _any_depth(form: str) -> str:
-    """Return the regular expression of a form; a URL inside another one is quoted again: ``%252F``."""
+    """Return the regular expression of a form, which also matches repeated quoting (``%2F``, ``%252F``)."""
     return (
         re.escape(form).replace("%", "%(?:25)*")
         if form.startswith("%") and len(form) > 1
@@ -125,7 +126,7 @@ def redact(text: str) -> str:
     if "://" in text:
         text = _URL.sub(lambda found: redact_url(found[0]), text)
     small = text.lower()
-    if any(hint in small for hint in _HINTS):  # most texts have none, and the search for each is fast
+    if any(hint in small for hint in _HINTS):  # a fast test that most texts fail
         text = _HEADER.sub(rf"\1\2{HIDDEN}", text)
         text = _BEARER.sub(rf"\1\2{HIDDEN}", text)
     return text
@@ -134,7 +135,8 @@ def redact(text: str) -> str:
 def redact_start(text: str, length: int, *, is_whole: bool = True) -> str:
     """Return the first ``length`` characters of a text without secrets.
 
-    ``is_whole``: whether ``text`` is complete; if not, it may end in a part of a secret, which is omitted.
+    ``is_whole``: whether ``text`` is complete. An incomplete text may end with a part of a secret, so as many
+    characters as a secret may have are omitted at its end.
     """
     longest, end = _declared.longest, length + _declared.longest
     while end < len(text):
@@ -147,24 +149,24 @@ def redact_start(text: str, length: int, *, is_whole: bool = True) -> str:
 
 
 def tail_bytes(length: int) -> int:
-    """Return how many bytes of the end of a log must be read to show ``length`` of them."""
+    """Return how many bytes of the end of a log ``redact_tail`` needs to return ``length`` characters."""
     return length + _declared.longest
 
 
 def redact_tail(data: bytes, length: int) -> str:
     """Return the last ``length`` characters of a log without secrets.
 
-    ``data`` are its last ``tail_bytes(length)`` bytes, or all of them.
+    ``data`` are the last ``tail_bytes(length)`` bytes of the log, or the whole log if it is shorter.
     """
     shown = redact(data.decode(errors="replace"))
     if len(data) >= tail_bytes(length):
-        # The beginning may contain the end of a secret.
+        # The beginning of ``data`` may be the end of a secret.
         shown = shown[_declared.longest :]
     return shown[-length:]
 
 
 def redact_words(words: Iterable[str]) -> list[str]:
-    """Return the words of a command line without secrets; ``token=...`` and the like lose their values."""
+    """Return the words of a command line without secrets and without the values of ``token=...``."""
     return [_ASSIGNMENT.sub(rf"\1{HIDDEN}", redact(word)) for word in words]
 
 

@@ -1,9 +1,9 @@
 """Registries: interchangeable implementations that are selected by name and imported on first use.
 
 A registry maps a short name to a dotted name (``package.module:attribute``). Other packages add entries
-through the entry-point group of the registry (``weft.planners``, ``weft.formats``, ...). An entry may be
-followed by options: ``heft:averaging=self-loops``. The options are the fields of the entry's dataclass, which
-the command line, the documentation and studies read.
+through the entry-point group of the registry (``weft.planners``, ``weft.formats``, ...). Options may
+follow the name of an entry: ``heft:averaging=self-loops``. They are the fields of the entry's dataclass; the
+command line, the documentation and studies list them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class UnavailableEntry(InvalidInput):
 
 
 _FOREIGN: dict[object, str] = {}
-"""Descriptions of the loaded entries of other packages, by entry and by top-level module."""
+"""Descriptions of the loaded entries of other packages; keys are the entries and their top-level modules."""
 
 
 def find_foreign_entry(traceback: TracebackType | None) -> str | None:
-    """Return the entry of another package whose code raised an exception; None if there is none."""
+    """Return a description of the entry of another package in a traceback; None if there is none."""
     found = None
     while traceback is not None:
         frame = traceback.tb_frame
@@ -40,7 +40,7 @@ def find_foreign_entry(traceback: TracebackType | None) -> str | None:
 
 
 class Registry:
-    """A mapping from names to implementations; ``load`` imports one of them."""
+    """A mapping from names to implementations; ``load`` imports the implementation with a name."""
 
     def __init__(
         self, group: str, noun: str, entries: Mapping[str, str], *, aliases: Mapping[str, str] | None = None
@@ -65,7 +65,10 @@ class Registry:
         return iter(sorted(self._entries()))
 
     def builtin_first(self) -> Iterator[str]:
-        """Yield the built-in names in listed order, then read the entry points and yield theirs."""
+        """Yield the built-in names in listed order, then the names of entry points of other packages.
+
+        Entry points are read only if the caller continues after the built-in names.
+        """
         yield from self.builtin
         yield from (name for name in self if name not in self.builtin)
 
@@ -96,7 +99,7 @@ class Registry:
         return found
 
     def load_titled(self) -> Iterator[tuple[str, Any | None, str]]:
-        """Yield name, entry and title of each entry; for an unavailable one None and the reason."""
+        """Yield (name, entry, title) of each entry; (name, None, reason) if it cannot be imported."""
         for name in self:
             try:
                 found = self.load(name)
@@ -106,7 +109,7 @@ class Registry:
                 yield name, found, str(getattr(found, "title", ""))
 
     def load_each(self) -> Iterator[tuple[str, Any]]:
-        """Yield name and entry, built-in entries first; skip unavailable ones with a warning."""
+        """Yield (name, entry), built-in ones first; skip entries that cannot be imported, with a warning."""
         for name in self.builtin_first():
             try:
                 found = self.load(name)
@@ -136,7 +139,7 @@ def make_by_name(registry: Registry, text: str) -> Any:
 
 
 _SEPARATOR = re.compile(r":|,(?=\s*[\w-]+\s*=)")
-"""Separates the name and its options."""
+"""Separator between a name and its options, and between options."""
 
 
 def split_names(text: str) -> list[str]:
@@ -153,7 +156,7 @@ def list_options(kind: type) -> tuple[Field[Any], ...]:
 
 
 def option_type(kind: Any) -> Any:
-    """Return the type of the values of an option: that of the field, without None."""
+    """Return the type of an option's values: ``T`` for a field of type ``T | None``, else ``kind``."""
     parts = [part for part in get_args(kind) if part is not NoneType]
     return parts[0] if NoneType in get_args(kind) and len(parts) == 1 else kind
 

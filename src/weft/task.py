@@ -53,7 +53,7 @@ _IMPORTED_S = time.monotonic()
 _DEFAULT_RESTART_FILE = "restart.json"
 _MOST_RESULT_BYTES = 65_536
 _last_step: tuple[float, float] | None = None
-"""The last number of iterations passed to ``progress``, and when (``time.monotonic``)."""
+"""Number of iterations in the last call of ``progress``, and the time of the call (``time.monotonic``)."""
 
 
 def name() -> str:
@@ -77,7 +77,7 @@ def memory_mb() -> int | None:
 
 
 def iteration() -> int:
-    """Return the iteration of the enclosing loop, counted from 1."""
+    """Return the number of the current iteration of the enclosing loop, counted from 1."""
     return _whole("WEFT_ITERATION", 1)
 
 
@@ -103,7 +103,7 @@ def time_left_s() -> float:
 def progress(done: float, of: float | None = None, *, last_iteration_s: float | None = None) -> None:
     """Report progress: ``progress(0.4)`` is a fraction of the work, ``progress(3, 10)`` counts iterations.
 
-    The duration of the last iteration is measured between two reports unless it is given.
+    ``last_iteration_s`` is the duration of the last iteration; by default it is measured between two calls.
     """
     global _last_step
     if of is None:
@@ -123,14 +123,14 @@ def progress(done: float, of: float | None = None, *, last_iteration_s: float | 
 def checkpoint(state: object, file: str | None = None) -> None:
     """Write a restart file atomically: bytes unchanged, any other state as JSON.
 
-    ``file`` is a restart file that the task declares; by default the first one.
+    ``file`` is a restart file that the task declares; by default the first declared one.
     """
     content = bytes(state) if isinstance(state, bytes | bytearray) else json.dumps(state).encode()
     _write(_restart_file(file), content)
 
 
 def restore(default: Any = None, file: str | None = None, *, raw: bool = False) -> Any:
-    """Return the last state that ``checkpoint`` wrote (``raw``: as bytes), or ``default`` without one."""
+    """Return the state in a restart file (``raw``: as bytes), or ``default`` if the file does not exist."""
     try:
         content = _restart_file(file).read_bytes()
     except FileNotFoundError:
@@ -139,7 +139,10 @@ def restore(default: Any = None, file: str | None = None, *, raw: bool = False) 
 
 
 def result(**values: float | str | bool | None) -> None:
-    """Store values for conditions and commands of other tasks (``conv.result.delta``); calls accumulate."""
+    """Store named values, which conditions and commands of other tasks can use (``conv.result.delta``).
+
+    Later calls add values or replace those of the same name.
+    """
     if not (file := os.environ.get("WEFT_RESULT_FILE")):
         return
     try:
@@ -158,20 +161,20 @@ def require(text: str, mandatory: bool = True) -> None:
     """Change the requirements of the task: ``require("memory >= 512*MB")``; ``""`` withdraws the change.
 
     If the current machine does not meet a mandatory requirement, the task is migrated; write a checkpoint
-    first. With ``mandatory=False`` it is migrated only if a machine that meets it is free.
+    first. With ``mandatory=False`` the task is migrated only if a machine that meets the requirement is free.
     """
     _write_request("gw_reqs", text if mandatory else f"# optional\n{text}")
 
 
 def rank(text: str) -> None:
-    """Change the rank expression of the task: machines with a higher value are preferred."""
+    """Change the rank expression of the task; machines for which its value is higher are preferred."""
     _write_request("gw_rank", text)
 
 
 def on_checkpoint(function: Callable[[], object]) -> None:
     """Register a function that writes restart files; it is called on SIGUSR1 (checkpoint) and SIGTERM (stop).
 
-    It runs in the main thread as a signal handler; after SIGTERM the program exits with code 85.
+    The function runs in the main thread as a signal handler; after SIGTERM the program exits with code 85.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 -- signature of a signal handler

@@ -1,6 +1,6 @@
 """Parse and format quantities with units: ``40MB``, ``1h30m``, ``D-HH:MM:SS``.
 
-In the code of weft the name of a number ends with its unit: seconds, bytes, bytes per second.
+All numbers are in seconds, bytes, or bytes per second.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PART = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
 _PLAIN = re.compile(rf"\s*({_NUMBER})\s*")
 _CLOCK = re.compile(r"\s*(?:(\d+)-)?(\d{1,3}):(\d{2})(?::(\d{2}(?:\.\d+)?))?\s*")
 _ROUNDS_TO_A_SECOND = 0.9995
-"""From here on, three significant digits of milliseconds would round to 1000 ms."""
+"""From this number of seconds on, milliseconds with three significant digits would round to 1000 ms."""
 _LONGEST_IN_DAYS = 1e14
-"""From here on, a number of days would have more than nine digits."""
+"""From this number of seconds on, the number of days would have more than nine digits."""
 _SIZES = {name.lower(): value for name, value in BYTES.items()}
 
 

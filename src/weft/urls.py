@@ -1,4 +1,4 @@
-"""URLs: the one place that decides whether a text is a URL or a path.
+"""Functions for URLs and paths; only this module decides whether a text is a URL or a path.
 
 A path may contain a colon, so only two forms are URLs: ``SCHEME://...`` with a scheme of at least two
 characters, and ``file:...`` (RFC 8089 allows ``file:/path``). Schemes are not case-sensitive.
@@ -27,14 +27,14 @@ def is_url(text: str) -> bool:
 
 def split_url(url: str) -> SplitResult:
     """Return the parts of a URL, the scheme in lower case; raise ValueError if they cannot be determined."""
-    # ``urlsplit`` removes some of these characters, so the URL would not be the one that was checked.
+    # ``urlsplit`` removes some control characters, so its result could differ from a URL checked earlier.
     if _CONTROL.search(url):
         raise ValueError("a URL must not contain control characters")
     return urlsplit(url)
 
 
 def local_path(text: str) -> str | None:
-    """Return the absolute path that a path or ``file:`` URL of this host names; None if there is none.
+    """Return the absolute path that a path or ``file:`` URL of this host names; None for other texts.
 
     >>> [local_path(text) for text in ("file:///bin/sh", "/bin/sh", "bin/sh", "http://host/sh", "file:sh")]
     ['/bin/sh', '/bin/sh', None, None, None]
@@ -58,15 +58,16 @@ def redirects(word: str) -> bool:
 
 
 def names_state(text: str) -> bool:
-    """Return whether a path or URL contains ``.weft``, or names a whole project folder (``.`` or empty)."""
+    """Return whether a path or URL has a component ``.weft``, or consists only of ``.`` and separators."""
     forms = [re.split(r"[:/\\?#]", form) for form in (text, unquote(text))]
     return any(_STATE in parts or not set(parts) - {"", "."} for parts in forms)
 
 
 def find_base(text: str) -> tuple[object, ...]:
-    """Return scheme, form of the host, whether it is absolute, and steps upwards of a path or URL.
+    """Return a key of a path or URL that changes if an inserted word redirects it to another place.
 
-    Two texts that differ only in a word which cannot redirect them have the same base.
+    The key contains the scheme, the separators in the host, whether the path is absolute, and the number of
+    folders that it leads upwards. A word for which ``redirects`` is False does not change the key.
     """
     if not is_url(text):
         return "path", text.startswith("/"), _count_steps_up(text)
@@ -80,13 +81,16 @@ def find_base(text: str) -> tuple[object, ...]:
 
 
 def is_below(folder: str, text: str) -> bool:
-    """Return whether a path or URL leads to a folder, or below it; the folder is a path or URL too."""
+    """Return whether a path or URL is ``folder`` or below it; only the paths of URLs are compared.
+
+    ``folder`` is a path or URL, too.
+    """
     above, path = _local_part(folder), _local_part(text)
     return above in ("", "/", ".") or path == above or path.startswith(f"{above}/")
 
 
 def _local_part(text: str) -> str:
-    """Return the normalised path of a path or URL; "" if there is none."""
+    """Return a path, or the path of a URL, normalised; "" if the text has no path."""
     if is_url(text):
         try:
             text = unquote(split_url(text).path)

@@ -35,7 +35,7 @@ from weft.workflow.workflow import Workflow, set_params
 ALL = "all"
 """Name that selects every registered planner or policy."""
 BASELINE = "shuffle"
-"""Default baseline, if it is one of the compared planners (docs/papers/parameter-sweeps.md, section 6)."""
+"""Planner that is the default baseline if it is compared (docs/papers/parameter-sweeps.md, section 6)."""
 
 Progress = Callable[[str], AbstractContextManager[object]]
 """Context manager factory that displays a description while a step runs."""
@@ -64,17 +64,19 @@ def compare(
 ) -> PlannerComparison:
     """Plan every workflow with every planner, simulate it under every policy, and return all makespans.
 
-    ``planners`` is a list or comma-separated string of planner names with options, or ``"all"``. If it and
-    ``policies`` are empty, all registered planners that can plan at least one workflow are used. A planner
-    that cannot plan a workflow is listed with the reason. Search planners get ``plan_time_s`` (default 2) or
-    ``plan_steps`` per workflow. Every schedule is verified.
+    ``planners`` is a list or comma-separated string of planner names with options, or ``"all"``. If
+    ``planners`` and ``policies`` are both empty, all registered planners that can plan at least one workflow
+    are used. A planner that cannot plan a workflow is listed with the reason. Search planners get
+    ``plan_time_s`` (default 2) or ``plan_steps`` per workflow. Every schedule is verified.
 
     ``policies`` lists policies in the same form; in the comparison their names begin with ``policy:``. They
     make their decisions in a simulated run on the same platform, in which durations equal the estimates and
-    loops run once; policies that follow a plan follow a plan of HEFT. ``baseline`` names a planner, or a
-    policy with ``policy:``, whose value is 100 % (ASE); the default is ``shuffle`` if it is compared and can
-    plan. ``objective`` and ``alpha`` are those of ``weft.plan``: planners optimise the objective, and
-    simulated runs are measured by it.
+    loops run once; policies that follow a plan follow a plan of HEFT.
+
+    ``baseline`` names the planner, or with the prefix ``policy:`` the policy, whose value counts as 100 % in
+    the measure ASE. The default is ``shuffle``, if it is compared and made a plan. ``objective`` and
+    ``alpha`` are those of ``weft.plan``: planners optimise the objective, and simulated runs are measured by
+    it.
     """
     goal = make_objective(objective, alpha)
     spending = partial(_budget, plan_time_s, plan_steps)
@@ -105,7 +107,10 @@ def compare(
 def _load_contestants(
     planners: str | Iterable[str], policies: str | Iterable[str], baseline: str | None
 ) -> dict[str, _Contestant]:
-    """Return planners and policies by name, the baseline included; InvalidInput lists all unknown names."""
+    """Return the compared planners and policies by name, including the baseline.
+
+    The name of a policy begins with ``policy:``. Raises InvalidInput that lists all unknown names.
+    """
     names = _split(planners)
     policy_names = _split(policies)
     names = names if names or policy_names else [ALL]
@@ -141,7 +146,7 @@ def _registered(registry: Registry) -> list[str]:
 
 
 def _load_contestant(name: str) -> _Contestant:
-    """Return a planner, or the checked name of a policy."""
+    """Return the planner with this name; for ``policy:NAME``, return ``NAME`` if the policy exists."""
     if not name.startswith(POLICY_MARK):
         return make_planner(name)
     policy = name.removeprefix(POLICY_MARK)
@@ -182,7 +187,7 @@ def _compare_on(
     """Compile a workflow once, run every planner and policy on it, and return the results."""
     with progress(f"compiling {label}"):
         instance = compile_request({label: workflow}, platform).instance
-        compile_problem(instance)  # done here, so that no planner's time includes it
+        compile_problem(instance)  # cached, so that no planner's measured time includes it
         bound_s = lower_bounds(instance).best_s
     trials = []
     for name, contestant in contestants.items():
@@ -204,7 +209,7 @@ def _compare_on(
 
 
 def _budget(plan_time_s: float | None, plan_steps: int | None, planner: Planner) -> Budget:
-    """Return the budget of a planner; its time starts now."""
+    """Return the budget of a planner. A time limit counts from this call."""
     if plan_time_s is None and plan_steps is None and is_search(planner):
         plan_time_s = DEFAULT_PLAN_TIME_S
     return make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)
@@ -219,7 +224,7 @@ def _try_planner(
     seed: int,
     spending: _BudgetFactory,
 ) -> tuple[PlannerResult, float]:
-    """Run one planner; return its result and the lower bound of the makespan that it proved (0: none)."""
+    """Run one planner; return its result and the lower bound of the makespan that it proved, else 0."""
     if (refusal := planner.supports(instance, objective)) is not None:
         return PlannerResult(planner=name, makespan_s=None, reason=refusal.reason), 0.0
     budget = spending(planner)
@@ -265,7 +270,10 @@ def _require_a_plan(made: PlannerComparison) -> None:
 
 
 def _set_baseline(made: PlannerComparison, baseline: str | None) -> PlannerComparison:
-    """Return a comparison with its baseline; the default is used only if it planned some workflow."""
+    """Return a comparison with its baseline set.
+
+    None selects ``BASELINE`` if it planned some workflow; otherwise there is no baseline.
+    """
     if baseline is None:
         planned = {standing.planner for standing in made.standings if standing.planned}
         baseline = BASELINE if BASELINE in planned else None

@@ -97,7 +97,10 @@ def check_staged_programs(graphs: Mapping[str, TaskGraph], folders: Mapping[str,
 def _missing_inputs(
     graph: TaskGraph, folder: Path, select: Callable[[Task], Sequence[int]]
 ) -> Iterator[tuple[Task, int, str]]:
-    """Yield task, position and quoted name of the first missing file of each selected input."""
+    """Yield (task, position of the input, quoted file name) for the first missing file of each input.
+
+    ``select`` returns the positions of the inputs of a task that are checked.
+    """
     tasks = graph.workflow.tasks
     selected = [select(task) if task.job is not None else () for task in tasks]
     if not any(selected):
@@ -122,7 +125,7 @@ def _missing_inputs(
 
 
 def _list_programs(task: Task) -> Sequence[int]:
-    """Return the positions of the inputs that are programs of a task."""
+    """Return the positions of the inputs that are programs in the task's command lines."""
     job = task.job
     if job is None or not task.inputs:
         return ()
@@ -132,18 +135,22 @@ def _list_programs(task: Task) -> Sequence[int]:
 
 
 def _first_word(line: str | Sequence[str]) -> str:
-    """Return the program of a command line, after the variables that ``env`` sets for it."""
+    """Return the program of a command line; for ``env A=1 program``, the first word without ``=``."""
     try:
         words = shlex.split(line) if isinstance(line, str) else line
     except ValueError:
-        return ""  # the shell on the machine may parse it differently
+        return ""  # the shell on the machine may accept the line
     rest = iter(words)
     first = next(rest, "")
     return next((word for word in rest if "=" not in word), "") if first == "env" else first
 
 
 def check_runnable(graphs: Iterable[TaskGraph]) -> None:
-    """Raise InvalidInput that lists what workflows lack to be run; planning and simulation do not need it."""
+    """Raise InvalidInput if workflows cannot be run; the error lists all problems.
+
+    Problems are compute tasks without a program and transfers of files that no task writes. Neither prevents
+    planning or simulation.
+    """
     if found := [problem for graph in graphs for problem in _find_run_problems(graph)]:
         raise InvalidInput(found)
 
@@ -168,7 +175,7 @@ def _unwritten_transfers(graph: TaskGraph) -> Iterator[Problem]:
 
 
 def _tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
-    """Yield one problem if computing tasks have neither a command nor a function to call."""
+    """Yield one problem that names the compute tasks with neither a command nor a function to call."""
     tasks = [
         task
         for task in workflow.tasks
@@ -209,7 +216,7 @@ def find_open_secrets(workflow: Workflow) -> list[Problem]:
 
 
 def _texts(workflow: Workflow) -> Iterator[tuple[Keys, str]]:
-    """Yield the texts of a workflow that may contain URLs, with their paths."""
+    """Yield (path of keys in the document, text) for the texts of a workflow that may contain URLs."""
     for name, value in workflow.params.items():
         yield ("params", name), value if isinstance(value, str) else ""
     for task in workflow.tasks:
@@ -231,7 +238,7 @@ def _is_read_later(task: Task, text: str) -> bool:
 
 
 def _matches_file(name: str, folder: Path) -> bool:
-    """Return whether a wildcard matches a file of the workflow's folder."""
+    """Return whether a name is a wildcard that matches a file in the workflow's folder."""
     pattern = fill_template(name, {})
     return is_wildcard(pattern) and bool(glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
 

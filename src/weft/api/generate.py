@@ -11,7 +11,7 @@ from weft.workflow.generators.generator import GeneratedWorkflow, configure_gene
 def generate(kind: str, /, *, seed: int = 0, **parameters: object) -> GeneratedWorkflow:
     """Return a generated workflow of a kind (``weft generate`` lists the kinds), with a platform for it.
 
-    Parameters that are not given have their defaults; the same seed gives the same workflow.
+    Missing parameters have defaults; the same seed gives the same workflow.
 
     >>> made = generate("montage", tasks=25, seed=3)
     >>> made.workflow.name, len(made.platform.machines)

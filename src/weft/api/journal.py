@@ -21,7 +21,7 @@ from weft.repository.products import find_source_run
 from weft.units import format_count, format_seconds
 
 _SHOWN = 12
-"""Maximal number of machines, and of events, that are printed."""
+"""Maximal number of machines, and of history steps, that are printed unless ``verbose``."""
 _MOST_MACHINES = 1_000_000
 
 
@@ -30,8 +30,8 @@ def explain_task(
 ) -> Explanation:
     """Explain the state of a task at a time of a journal (default: the end of the journal).
 
-    ``run`` is the number shown by ``weft ls`` (default: the last run). For a journal object or file it is the
-    position in the journal, counted from 0 (default: the first run).
+    In a project, ``run`` is the number shown by ``weft ls`` (default: the last run). In a journal object or
+    file, ``run`` is the position of the run, counted from 0 (default: the first run).
     """
     if isinstance(journal, Journal):
         found = SelectedJournal(journal=journal, position=run or 0)
@@ -53,7 +53,7 @@ def explain_task(
 
 
 def _name_source(found: SelectedJournal, attempt: AttemptRecord) -> str:
-    """Return the name of the run whose outputs an attempt reuses, such as ``run 3``."""
+    """Return the run whose outputs an attempt reuses as text: ``run 3``, or ``an earlier run`` if unknown."""
     assert found.database is not None
     assert found.execution is not None
     assert attempt.reused_from is not None
@@ -70,7 +70,8 @@ def explanation_lines(
 ) -> Iterator[str]:
     """Yield an explanation as lines of text; ``verbose``: all machines and the whole history.
 
-    ``interrupted``: no engine drives the run, so that the states are those of its last journal entry.
+    ``interrupted``: no engine drives the run; the text says that the states are those of the last journal
+    entry.
     """
     most = len(found.story) + _MOST_MACHINES if verbose else _SHOWN
     later = any(count > 1 for count in found.counters)
@@ -131,7 +132,7 @@ def _candidate_lines(candidates: Sequence[Candidate], most: int, *, chosen: str)
 
 
 def _met_by_all(candidates: Sequence[Candidate]) -> list[str]:
-    """Return the texts of the conditions that every machine meets; they are printed once."""
+    """Return the texts of the conditions that every machine meets; [] for fewer than two machines."""
     met = [
         {condition.text: None for condition in candidate.conditions if condition.holds}
         for candidate in candidates

@@ -27,7 +27,7 @@ from weft.runtime.execution import JOIN, check_backend
 from weft.workflow.checks import check_and_unfold
 
 _JOIN_TIMEOUT_S = max(60.0, REPLY_TIMEOUT_S)
-"""Seconds to wait for machines to join: the engine is rebuilt, and copies in progress are interrupted."""
+"""Seconds to wait for machines to join; the engine is rebuilt, which interrupts copies in progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,13 @@ class MachineStatus:
     state: str
     """``open``, ``lost``, ``drained``, ``removed`` or ``absent`` (it joins later)."""
     reason: str
-    """Why it is lost; "": it is not, or the reason is unknown."""
+    """Why the machine is lost; "" if it is not lost or the reason is unknown."""
     nodes: int
     free_nodes: int
     running: int
-    """Number of tasks whose programs run there."""
+    """Number of attempts on the machine that are submitted or running."""
     queued: int
-    """Number of tasks assigned to it that wait for nodes."""
+    """Number of tasks in the queue of the machine, which wait for nodes."""
     speed_factor: float
     """Estimated speed relative to the platform's description."""
     load: float | None
@@ -80,7 +80,7 @@ def _describe(state: EngineState, index: int) -> MachineStatus:
 
 
 def set_admission(opened: OpenProject, name: str, admission: Admission) -> RequestReply:
-    """Drain, remove or open a machine of the running execution; raise InvalidInput if there is none."""
+    """Drain, remove or open a machine of the running execution; raise InvalidInput for an unknown name."""
     run, machines = list_machines(opened)
     names = [each.name for each in machines]
     if name not in names:
@@ -92,10 +92,11 @@ def set_admission(opened: OpenProject, name: str, admission: Admission) -> Reque
 
 
 def add_machine(opened: OpenProject, name: str, description: Mapping[str, Any]) -> RequestReply:
-    """Add a machine to the running execution; raise InvalidInput if it is invalid or already part of it.
+    """Add a machine to the running execution.
 
-    ``description`` has the keys of a machine in a platform file. Without a ``backend`` it has the kind of the
-    other machines.
+    ``description`` has the keys of a machine in a platform file. Without the key ``backend``, the machine
+    gets the backend kind of the platform's first machine. Raises InvalidInput if the description is invalid
+    or the execution already has a machine with this name.
     """
     run, follower = follow_run(opened, None)
     old = follower.header.platform
@@ -128,7 +129,7 @@ def read_description(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _to_python(node: DocumentNode) -> Any:
-    """Return the plain value of a node."""
+    """Return a node of a parsed document as dicts, lists and plain values."""
     if isinstance(node.value, dict):
         return {key: _to_python(each) for key, each in node.value.items()}
     return [_to_python(each) for each in node.value] if isinstance(node.value, list) else node.value
@@ -144,14 +145,14 @@ def _join(
     check_backend(platform)
     check_sandboxes(opened.layout, platform.machines)
     for workflow in header.workflows.values():
-        compile_instance(check_and_unfold(workflow), platform)  # raises if an expression is invalid there
+        compile_instance(check_and_unfold(workflow), platform)  # raises if an expression is invalid
     text = json.dumps(platform_document(platform))
     return send_request(opened, JOIN, run, machine=text, timeout_s=_JOIN_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadResult:
-    """Machines that joined a run or were removed when its platform file was read again."""
+    """Names of the machines that joined, or were removed, when the platform file of a run was read again."""
 
     file: str
     joined: tuple[str, ...]
@@ -162,7 +163,8 @@ class ReloadResult:
 def reload_machines(opened: OpenProject, file: str | Path | None = None) -> ReloadResult:
     """Add the machines that are new in a platform file, and remove those that it no longer lists.
 
-    ``file``: default is the file with which the run was started. Raises InvalidInput, before anything is
+    A removed machine that the file lists again is opened again. ``file``: default is the file with which the
+    run was started. Raises InvalidInput, before anything is
     changed, if the file cannot be read or describes a machine, site or link of the run differently.
     """
     run, follower = follow_run(opened, None)

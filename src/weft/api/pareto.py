@@ -66,14 +66,14 @@ from weft.workflow.task_graph import COMPUTE
 from weft.workflow.workflow import Workflow
 
 _ALPHA_OBJECTIVES = {"cost": "on-demand", "idle": "static-literal"}
-"""By measure traded against time: the objective with which a point with an alpha was planned."""
+"""Name of the objective with which a point with an alpha was planned, by the measure traded against time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Front:
-    """Verified plans by increasing makespan; none is better than another in both measures.
+    """Verified plans by increasing makespan; no plan is better than another one in both measures.
 
-    With the preset of the paper every alpha has its own front: only points of the same alpha are compared.
+    With a preset, this holds only among plans with the same alpha: every alpha has a front of its own.
     """
 
     instance: Instance
@@ -109,7 +109,10 @@ class Front:
         )
 
     def _is_covered(self, entry: FrontEntry) -> bool:
-        """Return whether another entry is at least as good; of equal entries the first is not covered."""
+        """Return whether another entry is at least as good in both measures.
+
+        Of equal entries, the first one is not covered by the others.
+        """
         place = self.entries.index(entry)
         return any(
             covers(other, entry) and (not covers(entry, other) or number < place)
@@ -248,7 +251,7 @@ class Front:
 
 
 def _moldable_tasks(instance: Instance) -> set[int]:
-    """Return the tasks that can run on several node counts of one machine."""
+    """Return the indices of the tasks that can run on several node counts of one machine."""
     found: set[int] = set()
     for group in instance.groups:
         if len(np.unique(group.machine)) < len(group.machine):
@@ -257,7 +260,7 @@ def _moldable_tasks(instance: Instance) -> set[int]:
 
 
 def _node_ranges(schedule: Schedule, instance: Instance, moldable: set[int]) -> tuple[NodeRange, ...]:
-    """Return the smallest and largest node count by kind of task, in order of first occurrence."""
+    """Return the smallest and largest node count of each kind of compute task, in workflow order."""
     graph = instance.graph
     by_kind: dict[str, list[int]] = {}
     for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
@@ -312,9 +315,9 @@ def pareto(
 
     ``against`` is the measure: ``cost`` (node-seconds if no machine has a price), ``idle``, the idle share of
     node-time, or a formula over quantities of the schedule that is minimised. About ``points`` objectives are
-    searched within ``plan_time_s`` (default 10) or, deterministically, ``plan_steps``. The preset ``s2`` is
-    the published procedure, which needs no budget; it returns the front of every alpha, whatever ``points``.
-    ``deadline_s`` and ``max_cost`` limit the front.
+    searched within ``plan_time_s`` (default 10) or ``plan_steps``; with steps the result is deterministic.
+    The preset ``s2`` is a published procedure that needs no budget. It ignores ``points`` and returns one
+    front for every alpha. Plans that exceed ``deadline_s`` or ``max_cost`` are left out.
 
     ``front.choose(k)`` returns the plan of a point as ``weft.plan`` does.
     """
@@ -374,7 +377,7 @@ def _check(points: int, preset: str | None, seed: int) -> None:
 
 
 def _check_preset(instance: Instance, tradeoff: Tradeoff, goal: Objective, preset: str | None) -> None:
-    """Raise InvalidInput if the published search does not support the instance."""
+    """Raise InvalidInput if a preset is given that does not support the instance, measure or limits."""
     refusal = None if preset is None else check_alpha_support(instance, tradeoff, goal)
     if refusal is not None:
         what = f"preset {preset!r} cannot plan this: {refusal.reason}"
@@ -382,7 +385,7 @@ def _check_preset(instance: Instance, tradeoff: Tradeoff, goal: Objective, prese
 
 
 def _require_a_point(result: FrontResult, goal: Objective, instance: Instance) -> None:
-    """Raise Infeasible if no plan was found within the limits; the message names the nearest plan."""
+    """Raise Infeasible if no plan meets the limits; the message states values of the nearest plan."""
     if not result.entries:
         bound_s = max(result.bound_s, compute_bounds(instance).best_s)
         refuse_missed_limits(
@@ -400,7 +403,7 @@ _VERSION = 1
 _SPENT = (
     "preset", "seed", "steps", "bound_s", "cut", "planning_s", "plan_time_s", "plan_steps", "workers",
 )  # fmt: skip
-"""Attributes of a Front that are stored unchanged."""
+"""Attributes of a Front that are written to its file as they are."""
 _CLOSE = 1e-9
 """Relative tolerance between the makespan of a decoded schedule and the stored one."""
 
@@ -452,7 +455,7 @@ def load_front(
     params: Mapping[str, Any] | None = None,
     folder: Path = FRONTS,
 ) -> Front | None:
-    """Return the stored front of a workflow on a platform; None if there is none or it is not usable."""
+    """Return the stored front of a workflow on a platform; None if no file is stored or it is damaged."""
     instance = load_request(workflow, on=on, params=params).instance
     try:
         path = front_path(instance.graph.workflow, instance.platform, folder)

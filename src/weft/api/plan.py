@@ -94,7 +94,7 @@ class PlannedWorkflow:
     """A plan with its predicted time and cost, lower bounds and optimality gap."""
 
     planner: str
-    """Planner name with options, as requested."""
+    """Name and options of the planner, as the caller wrote them."""
     objective: Objective
     instance: Instance
     plan: Plan
@@ -102,7 +102,7 @@ class PlannedWorkflow:
     bounds: Bounds
     outlook: PlanForecast
     promise: Promise
-    """The promise that a run would record; unknown quantities are None."""
+    """The prediction that a run would record; unknown quantities are None."""
     planning_s: float
     """Wall-clock seconds of compilation and planning."""
     seed: int
@@ -111,7 +111,7 @@ class PlannedWorkflow:
     plan_steps: int | None = None
     workers: int = 1
     islands: int = 1
-    """Number of parallel searches; with a step budget the plan depends on it."""
+    """Number of independent parallel searches; with a step budget, the plan depends on this number."""
 
     @property
     def workflow(self) -> Workflow:
@@ -144,13 +144,16 @@ class PlannedWorkflow:
 
     @property
     def lower_bound_by(self) -> str:
-        """Return the name of the argument that proves the best lower bound."""
+        """Return by which method the best lower bound was proved, as text."""
         proven = self.plan.bound_s > self.bounds.best_s
         return f"proof of {self.plan.bound_by or self.planner}" if proven else self.bounds.argument
 
     @property
     def gap(self) -> float | None:
-        """Return makespan / lower bound - 1, at least 0; None if only the lower bound is 0."""
+        """Return makespan / lower bound - 1, at least 0.
+
+        If both are 0 the gap is 0; if only the lower bound is 0, the gap is None.
+        """
         bound = self.lower_bound_s
         if bound <= 0:
             return 0.0 if self.makespan_s <= 0 else None
@@ -163,19 +166,19 @@ class PlannedWorkflow:
 
     @property
     def deadline_slack_s(self) -> float | None:
-        """Return the seconds between the planned end and the deadline; None without a deadline."""
+        """Return the seconds from the planned end to the deadline, at least 0; None without a deadline."""
         deadline = self.objective.deadline_s
         return None if deadline is None else max(0.0, deadline - self.makespan_s)
 
     @property
     def cost_slack(self) -> float | None:
-        """Return the maximal cost minus the planned cost; None without a maximal cost."""
+        """Return the maximal cost minus the planned cost, at least 0; None without a maximal cost."""
         most = self.objective.max_cost
         return None if most is None else max(0.0, most - self.metrics.cost)
 
     @property
     def total_s(self) -> float | None:
-        """Return the seconds of all expected iterations; None if a loop states no expected number."""
+        """Return the planned seconds including all expected loop iterations; None if a number is unknown."""
         return expected_total_seconds(self.schedule, self.graph)
 
     @property
@@ -279,7 +282,7 @@ class PlannedWorkflow:
 
 
 def _note_predictions(instance: Instance) -> list[str]:
-    """Return notes about predictions of the workflow and the platform that have no effect."""
+    """Return notes about predictions of unknown tasks or machines, which have no effect."""
     machines = [name for each in instance.machines for name in (each.name, each.host_name)]
     workflow = instance.graph.workflow
     notes = note_unused(workflow.predictions, [task.name for task in workflow.tasks], machines)
@@ -287,7 +290,7 @@ def _note_predictions(instance: Instance) -> list[str]:
 
 
 def _count_nodes(instance: Instance) -> dict[str, int]:
-    """Return the number of nodes of every machine by its name."""
+    """Return the node counts of the machines by machine name."""
     return {machine.name: machine.nodes for machine in instance.machines}
 
 
@@ -295,7 +298,7 @@ _SHOWN_RANKS = 3
 
 
 def _rank_text(ranked: Sequence[RankChoice]) -> str:
-    """Return a note about tasks whose ranks decide where they run."""
+    """Return a note that lists tasks whose machine is chosen during the run by a rank expression."""
     shown = [
         f"{each.task} on {each.machine}{'' if each.value is None else f' ({each.rank} = {each.value:.6g})'}"
         for each in ranked[:_SHOWN_RANKS]
@@ -340,9 +343,9 @@ def plan(
     is minimised. ``predictor`` and the files ``predictions`` have precedence over the estimates in the
     workflow. Raises Infeasible if no plan exists, or if the plan exceeds the deadline or the maximal cost.
 
-    Search planners stop after ``plan_time_s`` (default 2) or, deterministically, after ``plan_steps``. They
-    use ``workers`` local processes, a Dask ``cluster`` (``"tcp://host:8786"``) or any other ``pool``;
-    ``progress`` is called with every improved plan.
+    Search planners stop after ``plan_time_s`` (default 2) or after ``plan_steps``; with steps the plan is
+    deterministic. They use ``workers`` local processes, a Dask ``cluster`` (``"tcp://host:8786"``) or any
+    other ``pool``; ``progress`` is called with every improved plan.
     """
     chosen = make_planner(planner)
     if plan_time_s is None and plan_steps is None and is_search(chosen):
@@ -379,7 +382,7 @@ def plan(
 def run_planner(
     instance: Instance, chosen: Planner, objective: Objective, seed: int, budget: Budget, pool: Pool
 ) -> tuple[Plan, float]:
-    """Run a planner on a compiled instance; return the plan and the seconds of planning."""
+    """Run a planner on a compiled instance; return the plan and the wall-clock seconds that it took."""
     started = time.perf_counter()
     rng = generator(seed, "planner", chosen.name)
     request = PlanRequest(instance=instance, objective=objective, budget=budget, rng=rng, pool=pool)
@@ -395,7 +398,7 @@ def measure_plan(
 ) -> PlannedWorkflow:
     """Return a plan with its metrics, bounds and prediction; raise Infeasible if it exceeds the limits.
 
-    ``spent``: further fields of PlannedWorkflow.
+    ``spent``: values of further fields of PlannedWorkflow, such as ``planning_s``.
     """
     metrics, bounds = measure_schedule(made.schedule, instance), compute_bounds(instance)
     bound_s = max(bounds.best_s, made.bound_s)
@@ -427,11 +430,12 @@ def prepare_plans(
     choose: int | None,
     seed: int,
 ) -> tuple[dict[str, StoredPlan], SettingsLayers]:
-    """Return the plans that are made before a run, by workflow, and the layers with their objectives.
+    """Return the plans that are needed before a run, by workflow, and the settings layers for the run.
 
-    A plan is made before the run if the user names one (a file, or a point of a front), or if a workflow has
-    a deadline or a maximal cost: then nothing starts unless the plan meets them. Raises Infeasible if it does
-    not, InvalidInput if a named plan does not fit the request.
+    If the user names a plan (a file, or a point of a front), that plan is returned, and its objective and
+    limits are added to the layers unless the user overrides them. Otherwise every workflow with a deadline or
+    a maximal cost is planned. Raises Infeasible if a plan exceeds a limit, InvalidInput if a named plan does
+    not fit the request or the policy follows no plan.
     """
     if plan_file is not None or choose is not None:
         planned = _load_named_plan(request, layers, plan_file, choose)
@@ -459,7 +463,7 @@ def plan_request(
     choose: int | None = None,
     seed: int = 0,
 ) -> PlannedWorkflow:
-    """Return the first plan of a run of one workflow with these settings."""
+    """Return the plan with which a run of one workflow would start under these settings."""
     if plan_file is not None or choose is not None:
         return _load_named_plan(request, layers, plan_file, choose)
     return _plan_with_settings(request, layers, request.choose_planning(layers), seed)
@@ -468,7 +472,7 @@ def plan_request(
 def _load_named_plan(
     request: Request, layers: SettingsLayers, plan_file: str | Path | None, choose: int | None
 ) -> PlannedWorkflow:
-    """Return a plan that the user names; raise Infeasible if it exceeds a stated deadline or maximal cost."""
+    """Return the plan in a file or at a point of a front; raise Infeasible if it exceeds a stated limit."""
     if plan_file is not None and choose is not None:
         raise InvalidInput("both a plan file and a point of a front", advice="omit --plan or --choose")
     if len(request.instances) > 1:
@@ -487,7 +491,10 @@ def _load_named_plan(
 def _plan_limited(
     request: Request, layers: SettingsLayers, chosen: PlanningChoice, seed: int
 ) -> Iterator[tuple[str, PlannedWorkflow]]:
-    """Yield the plan of every workflow with a deadline or a maximal cost, alone on empty machines."""
+    """Yield (key, plan) for every workflow with a deadline or a maximal cost.
+
+    Each workflow is planned as if it ran alone on empty machines.
+    """
     for key, instance in request.instances.items():
         settings = layers.of_workflow(instance.graph.workflow)
         if settings.deadline_s is not None or settings.max_cost is not None:
@@ -521,10 +528,10 @@ def _store_plan(request: Request, key: str, planned: PlannedWorkflow) -> StoredP
 def load_plan(
     file: str | Path, request: Request, *, deadline_s: float | None = None, max_cost: float | None = None
 ) -> PlannedWorkflow:
-    """Return the plan in a file of ``weft plan --out FILE.json``; stated limits replace those of the file.
+    """Return the plan in a file that ``weft plan --out FILE.json`` wrote.
 
-    Raises InvalidInput if it is a plan of other tasks or machines, or if it is not valid any more, Infeasible
-    if it exceeds a limit.
+    ``deadline_s`` and ``max_cost`` replace the limits in the file. Raises InvalidInput if the plan is for
+    other tasks or machines or is no longer valid, and Infeasible if it exceeds a limit.
     """
     record = _read_plan_record(file)
     instance = request.instance
@@ -607,9 +614,10 @@ def _read_schedule(file: str | Path, rows: Sequence[Any], instance: Instance) ->
 
 
 def _check_nodes(file: str | Path, record: Mapping[str, Any], instance: Instance) -> None:
-    """Raise InvalidInput if a plan was made for other machines; files of earlier versions do not name them.
+    """Raise InvalidInput if machines or their node counts differ from those of a plan file.
 
-    ``verify`` accepts a plan that was made for fewer nodes, so the node counts are compared here.
+    ``verify`` would accept a plan for fewer nodes. Files of earlier versions state no node counts and are
+    accepted.
     """
     here, made = _count_nodes(instance), record.get("machine_nodes")
     if made is None or made == here:
@@ -627,7 +635,7 @@ def _check_nodes(file: str | Path, record: Mapping[str, Any], instance: Instance
 def _refuse_other(
     file: str | Path, kind: str, missing: set[str], unknown: set[str], instance: Instance
 ) -> NoReturn:
-    """Raise InvalidInput for a plan of another workflow or platform."""
+    """Raise InvalidInput that names a missing and an unknown task or machine (``kind``) of a plan file."""
     here = instance.graph.workflow.name if kind == "task" else instance.platform.name
     found = [f"it has no {kind} {min(missing)!r}"] if missing else []
     found += [f"{here!r} has no {kind} {min(unknown)!r}"] if unknown else []
@@ -656,7 +664,7 @@ def plan_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
 
 def _makespan_text(planned: PlannedWorkflow) -> str:
     if planned.promise.untimed:
-        # The prediction covers all iterations and is printed on their line.
+        # With loops the prediction covers all iterations; it is printed in the line "all iterations".
         known = "unknown" if planned.graph.loops else time_text(planned.promise)
         return f"{known}; {format_seconds(planned.makespan_s)} with placeholders"
     late = planned.outlook.makespan_p90_s

@@ -2,15 +2,16 @@
 
 ``ExecutionProgress`` is a view of the history, during the run or while a journal is read.
 
-The time left is the rest of the plan multiplied by the pace of the completed tasks, where pace is measured
-time divided by estimated time: the median for P50, the 90 % quantile for P90. Before any task has completed,
-the pace follows from the promise. Tasks without a stated time have a placeholder in the plan and use the pace
-of completed tasks of their kind. Paces of different groups are averaged, weighted by planned seconds.
+The pace of a task is its measured time divided by its estimated time. The time left is the rest of the plan
+multiplied by the pace of the completed tasks: their median for P50, their 90 % quantile for P90. Before any
+task has completed, the pace is computed from the promise. Tasks without a stated time have a placeholder in
+the plan and use the pace of completed tasks of their kind. The paces of these groups of tasks are averaged,
+weighted by planned seconds.
 
-The time left is unknown without a plan, while held tasks block the run, while the selector or the requirement
-of a ready task accepts no machine, while an open task has neither an
-estimate nor a completed task of its kind, if a loop states no expected number of iterations or exceeds it,
-and when the planned end has passed.
+The time left is unknown in these cases: there is no plan; held tasks block the run; all machines are lost;
+the selector or the requirement of a ready task accepts no machine; an unfinished task has neither an estimate
+nor a completed task of its kind; a loop states no expected number of iterations or exceeds it; the planned
+end has passed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from weft.units import format_count, format_seconds
 _BLOCKED = {TaskState.HELD, TaskState.WAITING}
 _QUEUED = (TaskState.SCHEDULED, TaskState.PROLOG)
 _KEPT = 1_000
-"""Maximal number of last completed tasks used for a pace, and of failures returned."""
+"""Number of last completed tasks from which paces are computed; also the number of failures returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class ExecutionProgress:
         self.history = history
         self.state = state
         self.stale: dict[tuple[int, str], Counter[str]] = {}
-        """By (run, kind): reasons why earlier results were stale, with their counts."""
+        """By (run, kind): how often each reason made an earlier result stale."""
         self.ran: Counter[tuple[int, str]] = Counter()
         """By (run, kind): the number of tasks whose programs ran and completed."""
         self.paces: dict[int, deque[float]] = {}
@@ -69,13 +70,13 @@ class ExecutionProgress:
         self.untimed: dict[tuple[int, str], deque[float]] = {}
         """By (run, kind), for tasks without a stated time: measured seconds divided by the placeholder."""
         self._untimed_tasks: dict[int, tuple[Instance, frozenset[str]]] = {}
-        """By run: its instance and the names of the tasks without a stated time."""
+        """By run: its instance, and the names of the tasks of that instance without a stated time."""
         self._counted = 0
         """Number of attempts in ``History.succeeded`` that are already counted."""
         self.update()
 
     def take(self, entry: JournalEntry) -> None:
-        """Add an entry to the history; it must be applied to the engine's state before."""
+        """Add an entry to the history; the engine's state must already include the entry."""
         self.history.take(entry, self.state)
         self.update()
 
@@ -90,7 +91,7 @@ class ExecutionProgress:
         return self.history.failures[-_KEPT:]
 
     def update(self) -> None:
-        """Count the attempts that have succeeded since the last call, after the history has taken entries."""
+        """Count the attempts that have succeeded in the history since the last call."""
         succeeded = self.history.succeeded
         for attempt in succeeded[self._counted :]:
             self._add(attempt)
@@ -145,7 +146,7 @@ class ExecutionProgress:
         ]
 
     def counts(self, run: int | None = None) -> list[KindCount]:
-        """Return the task counts of one run, or of all runs, by kind in the order of the workflow."""
+        """Return a row of task counts for each kind of a run (None: of every run), in workflow order."""
         chosen = [each for each in self.state.runs if run in (None, each.index)]
         return [row for each in chosen for row in count_kinds(each, self.history)]
 
@@ -166,7 +167,7 @@ class TimeLeft:
     why: str = ""
     """Why the time is unknown; "" if it is known or there is no reason to state."""
     held: int = 0
-    """Number of held tasks, if nothing runs and nothing else can start; otherwise 0."""
+    """Number of held tasks, if no task is running and no other task can start; otherwise 0."""
 
     def __str__(self) -> str:
         if self.p50_s is None:
@@ -186,7 +187,7 @@ def _rounded(seconds: float) -> str:
 
 
 def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:
-    """Return the time until all of several runs have ended; unknown if it is unknown for one of them."""
+    """Return the time until the last of several runs ends; unknown if it is unknown for any run."""
     unknown = [each for each in found if each.p50_s is None]
     if held := sum(each.held for each in unknown):
         others = [each for each in found if not each.held and each.p50_s != 0.0]
@@ -222,7 +223,7 @@ def _count_blocking(run: RunState) -> int:
 def time_left(
     run: RunState, progress: ExecutionProgress, now_s: float, promise: Promise | None = None
 ) -> TimeLeft:
-    """Return the estimated time left of a run; ``promise`` is the one made before it started."""
+    """Return the estimated time left of a run; ``promise`` is the prediction recorded before the run."""
     if run.ending:
         return TimeLeft(p50_s=0.0, p90_s=0.0)
     if held := _count_blocking(run):
@@ -263,7 +264,7 @@ def _mean_pace(
     untimed: Sequence[bool],
     promise: Promise | None,
 ) -> _Pace:
-    """Return the mean pace of unfinished ``tasks``, weighted by planned seconds."""
+    """Return the mean pace that unfinished ``tasks`` are expected to have, weighted by planned seconds."""
     lines = run.plan.line if run.plan is not None else {}
     weights: dict[tuple[int, str], float] = {}
     stated_s = 0.0
@@ -284,7 +285,7 @@ def _mean_pace(
 
 
 def _stated_pace(measured: Iterable[float], promise: Promise | None) -> _Pace:
-    """Return the pace of tasks with a stated time: by ``measured`` paces if any, else by the promise."""
+    """Return the pace of tasks with a stated time: from ``measured`` if not empty, else from the promise."""
     usual, slow = 1.0, None
     if promise is not None and promise.p50_s is not None and promise.planned_s > 0.0:
         usual = promise.p50_s / promise.planned_s
@@ -303,7 +304,7 @@ def _measured_pace(paces: Iterable[float]) -> _Pace:
 
 
 def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
-    """Return the planned seconds of the loop iterations that follow the planned ones; None if unknown."""
+    """Return the seconds of expected loop iterations that the plan does not contain; None: unknown."""
     total_s = 0.0
     for declared in run.compiled.graph.loops:
         counts = [_to_come(run, body) for body in run.loops.bodies if body.loop.name == declared.loop.name]
@@ -318,9 +319,9 @@ def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
 
 
 def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
-    """Return the remaining iterations of a loop body, without the planned ones and in total; None: unknown.
+    """Return (unplanned, all) remaining iterations of a loop; None if their number is unknown.
 
-    Every iteration of an outer loop includes one planned iteration of the inner loop.
+    In every remaining iteration of an outer loop, the first iteration of the inner loop counts as planned.
     """
     around = [each for each in run.loops.bodies if body.index in each.inner]
     outer = 0
@@ -340,9 +341,10 @@ def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
 def _reached_s(
     run: RunState, progress: ExecutionProgress, task: int, line: PlanLine, now_s: float, pace: float
 ) -> float:
-    """Return the planned time that corresponds to the progress of a task: its start, if it does not run.
+    """Return the point on the plan's time axis that an unfinished task has reached.
 
-    For a running task it is the planned end minus the remaining seconds of the attempt on its machine.
+    For a running task this is its planned end minus the remaining seconds of its attempt; for any other task,
+    its planned start.
     """
     number = run.attempt_of.get(task)
     began_s = None if number is None else progress.began_s(number)

@@ -1,8 +1,8 @@
-"""Projects (directories that contain ``.weft/``): open one, follow its journals, send requests, clean up.
+"""Projects (directories that contain ``.weft/``): open them, read journals, send requests, clean up.
 
-A journal can be followed without the lock, whether an engine is running or not. Cleanup holds the project
-lock, so that no engine uses the files, and never follows symbolic links. In a sandbox that several projects
-may share, it removes only the directory of this project. Files that a later run reused stay,
+Reading a journal, also while it grows, needs no lock, whether an engine is running or not. Cleanup holds the
+project lock, so that no engine uses the files, and never follows symbolic links. In a sandbox that several
+projects may share, cleanup removes only the directory of this project. Files that a later run reused stay,
 because that run has its own hard links to them.
 """
 
@@ -49,10 +49,10 @@ from weft.runtime.lock import Lock, LockOwner, find_holder, user_name
 
 
 def find_project(stated: str | Path | None = None) -> ProjectLayout:
-    """Return the stated project, else the nearest one in the current directory and its parents.
+    """Return the stated project; None: the nearest project in the current directory and its parents.
 
-    If there is none, return the current directory as a new project. A folder ``.weft`` of another user in a
-    parent directory, such as ``/tmp``, is ignored.
+    If no project is found, return the current directory as a new project. A folder ``.weft`` of another user
+    in a parent directory, such as ``/tmp``, is ignored.
     """
     layout = _locate_project(stated)
     refuse_links(layout.project)
@@ -72,7 +72,7 @@ def _locate_project(stated: str | Path | None) -> ProjectLayout:
             continue
         if find_foreign_owner(layout.home):
             if folder == here:
-                return layout  # the caller refuses it
+                return layout  # the caller rejects this project
         elif os.path.lexists(layout.database):
             return layout
     return ProjectLayout(here)
@@ -126,7 +126,7 @@ class OpenProject:
         return self.state_of(run) in UNFINISHED and self.engine is None
 
     def attempt_nonce(self, execution: int, attempt: int) -> str:
-        """Return the nonce of an attempt; "" if it has none (see ``ProjectContext.attempt_nonce``)."""
+        """Return the nonce of an attempt; "" if none is stored (see ``ProjectContext.attempt_nonce``)."""
         return find_nonce(self.database, execution, attempt)
 
     def records(self, execution: int, attempt: int) -> Path:
@@ -134,7 +134,11 @@ class OpenProject:
         return self.layout.records(execution, attempt, self.attempt_nonce(execution, attempt))
 
     def logs(self, execution: int, nonces: Mapping[int, str] | None = None) -> AttemptLogs:
-        """Return the logs of an execution; with ``nonces`` they can be read after the project is closed."""
+        """Return access to the logs of an execution.
+
+        ``nonces`` are the nonces by attempt. Without them, nonces are read from the database, so the logs can
+        be read only while the project is open.
+        """
         nonce = partial(self.attempt_nonce, execution)
         if nonces is not None:
             nonce = partial(_find_nonce, nonces)
@@ -161,7 +165,7 @@ class JournalFollower:
     def __init__(
         self, opened: OpenProject, execution: int, *, compiled: WorkflowLibrary | None = None
     ) -> None:
-        """Create a follower that has read nothing; ``compiled``: the workflows, if already compiled."""
+        """Read the header of the journal but no entry; ``compiled``: the workflows, if already compiled."""
         self.opened = opened
         self.execution = execution
         self._store = JournalStore(opened.database)
@@ -215,12 +219,15 @@ class JournalFollower:
 
 
 def read_progress(execution: Execution) -> ExecutionProgress:
-    """Return the progress of an execution that this process drives, including its past if resumed."""
+    """Return the progress of an execution that this process drives.
+
+    For a resumed execution this includes the progress before it was resumed.
+    """
     return ExecutionProgress(execution.history, execution.engine.state)
 
 
 def follow_run(opened: OpenProject, run: int | None) -> tuple[RunRecord, JournalFollower]:
-    """Return a run (default: the last) and a follower that has read its journal."""
+    """Return a run (None: the last run) and a follower that has read all entries of the run's journal."""
     meant = opened.runs.run(run)
     followed = JournalFollower(opened, meant.execution)
     followed.catch_up()
@@ -248,7 +255,11 @@ def send_request(
     machine: str | None = None,
     timeout_s: float = REPLY_TIMEOUT_S,
 ) -> RequestReply:
-    """Send a request about a run to the running engine and wait for the reply."""
+    """Send a request about a run to the running engine and return the reply.
+
+    If no engine is running, or no reply arrives within ``timeout_s``, the request is withdrawn and the result
+    says why, with ``replied=False``.
+    """
     if opened.engine is None:
         return RequestReply(granted=False, text="no engine is running in this project", replied=False)
     requests = RequestTable(opened.database)
@@ -264,7 +275,8 @@ def send_request(
     until_s = time.monotonic() + timeout_s
     while time.monotonic() < until_s and opened.engine is not None:
         if (reply := requests.reply(number)) is not None:
-            opened.database.sync_now()  # it must survive a power failure before the user relies on it
+            # The request must survive a power failure before the user relies on the reply.
+            opened.database.sync_now()
             return reply
         time.sleep(_PAUSE_S)
     if requests.withdraw(number):
@@ -278,9 +290,10 @@ def send_request(
 
 
 def stop_engine(opened: OpenProject) -> tuple[list[int], str]:
-    """Stop the running engine gracefully and wait for its end.
+    """Stop the running engine with SIGTERM and wait for its end.
 
-    Return the numbers of the runs that can be resumed, and why the engine was not stopped, "" if it was.
+    Return (numbers of the runs that can be resumed, reason why the engine was not stopped). The reason is ""
+    if the engine was stopped.
     """
     if (engine := opened.engine) is None:
         return [], "no engine is running in this project"
@@ -288,10 +301,10 @@ def stop_engine(opened: OpenProject) -> tuple[list[int], str]:
         return [], f"the engine is {engine}; run `weft stop` on {engine.host}"
     running = [run for run in opened.runs.all() if opened.state_of(run) == "running"]
     try:
-        # Not SIGINT: a background process of a shell script ignores it.
+        # Not SIGINT, which background processes of a shell script ignore.
         os.kill(engine.pid, signal.SIGTERM)
     except ProcessLookupError:
-        pass  # it has ended meanwhile
+        pass  # the engine has ended meanwhile
     except PermissionError:
         return [], f"the engine is {engine}; only {engine.user} can stop it"
     while opened.engine == engine:
@@ -307,14 +320,18 @@ class CleanupResult:
     kept: list[int] = field(default_factory=list)
     """Numbers of unfinished runs, which are kept."""
     originals: dict[int, str] = field(default_factory=dict)
-    """By number of an unfinished run: the original of this copied project, in which it must be ended."""
+    """In a copied project, by number of an unfinished run: the folder of the original project.
+
+    Only the original project can resume or cancel the run.
+    """
     folders: list[str] = field(default_factory=list)
     files: int = 0
     freed_bytes: int = 0
     """Bytes of the removed files that have no other hard link."""
     shared: dict[str, str] = field(default_factory=dict)
-    """Directories that are kept because they may be used by the project of which this one is a copy, with the
-    folder of that project.
+    """In a copied project, by path of a kept sandbox: the folder of the original project.
+
+    The sandbox is kept because the original project may use it.
     """
 
 
@@ -328,12 +345,12 @@ def clean(
     force: bool = False,
     command: Sequence[str] = (),
 ) -> CleanupResult:
-    """Remove the files of the executions that contain ``runs``; without ``runs``, of all finished ones.
+    """Remove the files of the executions that contain ``runs``; without ``runs``, of all finished executions.
 
     ``keep_results`` keeps the directories that hold outputs, so that later runs can reuse them;
     ``everything`` also removes reports and input caches. Outputs that a kept run reuses are kept. In a copy
-    of a project, directories of the original outside of the copy are kept unless ``force``. Raises Locked if
-    an engine is running.
+    of a project, sandboxes of the original project that are outside of the copy are kept unless ``force``.
+    Raises Locked if an engine is running.
     """
     with Lock(opened.layout.lock, command):
         chosen, kept = _choose_executions(opened, runs)
@@ -359,15 +376,15 @@ def clean(
         for root in () if dry_run else (opened.layout.project, *own_sandboxes):
             remove_stale_below(root)
         for root in () if dry_run else own_sandboxes:
-            with suppress(OSError):  # it is not empty, or does not exist
+            with suppress(OSError):  # the directory is not empty, or does not exist
                 root.rmdir()
     return found
 
 
 def _list_originals(opened: OpenProject, runs: Sequence[int]) -> dict[int, str]:
-    """Return the runs of a copied project that only the original can resume or cancel.
+    """Return, by number of the run, the folder of the original project of a copied project.
 
-    By number of the run: the folder of the original.
+    Only those of ``runs`` are returned that the original, but not the copy, can resume or cancel.
     """
     found: dict[int, str] = {}
     for number in runs:
@@ -379,9 +396,9 @@ def _list_originals(opened: OpenProject, runs: Sequence[int]) -> dict[int, str]:
 
 
 def _list_shared(opened: OpenProject) -> dict[str, str]:
-    """Return the sandboxes outside of this project that belong to a project of which it has copied runs.
+    """Return, by path of a sandbox, the folder of the original project that may use this sandbox.
 
-    By path of the sandbox: the folder of that project.
+    Sandboxes inside of this copied project are left out, because the original does not use them.
     """
     originals, layout = opened.database.list_originals(), opened.layout
     store, found = JournalStore(opened.database), dict[str, str]()
@@ -395,12 +412,15 @@ def _list_shared(opened: OpenProject) -> dict[str, str]:
 
 
 def _list_directories(products: ProductTable, executions: set[int]) -> set[str]:
-    """Return the directories that products of these executions refer to."""
+    """Return the directories that hold the stored outputs of these executions."""
     return {directory for number in executions for directory in products.directories(number)}
 
 
 def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[ExecutionRecord], list[int]]:
-    """Return the finished executions to clean and the numbers of unfinished runs."""
+    """Return the executions to clean and the numbers of the unfinished runs, which are kept.
+
+    Raises InvalidInput if one of ``runs`` belongs to an unfinished execution.
+    """
     if not runs:
         over = [each for each in opened.runs.executions() if each.state not in UNFINISHED]
         rest = [
@@ -423,7 +443,7 @@ def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[E
 def _folders(
     opened: OpenProject, execution: int, header: JournalHeader, spared: set[str]
 ) -> Iterator[tuple[Path, str]]:
-    """Yield (root, relative path) of each folder of an execution, except the directories in ``spared``."""
+    """Yield (root, path relative to root) of each folder of an execution; skip directories in ``spared``."""
     number = str(execution)
     for machine in planned_machines(header.platform):
         for sandbox in _own_sandboxes(opened, execution, machine):
@@ -438,10 +458,11 @@ def _folders(
 
 
 def _own_sandboxes(opened: OpenProject, execution: int, machine: Machine) -> list[Path]:
-    """Return the directories on a machine that belong to this project, or to the original of a copy.
+    """Return the directories for attempts of an execution on a machine.
 
-    Older versions of weft used the sandbox directory itself; it is included only inside ``.weft``, where no
-    other project uses it.
+    The first is the subdirectory of the sandbox that belongs to this project or, for a copied execution, to
+    the original project. Older versions of weft used the sandbox itself; it is included only if it is inside
+    ``.weft``, where no other project uses it.
     """
     layout, identity = opened.layout, opened.database.identity_of(execution)
     sandbox = layout.sandbox(machine)
@@ -467,7 +488,10 @@ def _sandboxes(opened: OpenProject) -> list[Path]:
 
 
 def _remove(root: Path, name: str, found: CleanupResult, shared: Mapping[str, str], *, dry_run: bool) -> None:
-    """Remove a folder below a root, unless the root is in ``shared`` (see ``_list_shared``)."""
+    """Remove the folder ``name`` below a root and count its files in ``found``.
+
+    If the root is in ``shared`` (see ``_list_shared``), only add the root to ``found.shared``.
+    """
     if not os.path.lexists(root / name):
         return
     if str(root) in shared:
@@ -486,7 +510,7 @@ def _remove(root: Path, name: str, found: CleanupResult, shared: Mapping[str, st
 
 
 def _disk_usage(folder: Path) -> tuple[int, int]:
-    """Return the number of files in a folder, and the bytes of those that have no other hard link."""
+    """Return the number of files in a folder, and the bytes of the files without another hard link."""
     files = freed = 0
     for parent, _, names in os.walk(folder, followlinks=False):
         for name in names:

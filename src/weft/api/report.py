@@ -42,7 +42,7 @@ from weft.units import format_count
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExecutionReport:
-    """Data of an execution, or of one run of it, and methods that return its reports."""
+    """Data of an execution, or of one of its runs, and methods that return reports as text."""
 
     executed: ExecutedRun
     events: tuple[str, ...]
@@ -77,7 +77,7 @@ def read_report(
     *,
     compiled: WorkflowLibrary | None = None,
 ) -> ExecutionReport:
-    """Return the report of an execution, or of only one ``run`` of it, from its journal and records.
+    """Read the journal and records of an execution; return its report, or that of only one ``run``.
 
     ``compiled``: the workflows of the execution, if they are already compiled.
     """
@@ -103,7 +103,10 @@ def read_report(
 
 
 def _add_endings(summaries: list[RunSummary], records: list[RunRecord], zero_at_s: float) -> None:
-    """Add the ends of runs that failed at a standstill; the journal has no command that ended them."""
+    """Set outcome and end of runs that failed at a standstill, from the records of the database.
+
+    The journal has no command that ends such a run.
+    """
     for record in records:
         if record.position < len(summaries) and record.state == "failed" and record.ended_at_s is not None:
             summary = summaries[record.position]
@@ -115,7 +118,7 @@ def _add_endings(summaries: list[RunSummary], records: list[RunRecord], zero_at_
 def _read_usage(
     opened: OpenProject, execution: int, machines: tuple[Machine, ...], nonces: Mapping[int, str]
 ) -> dict[int, ProcessUsage]:
-    """Return the resource usage by attempt from runners; records of another token or nonce are ignored."""
+    """Return the resource usage that runners recorded, by attempt; skip records with a wrong nonce."""
     token = RunTable(opened.database).stored_value(execution, "token")
     found: dict[int, ProcessUsage] = {}
     for machine in machines if token else ():
@@ -145,9 +148,9 @@ def _read_products(opened: OpenProject, execution: int, runs: list[RunState]) ->
 def write_reports(
     opened: OpenProject, execution: int, *, compiled: WorkflowLibrary | None = None
 ) -> tuple[Path, ExecutionReport] | None:
-    """Write all reports of an execution into the folder of its first run; return the folder and the report.
+    """Write all reports of an execution into the report folder of its first run.
 
-    Returns None if the execution ended before a run began.
+    Return the folder and the report; None if the execution has no runs.
     """
     if not (runs := opened.runs.of(execution)):
         return None
@@ -185,7 +188,7 @@ class TaskLog:
                 yield data
 
     def tail(self, most_bytes: int) -> bytes:
-        """Return the last bytes of the file, whatever its size; b"" if it is missing."""
+        """Return the last ``most_bytes`` bytes of the file; b"" if the file is missing."""
         with self._opened() as descriptor:
             if descriptor is None:
                 return b""
@@ -196,7 +199,7 @@ class TaskLog:
     def _opened(self) -> Iterator[int | None]:
         """Context manager with a descriptor of the file; None if it is missing or not a regular file."""
         try:
-            # Resolve from the project's own directory: a task may have replaced any folder below by a link.
+            # Resolve from the project's own directory: a task may have replaced a folder below it by a link.
             descriptor = open_inside(self.path.parents[3], "/".join(self.path.parts[-4:]))
         except StagingProblem:
             yield None
@@ -208,11 +211,11 @@ class TaskLog:
 
 
 def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: int | None) -> AttemptRecord:
-    """Return an attempt of a task by its number, from 1; None: the last attempt.
+    """Return the attempt ``number`` (from 1) of the task ``name``; None: the last attempt.
 
-    For a run that is not running, the last attempt that started is returned. The name of a task description
-    selects its only task; ``NAME#2`` selects the second iteration of a task in a loop, ``NAME#2.1``
-    the first iteration of an inner loop in the second one of the outer loop.
+    If the run is not running, the last attempt is the last one that started. ``name`` is the name of a task,
+    or of a kind of which exactly one task has attempts. ``NAME#2`` is the second iteration of a task in a
+    loop; ``NAME#2.1`` is the first iteration of the inner loop within the second one of the outer loop.
     """
     state = followed.state.runs[run.position]
     tried = [each for each in followed.history.attempts.values() if each.run == run.position]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 FAIR_POLICY, SHARED_POLICY = "foft", "shared-plans"
-"""Default policies of several runs: without and with plans."""
+"""Default policies of an execution with several runs: without plans, and with plans."""
 
 DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "auto"
 """Default policy of ``run`` and ``simulate``, and default planner of these and of ``plan``."""
@@ -67,9 +67,9 @@ class Request:
     instances: Mapping[str, Instance]
     """Compiled workflows by key."""
     folders: Mapping[str, str] = field(default_factory=dict)
-    """Folder of each workflow that is run, relative to the project."""
+    """Folder of each workflow, relative to the project, by key; empty if the workflows are not run."""
     predictor: Predictor | None = None
-    """Predictor of the instances; None: the estimates in the workflows."""
+    """Predictor with which the instances were compiled; None: the default predictors."""
     compile_s: float = 0.0
     """Wall-clock seconds of the compilation."""
 
@@ -92,10 +92,11 @@ class Request:
     def choose_planning(
         self, layers: SettingsLayers, *, runs: int = 1, planned: bool = False
     ) -> PlanningChoice:
-        """Return the policy, planner and budget of the settings; raise InvalidInput if they do not fit.
+        """Return the policy, planner and budget that settings select for an execution of ``runs`` runs.
 
-        The default policy of several runs is ``FAIR_POLICY``; if a planner, objective, limit, plan
-        (``planned``) or rule of re-planning is stated, it is ``SHARED_POLICY``.
+        Without a stated policy, one run uses ``DEFAULT_POLICY``. Several runs use ``SHARED_POLICY`` if a
+        planner, objective, limit, plan (``planned``) or rule of re-planning is stated, else ``FAIR_POLICY``.
+        Raises InvalidInput for an unknown name, or if a planner does not support a workflow or its objective.
         """
         common = layers.of_execution(self.workflows.values())
         self._check_names(layers, common)
@@ -120,7 +121,7 @@ class Request:
         choose: int | None,
         seed: int,
     ) -> tuple[dict[str, StoredPlan], SettingsLayers]:
-        """Return the plans that are made before the run, by workflow (see ``api.plan.prepare_plans``)."""
+        """Return the plans needed before a run and the layers for it (see ``api.plan.prepare_plans``)."""
         each = (layers.of_workflow(flow) for flow in self.workflows.values())
         limited = any((one.deadline_s, one.max_cost) != (None, None) for one in each)
         if plan_file is None and choose is None and not limited:
@@ -130,14 +131,14 @@ class Request:
         return prepare_plans(self, layers, chosen, plan_file=plan_file, choose=choose, seed=seed)
 
     def _check_names(self, layers: SettingsLayers, common: RunSettings) -> None:
-        """Raise InvalidInput if the settings name something unknown, whether the policy uses it or not."""
+        """Raise InvalidInput if settings name an unknown policy, planner or objective, even an unused one."""
         each = [layers.of_workflow(flow) for flow in self.workflows.values()]
         found = [list(find_unknown_names(complete_layer(one))) for one in (common, *each)]
         if problems := list(dict.fromkeys(problem for some in found for problem in some)):
             raise InvalidInput(problems)
 
     def _check_planners(self, layers: SettingsLayers, default: str) -> None:
-        """Raise InvalidInput if the planner of a workflow does not support its objective."""
+        """Raise InvalidInput if the planner of a workflow does not support the workflow or its objective."""
         for key, instance in self.instances.items():
             settings = layers.of_workflow(instance.graph.workflow)
             refuse_functions(settings.objective)
@@ -159,7 +160,10 @@ PredictionFiles = str | Path | Sequence[str | Path]
 
 
 def add_predictions(workflow: Workflow, files: PredictionFiles = ()) -> Workflow:
-    """Return a workflow with all predictions read; those in ``files`` have precedence over its own."""
+    """Return a workflow with the predictions of ``files`` and of the files that the workflow names.
+
+    Predictions in ``files`` have precedence over those of the workflow.
+    """
     names = [files] if isinstance(files, str | Path) else list(files)
     if not names and not unresolved_files(workflow.predictions):
         return workflow
@@ -180,7 +184,7 @@ def refuse_functions(objective: object) -> None:
 
 
 def find_unknown_names(layer: SettingsLayer, origin: str | None = None) -> Iterator[Problem]:
-    """Yield the problems of the policies, planners and objective that settings name, with their options.
+    """Yield a problem for each unknown or invalid policy, planner, objective or option in settings.
 
     ``origin``: the file or option that states the settings.
     """
@@ -234,7 +238,9 @@ def load_request(
 
 
 def compile_graph(graph: TaskGraph, platform: Platform, **how: Any) -> Instance:
-    """Compile a task graph for a platform; Infeasible suggests the machines that the workflow's file has.
+    """Compile a task graph for a platform.
+
+    If no machine fits and the workflow's file describes machines, the message of Infeasible suggests them.
 
     ``how``: further arguments of ``compile_instance``.
     """
@@ -251,7 +257,7 @@ def compile_graph(graph: TaskGraph, platform: Platform, **how: Any) -> Instance:
 def compile_request(
     workflows: Mapping[str, Workflow], platform: Platform, folders: Mapping[str, str] | None = None
 ) -> Request:
-    """Check, unfold and compile workflows for a platform; raise Infeasible with the workflow's name."""
+    """Check, unfold and compile workflows for a platform; Infeasible names the workflow that cannot run."""
     instances = {}
     for key, workflow in workflows.items():
         try:
@@ -265,7 +271,7 @@ def compile_request(
 def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
     """Return a workflow with only the named tasks and all their ancestors; without names, unchanged.
 
-    If a task of a loop is needed, the whole loop is kept; of a sweep all points are kept.
+    Loops and sweeps are kept or removed as a whole.
     """
     if not names:
         return workflow
@@ -285,7 +291,7 @@ def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
 
 
 def _refuse_part(name: str, described: set[str]) -> None:
-    """Raise InvalidInput if a name is a point of a sweep or an iteration of a loop."""
+    """Raise InvalidInput if a name is a point of a sweep (``a[3]``) or an iteration of a loop (``a#2``)."""
     for sign, word in (("[", "one point of a sweep"), ("#", "one iteration of a loop")):
         whole = name.partition(sign)[0]
         if sign in name and whole in described:
@@ -333,21 +339,21 @@ WorkflowSource = Workflow | Buildable | _BuiltInProject | str | Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A workflow that is submitted to a run, by its key."""
+    """The submission of one workflow: its key, time, owner, priority and folder for outputs."""
 
     key: str
     at_s: float = 0.0
     owner: str = ""
     priority: float = 1.0
     results: str = ""
-    """Folder of the project for its outputs; "": the folder of the workflow."""
+    """Folder for the outputs, relative to the project; "": the folder of the workflow."""
     origin: str = ""
-    """File of the workflow, relative to the project; several submissions may have one origin."""
+    """File of the workflow, relative to the project; several submissions may have the same origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedWorkflows:
-    """Workflows, their folders and files, relative to the project, by key."""
+    """Workflows, and their folders and files relative to the project; all three by the same keys."""
 
     flows: dict[str, Workflow]
     folders: dict[str, str]
@@ -355,7 +361,7 @@ class LoadedWorkflows:
 
 
 def apply_params(flows: Mapping[str, Workflow], params: Mapping[str, Any]) -> dict[str, Workflow]:
-    """Return workflows with changed parameters: each gets those that it has.
+    """Return workflows with changed parameters; a workflow ignores parameters that only others have.
 
     Raises InvalidInput for a parameter that no workflow has.
     """
@@ -380,9 +386,9 @@ def load_workflows(
     isolate: Isolation | None = None,
     predictions: PredictionFiles = (),
 ) -> LoadedWorkflows:
-    """Return the workflows to run now, by name; a number is added to a name that occurs again.
+    """Load or build workflows; the keys are their names, with a number added to a repeated name.
 
-    ``isolate``: isolation of the run, for sources that build their workflow now.
+    ``isolate``: isolation of the run, for sources that write files when they build their workflow.
     """
     sources = (
         list(workflows) if isinstance(workflows, Sequence) and not isinstance(workflows, str) else [workflows]
@@ -394,7 +400,7 @@ def load_workflows(
         found.flows[key] = flow
         is_file = isinstance(source, str | Path) and str(source) != STDIN
         found.folders[key] = _workflow_folder(layout, str(source)) if is_file else "."
-        # Values of function calls are published under names of their own.
+        # Two function calls never write the same output files, so their origins differ.
         name = key if isinstance(source, _BuiltInProject) else flow.name
         found.origins[key] = f"{found.folders[key]}/{Path(str(source)).name if is_file else name}"
     return found
@@ -403,7 +409,7 @@ def load_workflows(
 def prepare_flows(
     flows: Mapping[str, Workflow], params: Mapping[str, Any], until: Sequence[str]
 ) -> dict[str, Workflow]:
-    """Return workflows ready for a run: parameters set, names checked, only tasks that ``until`` needs."""
+    """Return workflows for a run: set parameters, keep the tasks that ``until`` needs, check file names."""
     from weft.api.file_names import check_file_names  # loads backends, which planning does not need
 
     prepared = {
@@ -431,13 +437,13 @@ def _load_source(
 
 
 def unique_key(name: str, taken: Mapping[str, object]) -> str:
-    """Return a name that is not in ``taken``: the given one, with a number if necessary."""
+    """Return ``name``, or ``name (2)``, ``name (3)``, ...: the first that is not in ``taken``."""
     numbered = (f"{name} ({number})" for number in range(2, len(taken) + 3))
     return name if name not in taken else next(each for each in numbered if each not in taken)
 
 
 def _workflow_folder(layout: ProjectLayout, source: str) -> str:
-    """Return the folder of a workflow file, relative to the project."""
+    """Return the folder of a workflow file, relative to the project; raise InvalidInput if it is outside."""
     folder = Path(source).resolve().parent
     if not folder.is_relative_to(layout.project):
         raise InvalidInput(
@@ -451,7 +457,7 @@ def _workflow_folder(layout: ProjectLayout, source: str) -> str:
 def load_arrivals(
     file: str | Path | None, layout: ProjectLayout, seed: int
 ) -> tuple[list[Submission], LoadedWorkflows]:
-    """Return the submissions that the arrivals of a scenario file describe, and their workflows."""
+    """Return the submissions drawn from the arrivals of a scenario file, and the submitted workflows."""
     if file is None:
         return [], LoadedWorkflows({}, {}, {})
     from weft.backends.simulation.scenario import draw_arrivals
@@ -479,14 +485,14 @@ def load_arrivals(
 
 
 RESULTS_FOLDER = "results"
-"""Folder of the project for the outputs of runs of a workflow that is submitted several times."""
+"""Folder, relative to the project, for the outputs of a workflow that is submitted several times."""
 
 
 def separate_results(submissions: Sequence[Submission]) -> list[Submission]:
     """Return submissions whose outputs do not overwrite each other.
 
-    If one file is submitted several times with the same folder for results, or without one, each run gets a
-    folder of its own below it: ``results/gee-1``, ``results/gee-2``, ... in the order of submission.
+    Submissions of one file with the same folder for results get subfolders of it, numbered in the order of
+    submission: ``results/gee-1``, ``results/gee-2``, ... If they state no folder, it is ``results``.
     """
     groups = Counter((each.origin, each.results) for each in submissions)
     numbers = Counter[tuple[str, str]]()

@@ -101,7 +101,7 @@ class RunResult:
 
     @cached_property
     def report(self) -> ExecutionReport:
-        """Return the report of the execution; it is read from the journal on first access."""
+        """Return the report of the execution; the journal is read on first access."""
         with OpenProject.at(str(self.layout.project)) as opened:
             return read_report(opened, self.execution, compiled=self.compiled)
 
@@ -152,15 +152,15 @@ def _table_html(table: TextTable) -> str:
 
 
 _POLLS_PER_TASK = 5
-"""Number of progress polls during the estimated time of a task."""
+"""Number of polls of a task's progress within its estimated time."""
 _MIN_POLL_S = 0.5
 
 
 def set_poll_interval(layers: SettingsLayers, instances: Iterable[Instance]) -> SettingsLayers:
-    """Return layers with a poll interval so short that every task with a contract is polled several times.
+    """Return layers in which tasks with a contract are polled several times within their estimated time.
 
-    The default of half a minute suits tasks of hours; a task of seconds would end before its first poll. An
-    interval that a workflow, a profile or the user states wins.
+    The default interval of half a minute suits tasks of hours; a task of seconds would end before its first
+    poll. An interval that a workflow, a profile or the user states has precedence.
     """
     shortest_s = [least_s for each in instances for least_s in _shortest_contract_task(each, layers)]
     if not shortest_s:
@@ -186,16 +186,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalHandler:
-    """Context manager that counts signals instead of ending the process.
+    """Context manager that records the first signal and calls a function at every further one.
 
-    The first signal stops a run gracefully, the second immediately. Python allows handlers in the main thread
-    only; in other threads, as in some notebooks, signals keep their usual effect.
+    The caller polls the object and stops the run when it returns True. Python allows handlers in the main
+    thread only; in other threads, as in some notebooks, signals keep their usual effect.
     """
 
     def __init__(
         self, at_once: Callable[[int], object], *, signals: Sequence[signal.Signals] = SIGNALS
     ) -> None:
-        """Create a handler; ``at_once`` is called with the number of the second signal and may raise."""
+        """Create a handler; ``at_once`` is called with the number of each signal after the first."""
         self.first: int | None = None
         """Number of the first signal; None if no signal has arrived."""
         self._at_once = at_once
@@ -209,7 +209,7 @@ class SignalHandler:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for each in self._signals:
-                # Signals ignored before (`nohup`) stay ignored.
+                # Signals that are ignored already (`nohup`) stay ignored.
                 if signal.getsignal(each) is not signal.SIG_IGN:
                     self._before[each] = signal.signal(each, self._handle)
         return self
@@ -270,17 +270,17 @@ def run(
     earlier runs are reused, unless ``fresh``. ``until`` names the last tasks to run; ``most_nodes`` limits
     the nodes of every machine; ``keep_going`` continues with tasks that do not depend on a failed one. Search
     planners use ``plan_time_s`` (default 2) or ``plan_steps`` for the first plan and for each re-planning.
-    ``objective``, ``alpha``, ``deadline_s`` and ``max_cost`` are those of ``plan``; the first plan and all
-    later ones keep them. ``plan`` is a file with the first plan, ``choose`` a point of the last front.
-    ``predictions`` are files with measured times.
-    ``settings`` is a mapping with the keys of `settings:` in a workflow file; it wins over the workflow and
-    over ``profile``, a file or name that may also state the platform.
-    ``isolate`` isolates the tasks that state no isolation: ``"bubblewrap"``, ``"unshare"``, or a
-    mapping as in a workflow file.
+    ``objective``, ``alpha``, ``deadline_s`` and ``max_cost`` are those of ``weft.plan`` and hold for the
+    first plan and all later ones. The first plan can be read from the file ``plan``, or be the point
+    ``choose`` of the front that ``weft.pareto`` stored last. ``predictions`` are files with measured times.
+    ``settings`` is a mapping with the keys of `settings:` in a workflow file; it has precedence over the
+    workflow and over ``profile``. A profile is a file or name, and may also state the platform. ``isolate``
+    is the isolation of tasks that state none: ``"bubblewrap"``, ``"unshare"``, or a mapping as in a workflow
+    file.
 
-    ``watch`` receives the execution before it starts. ``interrupted`` is called several times per second;
-    when it returns True, all programs are stopped and ``resume`` can continue. Without it, Ctrl-C stops the
-    programs and raises KeyboardInterrupt; a second Ctrl-C raises it immediately.
+    ``watch`` is called with the execution before it starts. ``interrupted`` is called several times per
+    second; when it returns True, all programs are stopped and ``resume`` can continue. Without it, Ctrl-C
+    stops the programs and raises KeyboardInterrupt; a second Ctrl-C raises KeyboardInterrupt immediately.
 
     Raises InvalidInput, Infeasible, or Locked if another engine uses the project.
     """
@@ -294,7 +294,7 @@ def run(
         on_failure="continue" if keep_going else None,
         retries=None if retries is None else dict.fromkeys(CAUSES, retries),
     )
-    # What a task states wins over these two options.
+    # The values that a task states have precedence over these two options.
     layers = replace(layers, profile=merge_layers(layers.profile, defaults))
     layout = find_project(project)
     isolation = None if isolate is None else make_isolation(isolate)
@@ -366,7 +366,7 @@ def run(
 
 
 def _name_platform_file(on: Platform | str | Path | None) -> str:
-    """Return the path of a platform file, for `weft machines reload`; "" if there is none."""
+    """Return the absolute path of a platform file, for `weft machines reload`; "" if ``on`` is no file."""
     if on is None or isinstance(on, Platform) or not Path(on).is_file():
         return ""
     return str(Path(on).resolve())
@@ -393,8 +393,8 @@ def resume(
 ) -> RunResult:
     """Resume an unfinished execution by its number (default: the last), and run it to its end.
 
-    Failed tasks that wait for the user are retried. ``cancel`` lists the positions of runs that are cancelled
-    instead; their running programs are stopped.
+    Failed tasks that wait for the user are retried. ``cancel`` lists the positions of runs in the execution
+    that are cancelled instead of resumed; their running programs are stopped.
     """
     layout = require_project(project)
     lock, database = open_project(layout, command)
@@ -464,7 +464,7 @@ def _drive(
 def _run_once(
     execution: Execution, watch: Watcher | None, interrupted: Callable[[], bool] | None
 ) -> ExecutionOutcome:
-    """Drive an execution to its end, or until machines join."""
+    """Drive an execution until it ends, is interrupted, or must be reopened because machines join."""
     if watch is not None:
         execution.loop.listen(watch(execution))
     if _log.isEnabledFor(logging.DEBUG):
@@ -509,7 +509,7 @@ def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Calla
 
 
 def _mark_cancelled(runs: RunTable, run: RunRecord) -> None:
-    """Mark a stopped run as cancelled, and its execution if no other run can be resumed."""
+    """Mark a stopped run as cancelled; mark its execution too if none of its other runs can be resumed."""
     if runs.run(run.number).state == "stopped":
         runs.set_state(
             run.execution, run.position, "cancelled", at_s=time.time(), reason="cancelled by the user"

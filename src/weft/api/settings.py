@@ -37,7 +37,7 @@ SettingsSource = RunSettings | SettingsLayers | Mapping[str, Any] | None
 
 
 def find_profile(profile: ProfileSource) -> Profile | None:
-    """Return a profile, loaded if it is a file or a name."""
+    """Return a profile; a file or name is loaded, a Profile or None is returned unchanged."""
     return profile if profile is None or isinstance(profile, Profile) else load_profile(profile)
 
 
@@ -48,9 +48,9 @@ def load_layers(
     settings: SettingsSource = None,
     options: SettingsLayer | None = None,
 ) -> SettingsLayers:
-    """Return the layers of a run; ``options`` are values of single options, which win.
+    """Return the settings layers of a run; ``options`` have precedence over ``settings``.
 
-    Complete settings replace defaults and preset.
+    A RunSettings object replaces the defaults and the preset. SettingsLayers are returned unchanged.
     """
     if isinstance(settings, SettingsLayers):
         return settings
@@ -65,9 +65,9 @@ def load_layers(
 
 
 def set_state_interval(layers: SettingsLayers, instances: Iterable[Instance]) -> SettingsLayers:
-    """Return layers in which the states of machines are measured if a requirement or rank uses them.
+    """Return layers with an interval for measuring machines, if a requirement or rank uses measured states.
 
-    An interval that a preset, a workflow, a profile or the user states wins.
+    An interval that a preset, a workflow, a profile or the user states has precedence.
     """
     if layers.base.fetch_every_s is not None:
         return layers
@@ -77,22 +77,22 @@ def set_state_interval(layers: SettingsLayers, instances: Iterable[Instance]) ->
 
 
 def stated_options(**values: Any) -> SettingsLayer:
-    """Return the options that were stated, by attribute of ``RunSettings``; None: not stated."""
+    """Return the options that are not None, by attribute of ``RunSettings``."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRow:
-    """One setting of a run: its value, and which layer states it."""
+    """One setting of a run: its value, and the layer that states it."""
 
     key: str
     value: Any
-    """Plain value, as in a file: the one that a run uses."""
+    """Value that a run uses, as it would be written in a file."""
     origin: str
     help: str
     scope: str
     note: str = ""
-    """What the value of the default means, or when another one is used."""
+    """Meaning of a value that no layer states; otherwise ""."""
     changed: bool = False
     """Whether the value differs from the default."""
 
@@ -140,7 +140,7 @@ def _check_layers(named: Iterable[tuple[str, SettingsLayer]]) -> None:
 
 
 def _chosen_values(settings: RunSettings) -> dict[str, Any]:
-    """Return what ``weft run`` of one workflow uses instead of values that are None."""
+    """Return, by attribute, the values that ``weft run`` of one workflow uses where a setting may be None."""
     planner = settings.planner or DEFAULT_PLANNER
     values: dict[str, Any] = {
         "policy": settings.policy or DEFAULT_POLICY,
@@ -155,7 +155,7 @@ def _chosen_values(settings: RunSettings) -> dict[str, Any]:
 
 
 def _note(setting: Setting, value: Any) -> str:
-    """Return what a setting that is not stated means, in words; empty if the value says it."""
+    """Return the meaning of an unstated setting in words; "" if the words would only repeat the value."""
     if setting.attribute == "plan_time_s" and value is None:
         return "plan_steps is stated instead"
     text = setting.default_text.replace("`", "")
@@ -163,7 +163,7 @@ def _note(setting: Setting, value: Any) -> str:
 
 
 def _row(setting: Setting, value: Any, origin: str, stated: Any, default: Any) -> SettingRow:
-    """Return a row; ``stated`` is the value of the layer, which ``value`` replaces if it is None."""
+    """Return a row; ``stated`` is the value in the layer, ``value`` the one that a run uses if it is None."""
     plain = write_settings({setting.attribute: value})
     for part in setting.key.split("."):
         plain = plain[part]

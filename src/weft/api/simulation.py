@@ -93,10 +93,10 @@ class SimulatedRun:
     seed: int
     history: History
     machines: tuple[tuple[str, int], ...]
-    """(name, nodes) of each machine."""
+    """Name and node count of each machine."""
     instances: Mapping[str, Instance]
     shares: Mapping[str, str]
-    """Physical machine of every virtual share, by name."""
+    """Name of the physical machine of each share, by name of the share."""
     crowded: frozenset[str]
     """Machines on which more programs than nodes may run."""
     stuck: tuple[str, ...] = ()
@@ -123,9 +123,9 @@ class SimulatedRun:
 
     @cached_property
     def lower_bound_s(self) -> float:
-        """Return a lower bound of ``end_s``, if estimates are exact, for all workflows together.
+        """Return a lower bound of ``end_s`` for all workflows together; it assumes exact estimates.
 
-        For a completed run the work that it has really done counts.
+        Completed runs are counted with the tasks that they executed, such as all iterations of loops.
         """
         done, known = self.history.references, self.instances
         return bound_arrivals(
@@ -134,7 +134,7 @@ class SimulatedRun:
 
     @cached_property
     def uses(self) -> list[MachineUse]:
-        """Return the use of each machine: busy and replicated node-seconds, attempts, time down."""
+        """Return the busy and replicated node-seconds, attempts and downtime of each machine."""
         return measure_machines(self.history, self.machines, self.shares, self.crowded)
 
     @property
@@ -151,7 +151,7 @@ class SimulatedRun:
 
     @property
     def migrations(self) -> int:
-        """Return the number of migrations, without cancelled ones."""
+        """Return the number of migrations that were not called off."""
         return sum(not move.off for move in self.history.moves)
 
     @cached_property
@@ -202,7 +202,7 @@ MEASURES: Mapping[str, Callable[[SimulatedRun], float | None]] = {
     "replicated_share": lambda run: run.replicated,
     "utilisation": lambda run: run.utilisation,
 }
-"""Measures whose median and spread over the seeds are reported."""
+"""Functions that compute the measures whose median and spread over the seeds are reported, by name."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -212,7 +212,7 @@ class SimulatedRuns:
     platform: Platform
     policy: str
     planner: str | None
-    """Planner of the policy; None if the policy uses no planner."""
+    """Name of the planner that the policy uses; None if it uses none."""
     scenario: str
     preset: str
     runs: tuple[SimulatedRun, ...]
@@ -234,7 +234,10 @@ class SimulatedRuns:
         return next(word for word in ("stuck", "failed", "completed") if word in found)
 
     def spread(self, measure: str) -> Summary:
-        """Return statistics over the seeds of a measure in MEASURES; unknown values are left out."""
+        """Return statistics of a measure in MEASURES over the seeds; unknown values are left out.
+
+        If the measure is unknown for all seeds, the statistics are those of the single value 0.
+        """
         found = [value for value in [MEASURES[measure](run) for run in self.runs] if value is not None]
         return summarise(found or [0.0])
 
@@ -259,7 +262,7 @@ MOST_ITERATIONS = 1_000
 _REPORT_EVERY = 1_000
 
 SimulationProgress = Callable[[int, float, int], None]
-"""Callback with the number of entries, the simulated time and the number of active workflows."""
+"""Callback with the number of journal entries, the simulated seconds and the number of active runs."""
 
 
 class SimulationRecorder:
@@ -280,7 +283,7 @@ class SimulationRecorder:
         self._entry = entry
 
     def check(self, engine: Engine) -> None:
-        """Add the stored entry to history and journal; ``engine`` is in the state after it."""
+        """Add the stored entry to history and journal; ``engine`` must have applied the entry."""
         entry = self._entry
         assert entry is not None
         if self._journal is not None:
@@ -402,7 +405,7 @@ def _load_scenario(given: Scenario | str | Path | None) -> Scenario:
 def _load_first(
     workflows: _Source | Sequence[_Source], format_name: str | None, predictions: PredictionFiles
 ) -> dict[str, Workflow]:
-    """Return the workflows that arrive at 0, by name; a number is added to a name that occurs again."""
+    """Return the workflows that arrive at time 0, by name; repeated names get a number."""
     sources = [workflows] if isinstance(workflows, Workflow | str | Path) else list(workflows)
     found: dict[str, Workflow] = {}
     for source in sources:
@@ -527,7 +530,7 @@ def _counts(total: int, by_reason: dict[str, int]) -> str:
 
 
 def spread_facts(runs: SimulatedRuns) -> list[tuple[str, str]]:
-    """Return (label, text) pairs with median and spread over the seeds."""
+    """Return (label, text) pairs with the outcomes, and median and spread of measures over the seeds."""
 
     def text(measure: str, shown: str) -> str:
         found = runs.spread(measure)
@@ -551,7 +554,7 @@ def spread_facts(runs: SimulatedRuns) -> list[tuple[str, str]]:
 
 
 def simulation_notes(run: SimulatedRun) -> list[str]:
-    """Return notes on a simulation: runs that did not complete, standstills, and caveats."""
+    """Return notes on a simulation: runs that failed, standstills, and workflows that did not arrive."""
     notes = []
     for story in run.history.runs:
         if story.outcome not in ("completed", ""):

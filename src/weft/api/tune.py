@@ -33,13 +33,13 @@ from weft.workflow.file_format import workflow_document
 from weft.workflow.workflow import Workflow
 
 DEFAULT_REPEAT = 30
-"""Runs of every experiment, as in the paper."""
+"""Default number of runs of every experiment, as in the paper."""
 BEST, BOUND = "best", "bound"
-"""References: the best value of all runs, and the lower bound of the makespan."""
+"""Names of references: the best value of all runs, and the lower bound of the makespan."""
 _MEASURES = ("value", "first_value", "visited", "generation_of_best", "evaluations_to_best")
 
 GridSource = TuningGrid | Mapping[str, Sequence[OptionValue]] | str | Path
-"""A grid, the values by option, or a file."""
+"""A grid, a mapping from options to their values, or a file with a grid."""
 
 
 def tune(
@@ -67,10 +67,11 @@ def tune(
     """Run a planner's search ``repeat`` times with every setting of a grid and return the results.
 
     ``planner`` is ``genetic``, ``moldable-genetic`` or ``annealing`` with options; the options of ``grid``
-    replace them. Precision and success refer to ``reference``: the ``best`` value of all runs, the lower
-    ``bound`` of the makespan, a number, or the value of the plan of another planner. With
-    ``stop_at_reference`` a run ends when it reaches the reference; ``plan_steps`` limits the visited points
-    of a run. Every run has its own random generator, so that the result depends on the seed only.
+    replace them. Precision and success are relative to ``reference``: ``"best"`` (the best value of all
+    runs), ``"bound"`` (the lower bound of the makespan), a number, or the name of a planner, whose plan is
+    evaluated. With ``stop_at_reference`` a run ends when it reaches the reference; ``plan_steps`` limits the
+    visited points of a run. Every run has its own random generator, so that the result depends on the seed
+    only.
 
     ``folder`` stores finished runs, so that an interrupted call continues; ``fresh`` discards stored ones.
     """
@@ -121,7 +122,7 @@ def tune(
 
 
 def _load_grid(grid: GridSource | None) -> TuningGrid:
-    """Return the grid of values; without one, the planner as it is named is the only experiment."""
+    """Return the grid of values; None gives an empty grid: one experiment with the planner's own options."""
     if grid is None:
         return TuningGrid()
     if isinstance(grid, TuningGrid):
@@ -134,7 +135,7 @@ def _load_grid(grid: GridSource | None) -> TuningGrid:
 
 
 def _find_reference(reference: str | float, instance: Instance, goal: Objective, seed: int) -> float:
-    """Return the value of a reference: a number, the lower bound, or that of a planner's plan."""
+    """Return the value of a reference: a number, the lower bound, or the value of a planner's plan."""
     if isinstance(reference, int | float):
         return float(reference)
     try:
@@ -148,7 +149,7 @@ def _find_reference(reference: str | float, instance: Instance, goal: Objective,
         return compute_bounds(instance).best_s
     chosen = make_planner(reference)
     makespan = make_objective("makespan")
-    # The plan of a reference may be made for another objective: only its value counts.
+    # The reference planner may optimise the makespan instead; its plan is still measured by ``goal``.
     planned_for = goal if chosen.supports(instance, goal) is None else makespan
     if (refusal := chosen.supports(instance, planned_for)) is not None:
         raise InvalidInput(f"reference {reference!r} cannot plan this: {refusal.reason}")
@@ -170,7 +171,7 @@ class _TuningTrials:
     plan_steps: int | None
 
     def cell(self, text: str) -> ExperimentCell:
-        """Return the cell of an experiment, with an estimate of its work."""
+        """Return the cell of an experiment, with its work estimated as population times generations."""
         planner = self.planners[text]
         work = float(getattr(planner, "population", 0) or 50) * (getattr(planner, "generations", 0) or 500)
         return ExperimentCell(name=text, runs=DEFAULT_REPEAT, work=work)
@@ -198,7 +199,7 @@ def _collect(options: Mapping[str, OptionValue], results: Results) -> TunedExper
 
 
 def _ledger_path(folder: Path, trials: _TuningTrials, planner: str, seed: int) -> Path:
-    """Return the file of the finished runs; its name has a digest of all that the runs depend on."""
+    """Return the file that stores finished runs; its name contains a digest of the input of the runs."""
     graph, goal = trials.instance.graph, trials.objective
     given = {
         "workflow": workflow_document(graph.workflow),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
 _SERVICES_KEY = re.compile(r"^services\s*:", re.MULTILINE)
 _RUN_FORMATS = ("weft", "gridway", "dagman")
-"""Formats whose inputs are files of the project; those of others often name files of another site."""
+"""Formats whose input files are checked; inputs in other formats often name files of another site."""
 _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 
 
@@ -91,7 +91,7 @@ def _check_machines(platform: Platform) -> Platform:
 
 
 def _note_sharing(platform: Platform) -> list[str]:
-    """Return notes about the time-shared machines."""
+    """Return a note about each time-shared machine of a platform."""
     return [
         f"machine {machine.name!r} is time-shared: no task waits for a node; programs that together use more "
         f"than {format_count(machine.nodes, 'node')} slow each other down"
@@ -101,7 +101,7 @@ def _note_sharing(platform: Platform) -> list[str]:
 
 
 def _machine_names(platform: Platform | None) -> list[str] | None:
-    """Return the names by which predictions refer to the machines of a platform; None: no platform."""
+    """Return the names of machines and hosts to which predictions may refer; None without a platform."""
     from weft.platform.platform import planned_machines
 
     if platform is None:
@@ -168,7 +168,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
 
 
 def _check_grid(source: SourceFile) -> dict[str, object] | None:
-    """Check a tuning grid; return None if the file is not one."""
+    """Check a tuning grid and return its summary record; None if the file is not a tuning grid."""
     from weft.formats.native import WeftYaml
     from weft.formats.yaml_document import parse_document
 
@@ -195,7 +195,7 @@ def _check_names(settings: SettingsLayer, origin: str) -> None:
 
 
 def _check_services(source: SourceFile) -> dict[str, object] | None:
-    """Check a file that states the programs of services; return None if the file is not one."""
+    """Check a file with programs of services and return its summary record; None for any other file."""
     from weft.formats.native import WeftYaml
 
     if (
@@ -211,7 +211,7 @@ def _check_services(source: SourceFile) -> dict[str, object] | None:
 
 
 def _check_programs(graph: TaskGraph, name: str) -> None:
-    """Raise InvalidInput if a program or a store of restart files of a workflow cannot be used."""
+    """Raise InvalidInput if an evaluator, selector, checkpoint store or URL of a workflow is unusable."""
     tasks = graph.workflow.tasks
     programs = any(task.job is not None and (task.job.evaluator or task.job.selector) for task in tasks)
     stores = any(task.recovery.checkpoint is not None and task.recovery.checkpoint.url for task in tasks)
@@ -227,13 +227,13 @@ def _check_programs(graph: TaskGraph, name: str) -> None:
 
 
 def _places(task: Task) -> Iterator[str]:
-    """Yield the sources of the inputs of a task and the targets of its outputs."""
+    """Yield the paths or URLs from which a task reads inputs and to which it copies outputs."""
     yield from (given.source or given.file for given in task.inputs)
     yield from (output.target for output in task.outputs if output.target is not None)
 
 
 def _check_inputs(graph: TaskGraph, name: str) -> list[str]:
-    """Check the programs that are inputs of their tasks; return notes about other missing input files."""
+    """Return notes about missing input files; raise InvalidInput if a missing input is a task's program."""
     from pathlib import Path
 
     from weft.api.file_names import check_staged_programs, find_missing_inputs
@@ -245,7 +245,7 @@ def _check_inputs(graph: TaskGraph, name: str) -> list[str]:
 
 
 def _check_profile(source: SourceFile) -> dict[str, object] | None:
-    """Check a profile and the platform it names; return None if the file is not a profile."""
+    """Check a profile and the platform that it names; return its summary record, None for any other file."""
     from weft.formats.files import load_platform
     from weft.formats.native import WeftYaml
     from weft.formats.profiles import read_profile
@@ -265,7 +265,7 @@ def _check_profile(source: SourceFile) -> dict[str, object] | None:
 
 
 def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, object] | None:
-    """Check a scenario and the workflows it names; return None if the file is not a scenario."""
+    """Check a scenario and the workflows that it names; return its summary record, None for other files."""
     from weft.backends.simulation.scenario_checks import check_scenario, workflow_keys
     from weft.backends.simulation.scenario_reader import is_scenario, load_arrival_workflows, read_scenario
     from weft.formats.native import WeftYaml

@@ -149,8 +149,8 @@ def _send_requests(
 ) -> None:
     """Send a request for each task, or for the whole run, and print the replies.
 
-    ``done`` is printed after the task or run of a granted request. Exit with code 1 if a request was refused
-    or got no reply.
+    ``done`` is the text printed after the name of the task or run if a request is granted. Exit with code 1
+    if a request was refused or got no reply.
     """
     from weft.api.project import send_request
 
@@ -159,7 +159,7 @@ def _send_requests(
     for task in named:
         answers.append((task, send_request(opened, what, run, task=task, machine=machine)))
         if not answers[-1][1].replied:
-            break  # no engine replies, so the other requests would get no reply either
+            break  # without an engine, the remaining requests would get no reply either
     if as_json:
         records = [
             {"task": task, "granted": each.granted, "heard": each.replied, "text": each.text}

@@ -29,17 +29,17 @@ INTERRUPTED = 75
 """Exit code after a signal; the run can be resumed."""
 
 _KILLED = 128
-"""A process that a signal ends has this exit code plus the number of the signal."""
+"""After a second signal the exit code is this number plus the number of the signal, as in a shell."""
 
 _MOST_TASKS = 20_000
-"""Number of tasks above which reports are written on request only, because that takes over ten seconds."""
+"""With more tasks, reports are written on request only, because writing takes over ten seconds."""
 
 _STALE_SHOWN = 3
 """Maximal number of reasons for stale results that are printed per kind of task."""
 
 
 def command_line() -> list[str]:
-    """Return the command line of this process as recorded in the journal and the lock, without secrets."""
+    """Return the command line of this process without secrets, for the journal and the lock."""
     return ["weft", *redact_words(sys.argv[1:])]
 
 
@@ -47,7 +47,7 @@ class RunDriver:
     """Progress display and signal handling of an execution in this process."""
 
     def __init__(self, *, quiet: bool, errors: bool = False) -> None:
-        """Create a driver; ``quiet``: show no progress; ``errors``: print permanent failures nevertheless."""
+        """Create a driver; ``quiet``: show no progress; ``errors``: print permanent failures anyway."""
         from weft.api.run import SignalHandler
 
         self.signals = SignalHandler(self._at_once)
@@ -60,13 +60,17 @@ class RunDriver:
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
-        """Start the display, with the past of a resumed execution; return listeners for journal entries."""
+        """Start the display and return listeners for journal entries.
+
+        The counts include the progress of a resumed execution; its earlier failures and migrations are not
+        printed again.
+        """
         from weft.api.project import read_progress
         from weft.cli.terminal import colored_errors
         from weft.reports.execution_records import AttemptLogs
 
         self.execution = execution
-        # When machines join, the execution is opened again; for the user it is the same one.
+        # The execution is reopened when machines join; keep the start time that the user has seen.
         began_s = execution.clock.now() if self.view is None else self.view.began_s
         self.view = RunDisplay(
             progress=read_progress(execution),
@@ -85,7 +89,11 @@ class RunDriver:
         return [self._record_entry]
 
     def interrupted(self) -> bool:
-        """Redraw the display if due; return whether a signal arrived. Called several times per second."""
+        """Redraw the display if due, and return whether a signal has arrived.
+
+        The execution calls this method several times per second. After the first signal it stops the
+        programs.
+        """
         self.live.tick()
         if self.signals() and not self._interrupt_printed:
             self._interrupt_printed = True
@@ -172,7 +180,7 @@ def drive_run(
 def _finish(
     ran: RunResult, driver: RunDriver, *, as_json: bool, quiet: bool, report: str | None, trace: str | None
 ) -> NoReturn:
-    """Write the reports, print the summary and exit with the code of the outcome."""
+    """Write the reports, print the summary, and exit: 0 if all runs completed, 75 if interrupted, else 1."""
     from weft.api.project import OpenProject
     from weft.api.report import write_reports
     from weft.formats.files import save_text
@@ -224,7 +232,7 @@ def _show_briefly(ran: RunResult, driver: RunDriver) -> None:
 
 
 def _ignore_output(number: int) -> None:
-    """Redirect the output to /dev/null if the signal is SIGHUP, because the terminal is closed."""
+    """After SIGHUP, redirect standard output and error to /dev/null, because the terminal is closed."""
     import signal
 
     if number == signal.SIGHUP:
@@ -246,7 +254,10 @@ def _show(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder: s
 
 
 def _reuse_lines(driver: RunDriver) -> list[str]:
-    """Return a line per kind of task: how many were reused, stale (with reasons) and new."""
+    """Return a heading and, per kind of task, a line with the numbers of reused, stale and new tasks.
+
+    The line states the reasons for stale results. If no earlier results were considered, return [].
+    """
     view = driver.view
     if view is None or not (view.progress.taken_over or view.progress.stale):
         return []
@@ -290,6 +301,6 @@ def _record(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder:
 
 
 def _relative(folder: Path) -> str:
-    """Return a folder relative to the current directory if possible."""
+    """Return the path of a folder: relative if it is below the current directory, else as given."""
     here = Path.cwd()
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)

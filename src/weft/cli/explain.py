@@ -60,7 +60,7 @@ def command(
 
 
 def _is_interrupted(project: str | None, run: int) -> bool:
-    """Return whether a run can be resumed, because without an engine its tasks cannot continue."""
+    """Return whether a run is unfinished and no engine drives it."""
     from weft.api.project import OpenProject
 
     with OpenProject.at(project) as opened:

@@ -111,7 +111,7 @@ def _print_written(made: GeneratedWorkflow, out: str, platform_out: str | None) 
 
 
 def _list(kind: str | None, *, as_json: bool) -> None:
-    """Print the parameters of all kinds of workflows, or of one kind."""
+    """Print the parameters of one kind of workflow (None: of all kinds)."""
     from weft.workflow.generators import GENERATORS
     from weft.workflow.generators.generator import list_parameters
 

@@ -101,14 +101,14 @@ _LONGEST_LINE_BYTES = 1 << 20
 
 
 class _LogPrinter:
-    """Prints a log with its secrets redacted, line by line: an incomplete line may end within a secret."""
+    """Prints a log without secrets, in whole lines, because an incomplete line may end within a secret."""
 
     def __init__(self, log: TaskLog) -> None:
         self._log = log
         self._rest = b""
 
     def print_more(self, *, last: bool = False) -> None:
-        """Print the complete lines written since the last call; ``last``: the incomplete one, too."""
+        """Print the complete lines written since the last call; ``last``: print an incomplete line, too."""
         for data in self._log.more():
             lines, end, rest = (self._rest + data).rpartition(b"\n")
             self._rest = rest
@@ -134,7 +134,11 @@ class _LogPrinter:
 def _explain_missing_output(
     tried: AttemptRecord, other: TaskLog, source: int | None, *, stderr: bool
 ) -> None:
-    """Print why an attempt has no output; ``source`` is the run whose outputs it reuses, None: unknown."""
+    """Print why an attempt has no output.
+
+    ``source`` is the number of the run whose outputs the attempt reuses, None if unknown. ``other`` is the
+    log of the stream that was not printed.
+    """
     name, option = ("standard output", "omit --stderr") if stderr else ("standard error", "--stderr shows it")
     if tried.reused_from is not None:
         earlier, number = ("an earlier run", "") if source is None else (f"run {source}", f" {source}")

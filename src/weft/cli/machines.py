@@ -161,7 +161,7 @@ def _set_admission(project: str | None, name: str, admission: Admission, done: s
 
 
 def _describe_loss(opened: OpenProject, name: str) -> str:
-    """Return the text to append if an opened machine is lost; "" if it is not."""
+    """Return a text to append to the reply if a machine, though open again, is lost; else ""."""
     from weft.api.machines import list_machines
 
     lost = [each for each in list_machines(opened)[1] if each.name == name and each.state == "lost"]
@@ -170,7 +170,7 @@ def _describe_loss(opened: OpenProject, name: str) -> str:
 
 
 def _print_reply(done: str, reply: RequestReply, *, as_json: bool) -> None:
-    """Print the reply to a request; exit with code 1 if it was refused or there is none."""
+    """Print ``done`` if a request was granted; else print the reason and exit with code 1."""
     from weft.reports.text import printable
 
     if as_json:

@@ -57,13 +57,16 @@ COMMANDS = {
     "tune": "Compare the settings of a search planner.",
     "watch": "Follow a run until it ends.",
 }
-"""Every command with its help text in one line."""
+"""One-line help text of every command, by its name."""
 
 SHARED_MODULES = {
     "cancel": "control", "formats": "registries", "hold": "control", "migrate": "control",
     "planners": "registries", "policies": "registries", "release": "control", "stop": "control",
 }  # fmt: skip
-"""Module of each command that shares a module; other commands are ``command`` in their own module."""
+"""Module of each command that shares a module with others, by name of the command.
+
+Every other command is the function ``command`` in the module of its name.
+"""
 
 _GC_THRESHOLD = 250_000
 """Number of new objects between two garbage collections of the youngest generation."""
@@ -76,7 +79,7 @@ _COMPLETING = "_WEFT_COMPLETE"
 
 
 class _LazyGroup(click.Group):
-    """A group that imports the module of a command only when it is called, so that ``--help`` is fast."""
+    """Group of commands that imports a command's module on first use, so that ``weft --help`` is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(COMMANDS)
@@ -155,19 +158,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Imports create many objects and no garbage; frequent collections took an eighth of a short run.
     gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
-    if _COMPLETING in os.environ:  # before the streams are replaced: click writes bytes for the shell
+    if _COMPLETING in os.environ:  # before the streams are replaced, because click writes bytes here
         weft.main(args=given, prog_name="weft", complete_var=_COMPLETING)
     prepare_streams()
     sys.excepthook = _print_crash
     code = _run(given)
-    gc.freeze()  # otherwise the interpreter traverses all objects several times while it exits
+    gc.freeze()  # or garbage collections at exit traverse all objects several times
     sys.exit(code)
 
 
 def _run(given: list[str]) -> int:
-    """Run a command and return its exit code; errors are printed.
+    """Run a command, print errors, and return the exit code.
 
-    Interrupts and closed pipes are handled here, because click uses other exit codes for them.
+    Interrupts and closed pipes are handled here, because click has different exit codes for them.
     """
     try:
         with weft.make_context("weft", given) as context:
@@ -212,7 +215,7 @@ def _run(given: list[str]) -> int:
 
 
 def _lacks_memory(error: BaseException | None) -> bool:
-    """Return whether a library could not be loaded for lack of memory, by the message of the loader."""
+    """Return whether an exception or one of its causes is a lack of memory, also while loading a library."""
     while error is not None and not isinstance(error, MemoryError):
         texts = ("failed to map segment", "cannot allocate memory")
         if isinstance(error, ImportError) and any(text in str(error).lower() for text in texts):
@@ -222,12 +225,12 @@ def _lacks_memory(error: BaseException | None) -> bool:
 
 
 def _lacks_threads(error: Exception) -> bool:
-    """Return whether Python could not start a thread, by the message of its RuntimeError."""
+    """Return whether the exception says that Python could not start a thread."""
     return isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
 
 
 def _report_foreign(entry: str, error: Exception) -> None:
-    """Print the exception of an entry of another package; its traceback is a log message."""
+    """Print an exception in a registry entry of another package, and log the traceback (level debug)."""
     import logging
 
     advice = "`weft --log-level debug` shows the traceback"
@@ -237,7 +240,7 @@ def _report_foreign(entry: str, error: Exception) -> None:
 
 @contextmanager
 def _ignore_broken_pipe() -> Iterator[None]:
-    """Context manager that ignores errors of its block if the standard error is closed."""
+    """Context manager that suppresses BrokenPipeError and drops further output after it."""
     try:
         yield
         sys.stderr.flush()
@@ -247,7 +250,7 @@ def _ignore_broken_pipe() -> Iterator[None]:
 
 
 def _drop_output(stream: TextIO | None = None) -> None:
-    """Redirect a stream to /dev/null, so that flushing it at exit cannot fail again."""
+    """Redirect a stream (default: the standard output) to /dev/null, so that a flush at exit cannot fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, (stream or sys.stdout).fileno())
 

@@ -23,7 +23,7 @@ _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _combine(*decorators: _Decorator) -> _Decorator:
-    """Return a decorator that adds several options, shown in this order."""
+    """Return a decorator that adds several options; help texts show them in this order."""
     return lambda function: functools.reduce(lambda inner, add: add(inner), reversed(decorators), function)
 
 
@@ -95,7 +95,7 @@ planning_workers = _combine(
 
 
 def read_seconds(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:  # noqa: ARG001
-    """Return the seconds given to a time option; a callback of ``click.option``."""
+    """Return the value of a time option in seconds, None if not given; a callback of ``click.option``."""
     if text is None:
         return None
     if (seconds := parse_seconds(text)) is None:
@@ -113,7 +113,7 @@ def workflows_argument(*, required: bool = False) -> _Decorator:
 
 
 def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options ``-p NAME=VALUE`` and ``--params-file``; the command gets one dictionary ``params``."""
+    """Add the options ``-p NAME=VALUE`` and ``--params-file``, passed on as one dictionary ``params``."""
 
     @click.option(
         "-p",
@@ -137,7 +137,7 @@ def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def settings(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--preset``, ``--profile`` and ``--set``; the command gets one mapping ``settings``."""
+    """Add ``--preset``, ``--profile`` and ``--set``; the values of ``--set`` are passed as ``settings``."""
 
     @click.option(
         "--preset",
@@ -266,9 +266,9 @@ def planning_budget(
 def check_files(
     inputs: tuple[str | None, ...], names: str, outputs: Mapping[str, str | None], *, as_json: bool
 ) -> None:
-    """Check the files of a command before its work: ``check_streams`` and ``check_outputs``.
+    """Check input and output files before a command starts: ``check_streams`` and ``check_outputs``.
 
-    ``outputs``: the files that the command writes, by option.
+    ``names`` begins the message about inputs. ``outputs``: the files that the command writes, by option.
     """
     printed = {f"{option} -": file == "-" for option, file in outputs.items()}
     check_streams(inputs, names, {"--json": as_json, **printed})
@@ -280,8 +280,8 @@ def check_streams(
 ) -> None:
     """Raise UsageError if two inputs are the standard input, or two outputs the standard output.
 
-    ``names``: start of the message about inputs. ``outputs``: by option, whether it writes to the standard
-    output.
+    ``names`` begins the message about inputs. ``outputs``: whether an option writes to the standard output,
+    by option.
     """
     if inputs.count("-") > 1:
         raise click.UsageError(f"{names} be the standard input.")
@@ -291,9 +291,9 @@ def check_streams(
 
 
 def check_outputs(outputs: Mapping[str, str | None]) -> None:
-    """Raise InvalidInput if a file cannot be written, and UsageError if two options name one file.
+    """Raise InvalidInput if a file cannot be written, and UsageError if two options name the same file.
 
-    It is called before the work of a command, which may take hours. ``outputs``: the files by option.
+    Commands check their files first, because their work may take hours. ``outputs``: the files by option.
     """
     places: dict[str, str] = {}
     for option, file in outputs.items():
@@ -335,7 +335,7 @@ def check_plan_files(workflow: str, on: str, out: str | None, html: str | None, 
 
 
 def _read_params(params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:
-    """Return the parameters in a file and on the command line, which has precedence."""
+    """Return the parameters in a file and on the command line; the command line has precedence."""
     if not params and params_file is None:
         return {}  # avoid loading the YAML parser
     from weft.documents import Reader

@@ -1,9 +1,9 @@
-r"""Standard output and error of the command, without secrets; names and messages cannot control the terminal.
+r"""Standard output and error of the command, without secrets and control characters.
 
 Names, values and file names may contain escape sequences that move the cursor, set the title or hide text.
-The streams of the command replace every control character by its escape (``\x1b``) and redact secrets,
-whichever code prints them. Sequences of weft itself are written by ``write_styled``, data for other programs
-by ``write_exactly``.
+The output streams replace every control character by its escape (``\x1b``) and redact secrets, whichever code
+prints them. ``write_styled`` writes the escape sequences of weft itself, ``write_exactly`` writes data for
+other programs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONTROLS = re.compile(
 """Control characters except newline and tab, marks that change the direction of text, lone surrogates."""
 
 _STREAM_ENCODING = "_WEFT_STREAM_ENCODING"
-"""Environment variable that holds the encoding of the terminal while the interpreter is replaced."""
+"""Environment variable that passes the terminal's encoding to the interpreter that replaces this one."""
 
 
 def escape_controls(text: str) -> str:
@@ -39,14 +39,15 @@ def escape_json(text: str) -> str:
 class PrintableStream:
     """A text stream that redacts secrets and escapes control characters.
 
-    It has no attribute ``buffer``: click would write to it without the filter where the encoding is ASCII.
+    It has no attribute ``buffer``, because click would write to the buffer, unfiltered, if the encoding is
+    ASCII.
     """
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         self.unfiltered = stream
 
     def write(self, text: str) -> int:
-        """Write a text without secrets and control characters; return the number of its characters."""
+        """Write a text with secrets redacted and control characters escaped; return ``len(text)``."""
         self.unfiltered.write(escape_controls(redact(text)))
         return len(text)
 
@@ -62,7 +63,7 @@ class PrintableStream:
 
 
 def write_styled(stream: TextIO, text: str) -> None:
-    """Write a text with weft's own colours and cursor movements; names in it must be printable already."""
+    """Write a text with colours and cursor movements; names in the text must already be escaped."""
     _unfiltered(stream).write(redact(text))
 
 
@@ -93,9 +94,9 @@ def prepare_streams() -> None:
 
 
 def ensure_utf8_names() -> None:
-    """Replace the interpreter by one that encodes file names and arguments in UTF-8, unless it does already.
+    """Restart the interpreter in UTF-8 mode unless it already encodes file names and arguments in UTF-8.
 
-    In a locale such as ISO 8859-1, files of a workflow may have names that the interpreter cannot pass on.
+    In a locale such as ISO 8859-1, the interpreter cannot encode some file names of workflows.
     The encoding of the output stays that of the terminal.
     """
     if sys.getfilesystemencoding() == "utf-8":

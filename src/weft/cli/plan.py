@@ -114,7 +114,7 @@ def _choose_plan(loaded: Workflow, number: int, how: dict[str, Any]) -> PlannedW
 
 
 def show(planned: PlannedWorkflow, *, chart: bool) -> None:
-    """Print a plan: numbers, chart and notes."""
+    """Print a plan: summary, Gantt chart (if ``chart``) and notes."""
     from weft.api.plan import plan_facts, plan_view
 
     graph = planned.graph

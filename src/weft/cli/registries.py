@@ -91,7 +91,7 @@ class Description:
 
 
 def describe(name: str, registry: Registry) -> Description:
-    """Return the description of a registered implementation."""
+    """Return the title and options of the registry entry ``name``."""
     kind = registry.load(name)
     fields = list_options(kind)
     types = get_type_hints(kind) if fields else {}
@@ -122,7 +122,7 @@ def _text(value: object) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """Return the docstrings of the fields of a class and its bases, read from their source."""
+    """Return the docstrings of the fields of a class and its bases, by field, read from their source."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         found |= _meanings_in(base)

@@ -152,7 +152,7 @@ def _draw(made: ReproductionResult) -> None:
 
 
 def _verdict(row: ResultRow) -> str:
-    """Return whether a row is within its tolerance, or why it is not judged."""
+    """Return a text that says whether a row is within its tolerance, or why that is not decided."""
     if row.within is not None:
         return f"{'ok' if row.within else 'OUTSIDE'} {row.accepts}"
     if row.band is None:
@@ -183,7 +183,10 @@ def _record(
 
 
 def _judge(made: ReproductionResult, runs: int | None) -> None:
-    """Print the figures that are outside their tolerances; exit with code 1 if there are any."""
+    """Print the figures outside their tolerances, and exit with code 1 if there are any.
+
+    Figures that are outside because of other load or by chance are printed too, but do not count.
+    """
     if made.disturbed:
         ids = ", ".join(dict.fromkeys(row.accepts for row in made.disturbed))
         click.echo(

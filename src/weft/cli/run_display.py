@@ -29,7 +29,7 @@ _COLUMNS = ("kind", "waiting", "running", "done", "reused", "failed")
 _FAILURES = 3
 _MIGRATIONS = 2
 _LISTED = 5
-"""Number of migrations and of retried stages that ``weft status`` lists."""
+"""Number of last migrations, and of last retried stages, that ``weft status`` lists."""
 _LOG_LINES = 2
 _AT_LEAST = 3
 """Minimal number of rows of the table of kinds."""
@@ -47,14 +47,14 @@ class RunDisplay:
     """Index of the displayed run in the engine; None: all runs are displayed."""
     color: bool = False
     began_s: float = 0.0
-    """Start of the display on the engine's clock."""
+    """Time at which the display was started, in seconds on the engine's clock."""
     promises: Mapping[int, Promise] = field(default_factory=dict)
-    """By index of the run: the promise made before it started."""
+    """Prediction recorded before a run started, by index of the run."""
     has_engine: bool = True
     """Whether an engine drives the execution; otherwise no task is running."""
 
     def counts(self) -> list[KindCount]:
-        """Return the task counts of the displayed runs by workflow and kind."""
+        """Return a row of task counts for each workflow and kind; runs of one workflow are added up."""
         from weft.engine.kind_counts import sum_by_workflow
 
         return sum_by_workflow(self.progress.counts(self.run))
@@ -72,7 +72,7 @@ class RunDisplay:
         )
 
     def left_text(self, now_s: float) -> str:
-        """Return the time left as text, or a text that says that held tasks block all displayed runs."""
+        """Return a text with the time left, or a text which says that held tasks block all displayed runs."""
         left = self.left(now_s)
         if left.held:
             return f"nothing can start: {left.why}; `weft release` continues"
@@ -139,13 +139,13 @@ class RunDisplay:
 
     @property
     def migrations(self) -> list[MigrationRecord]:
-        """Return the migrations of the displayed runs, without those that were called off."""
+        """Return the migrations of the displayed runs that were not called off."""
         moves = self.progress.history.moves
         return [each for each in moves if not each.off and self.run in (None, each.run)]
 
     @property
     def stage_retries(self) -> list[StageRetry]:
-        """Return the repeated copies of outputs of the displayed runs."""
+        """Return the records of outputs of the displayed runs that had to be copied again."""
         return [each for each in self.progress.history.stage_retries if self.run in (None, each.run)]
 
     def describe_retry(self, each: StageRetry) -> str:
@@ -153,7 +153,7 @@ class RunDisplay:
         return printable(redact(each.text))
 
     def change_lines(self, most: int = _LISTED) -> list[str]:
-        """Return the numbers of migrations and of retried stages, each with the last ``most`` of them."""
+        """Return lines with the number of migrations and their last ``most``; the same for retried stages."""
         moves = [printable(self.describe_migration(each)) for each in self.migrations]
         stages = list(map(self.describe_retry, self.stage_retries))
         lines = []
@@ -168,7 +168,7 @@ class RunDisplay:
         return printable(f"machine {self.progress.state.machines[change.machine].name} {change.text}")
 
     def module_lines(self) -> list[str]:
-        """Return a line about each module of a task that failed without consequences for the task."""
+        """Return a line about each failure of a task's module that did not affect the task."""
         return [printable(redact(each.text)) for each in self.progress.history.module_failures]
 
     def block(self, now_s: float, columns: int, rows: int) -> list[str]:
@@ -193,7 +193,10 @@ class RunDisplay:
         return [head, *shown[1:last], *(click.style(line, fg="red") for line in shown[last:])]
 
     def kind_lines(self, most: int = 1_000_000) -> list[str]:
-        """Return the table of task counts by kind in at most ``most`` lines; hidden rows are counted."""
+        """Return the table of task counts by kind in at most ``most`` lines.
+
+        If rows are left out, the last line states their number.
+        """
         counts = self.counts()
         several = len({each.workflow for each in counts}) > 1
         further = [

@@ -61,5 +61,5 @@ def command(
 
 
 def _value_text(value: object) -> str:
-    """Return a plain value as it is written in a file."""
+    """Return a value as text: a string unchanged, any other value as JSON without quotes."""
     return value if isinstance(value, str) else json.dumps(value).replace('"', "")

@@ -56,7 +56,7 @@ def command(run: int | None, project: str | None, verbose: bool, as_json: bool) 
 
 
 def _now_s(opened: OpenProject, found: RunRecord, followed: JournalFollower) -> float:
-    """Return the current time on the engine's clock; if the run is not running, that of the last entry."""
+    """Return the current time on the engine's clock; for a run that is not running, the last entry's time."""
     if opened.state_of(found) == "running":
         return max(followed.now_s, time.time() - followed.header.started_at_s)
     return followed.now_s
@@ -101,7 +101,7 @@ def _show(
 
 
 def _describe_missing_engine(found: RunRecord, view: RunDisplay) -> str:
-    """Return a line about a missing engine; after an engine was killed, its programs may still run."""
+    """Return a line which says that no engine is running, and how many programs may still run."""
     left = len(view.progress.running_attempts(view.run)) if found.state == "running" else 0
     if not left:
         return "no engine is running; `weft resume` continues the run"

@@ -1,8 +1,8 @@
 """Terminal output: width, colour, the progress line, and the live display of a run.
 
-Progress is written to the standard error. On a terminal the live display is redrawn in place; its lines fit
-the terminal, so that they do not wrap and can be erased. Without a terminal, one line is printed from time to
-time.
+Progress is written to the standard error. On a terminal the live display is redrawn in place; its lines are
+cut to the width of the terminal, because wrapped lines could not be erased. Without a terminal, a line is
+printed every 10 to 30 seconds.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def redraws(stream: TextIO) -> bool:
 _UP_AND_CLEAR = "\x1b[{}A\x1b[J"
 _PAUSE_S = 0.2
 _SHARE = 20
-"""Drawing takes at most the fraction 1 / ``_SHARE`` of the elapsed time."""
+"""Redrawing takes about 1 / ``_SHARE`` of the elapsed time, at most."""
 _FIRST_S, _LATER_S = 10.0, 30.0
-"""Seconds between two lines without a terminal: in the first ``_SOON_S`` seconds, and later."""
+"""Without a terminal: seconds between two lines in the first ``_SOON_S`` seconds, and after them."""
 _SOON_S = 300.0
 _LEAST_COLUMNS = 10
 
@@ -78,7 +78,7 @@ def terminal_size(stream: TextIO) -> tuple[int, int]:
 
 
 class LiveDisplay:
-    """A block of lines redrawn in place; without a terminal, single lines from time to time."""
+    """A block of lines that is redrawn in place; without a terminal, a line every 10 to 30 seconds."""
 
     def __init__(
         self,
@@ -88,7 +88,11 @@ class LiveDisplay:
         quiet: bool = False,
         stream: TextIO | None = None,
     ) -> None:
-        """Create a display. ``block`` returns lines for a terminal of (columns, lines), ``line`` one line."""
+        """Create a display.
+
+        ``block(columns, lines)`` returns the lines for a terminal of this size; ``line()`` returns the line
+        that is printed without a terminal.
+        """
         self._block = block
         self._line = line
         self._stream = sys.stderr if stream is None else stream
@@ -100,7 +104,7 @@ class LiveDisplay:
         self._last = ""
 
     def tick(self) -> None:
-        """Redraw the block or print a line, if enough time has passed since the last one."""
+        """Redraw the block or print a line, if enough time has passed since the last redraw or line."""
         now_s = time.monotonic()
         if self._quiet or now_s < self._next_s:
             return
@@ -117,14 +121,14 @@ class LiveDisplay:
             self._next_s = now_s + pause_s
 
     def say(self, text: str, *, error: bool = False) -> None:
-        """Print a permanent line above the block; an error is printed by a quiet display too."""
+        """Print a permanent line above the block; a quiet display prints only errors."""
         if error or not self._quiet:
             self.clear()
             self._write(f"{text}\n")
             self._next_s = min(self._next_s, time.monotonic() + _PAUSE_S) if self.drawn else self._next_s
 
     def say_at_once(self, text: str) -> None:
-        """Print a last line; for signal handlers, which may have interrupted a write."""
+        """Print a last line from a signal handler, which may have interrupted a write to the stream."""
         if not self._quiet:
             with suppress(RuntimeError):  # the stream may be in the middle of a write
                 self.clear()
@@ -163,7 +167,11 @@ _UPDATE_PAUSE_S = 0.1
 
 
 class ProgressLine:
-    """A line with the current step; without a terminal, nothing is written and ``on_progress`` is None."""
+    """A line on the terminal that shows the current step.
+
+    ``on_progress`` is a callback for planners that updates the line; None if standard error is not a
+    terminal.
+    """
 
     def __init__(self, text: str, *, seen: bool) -> None:
         self.text = text
@@ -182,7 +190,7 @@ class ProgressLine:
         return self.say
 
     def say_if_due(self, detail: Callable[[], str]) -> None:
-        """Show the current step and the result of ``detail``, unless the line was updated just before."""
+        """Show the current step and ``detail()``, unless the line was updated within ``_UPDATE_PAUSE_S``."""
         now_s = time.monotonic()
         if now_s - self._shown_s >= _UPDATE_PAUSE_S:
             self._shown_s = now_s
@@ -194,16 +202,16 @@ class ProgressLine:
 
 @contextmanager
 def stage(text: str) -> Iterator[ProgressLine]:
-    """Context manager that shows a description of a step while its block runs, and erases it afterwards.
+    """Context manager that shows ``text`` on the terminal while its block runs, and erases it afterwards.
 
-    The compilation of a kernel is shown too; it takes seconds, once per type of processor.
+    The line also shows when a kernel is compiled, which takes seconds, once per type of processor.
     """
     line = ProgressLine(text, seen=redraws(sys.stderr))
     if line.on_progress is None:
         yield line
         return
     line.say()
-    # Imported after the line is shown, because it loads numpy.
+    # Imported after the line is shown, because the import of numpy takes time.
     from weft.kernels.compilation import report_compilation
 
     try:
@@ -214,7 +222,7 @@ def stage(text: str) -> Iterator[ProgressLine]:
 
 
 def _progress_text(progress: PlanProgress) -> str:
-    """Return the state of a search as text: best makespan, its planner, lower bound and gap."""
+    """Return the state of a search as text: best makespan, the planner that found it, lower bound and gap."""
     detail = f"{format_seconds(progress.makespan_s)} by {progress.by}"
     if progress.bound_s <= 0:
         return detail

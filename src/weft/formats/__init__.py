@@ -24,4 +24,4 @@ FORMATS = Registry(
         "mermaid": "weft.formats.picture:MermaidPicture",
     },
 )
-"""A new format is one module and one line here."""
+"""To add a format, add a module and one line here."""

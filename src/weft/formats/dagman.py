@@ -20,7 +20,7 @@ from weft.workflow.workflow import Workflow
 _JOB = re.compile(r"^[ \t]*JOB[ \t]+\S+[ \t]+\S+", re.MULTILINE | re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]{1,9}")
 _IGNORED = ("CONFIG", "DOT", "NODE_STATUS_FILE", "JOBSTATE_LOG")
-"""Settings of the program that runs the graph; they are ignored."""
+"""Statements that only configure DAGMan itself; they are ignored."""
 _REFUSED = {
     "SUBDAG": "nested graphs are not supported",
     "SPLICE": "nested graphs are not supported",
@@ -40,11 +40,11 @@ _REFUSED = {
 class Dagman(ReadOnlyFormat):
     """Graphs of GridWay jobs.
 
-    ``JOB A a.jt`` names a template beside the file, ``PARENT A B CHILD C`` makes edges; a file that one job
-    writes and another reads is an edge, too. A job that is DONE or NOOP becomes a virtual task. ``SCRIPT
-    PRE`` becomes the job's prolog, ``RETRY`` its retries. DAGMan runs scripts on the submitting host; weft
-    stages the script and runs it as a prolog on the machine of the job. Statements about nested graphs, exit
-    codes and limits would change what runs; each is an error.
+    ``JOB A a.jt`` names a template, relative to the folder of the file. ``PARENT A B CHILD C`` makes edges; a
+    file that one job writes and another reads is an edge, too. A job that is DONE or NOOP becomes a virtual
+    task. ``SCRIPT PRE`` becomes the job's prolog, ``RETRY`` its number of retries. DAGMan runs scripts on the
+    submitting host; weft stages the script and runs it as a prolog on the machine of the job. Statements
+    about nested graphs, exit codes and limits are errors, because ignoring them would change what is run.
     """
 
     name = "dagman"
@@ -76,7 +76,7 @@ class _DagmanNode:
     file: str
     line: int
     idle: bool
-    """Whether the job is done already or has nothing to do."""
+    """Whether the job is marked DONE or NOOP."""
     parents: list[int] = field(default_factory=list)
     retries: int | None = None
     script: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class _DagmanReader:
         self._statements: list[tuple[int, str, list[str]]] = []
 
     def parse(self) -> None:
-        """Read all jobs, then the statements about jobs, which may come before their job in the file."""
+        """Read all jobs, then the statements about jobs, because a statement may precede its job."""
         readers: Mapping[str, Callable[[list[str], int], None]] = {
             "PARENT": self._parent,
             "SCRIPT": self._script,
@@ -115,7 +115,7 @@ class _DagmanReader:
             self.problems.add("no jobs", rule="a graph must have at least one line JOB NAME FILE")
 
     def tasks(self) -> list[Task]:
-        """Return the tasks that the templates of all jobs describe."""
+        """Return one task per job; a job whose template is invalid is left out and adds problems."""
         names = [node.name for node in self.nodes]
         check_acyclic(self.source, names, [node.parents for node in self.nodes])
         tasks = [self._task(node) for node in self.nodes]
@@ -193,7 +193,10 @@ class _DagmanReader:
         return replace(_add_prolog(task, node) if node.script and not node.idle else task, after=after)
 
     def _read_template(self, node: _DagmanNode) -> Task | None:
-        """Return the task of a job's template; problems of the template have its own file and lines."""
+        """Return the task that a job's template describes; None if the template is invalid.
+
+        Problems are added with the file and line of the template, where known, else with the line of the job.
+        """
         try:
             source = open_source(Path(self.source.name).parent / node.file)
             problems = ProblemCollector(source)
@@ -211,7 +214,7 @@ class _DagmanReader:
         return task
 
     def _check_names(self, tasks: Sequence[Task]) -> None:
-        """Add a problem for each file of another job that a job reads under another name."""
+        """Add a problem if a job reads an output of another job under a different file name."""
         writers = {output.file: task for task in tasks for output in task.outputs}
         for task in tasks:
             for given in task.inputs:
@@ -224,7 +227,10 @@ class _DagmanReader:
 
 
 def _add_prolog(task: Task, node: _DagmanNode) -> Task:
-    """Return the task with the PRE script of its job as prolog; the script is staged as an input."""
+    """Return the task with the PRE script of its job before its own prolog.
+
+    The script is staged as an input unless its path is absolute.
+    """
     program, *arguments = (escape_braces(word) for word in node.script)
     staged = not program.startswith("/")
     called = f"./{program}" if staged and "/" not in program else program

@@ -27,11 +27,11 @@ class Dax(ReadOnlyFormat):
     """Abstract workflows of Pegasus.
 
     A job's id becomes its name and ``runtime`` its work on a machine of speed 1. ``child``/``parent``
-    elements and used files become edges by the rules of ``graph``. ``cores`` makes a rigid parallel task: a
-    processor of the file is a node. The command of a job is the program that its name states, or the path of
-    the ``executable`` of that name, with its arguments, streams and environment (profiles of namespace
-    ``env``). A ``file`` with a ``pfn`` states where an input is. Sub-workflows (``dag`` and ``dax`` elements)
-    are refused.
+    elements and used files become edges by the rules of ``graph``. ``cores`` is the fixed node count of a
+    task: one core of the file counts as one node. The command of a job is the program that its name states,
+    or the path of the ``executable`` of that name, with its arguments, streams and environment (profiles of
+    namespace ``env``). The ``pfn`` of a ``file`` is the location of an input. Sub-workflows (``dag`` and
+    ``dax`` elements) are refused.
     """
 
     name = "dax"
@@ -52,7 +52,7 @@ class Dax(ReadOnlyFormat):
 
 
 class _DaxHandler(ContentHandler):
-    """Fills a recorded workflow from parser events."""
+    """SAX handler that fills a RecordedWorkflow."""
 
     def __init__(self, problems: ProblemCollector) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class _DaxHandler(ContentHandler):
         """(element, name) of the ``file`` or ``executable`` whose location is being read."""
         self._jobs: dict[str, JobSpec] = {}
         self._paths: dict[str, str] = {}
-        """By name of an executable: its path."""
+        """Paths of executables, by name."""
 
     def _line(self) -> int | None:
         return None if self._locator is None else self._locator.getLineNumber()
@@ -178,7 +178,7 @@ class _DaxHandler(ContentHandler):
                 self._add_problem(f"cores={shorten(cores)!r}", rule="must be a whole number, at least 1")
 
     def _start_part(self, element: str, attrs: Mapping[str, str]) -> None:
-        """Process a part of a job: a used file, its arguments, a profile."""
+        """Process the start of an element inside a job: a used file, a stream, arguments or a profile."""
         if element == "uses":
             self._use(attrs)
         elif element in ("stdin", "stdout", "stderr"):
@@ -196,7 +196,7 @@ class _DaxHandler(ContentHandler):
         if link not in ("input", "output", "inout", "none", "checkpoint"):
             self._add_problem(f"link={shorten(link)!r}", rule="must be input, output, inout or none")
         if link not in ("input", "output", "inout"):
-            return  # programs and checkpoints are listed too; other jobs do not read them
+            return  # programs and checkpoints, which other jobs do not read
         file = attrs.get("file") or attrs.get("name")
         if not file:
             self._add_problem("a used file without a name", rule="uses must have the attribute file or name")
@@ -222,25 +222,25 @@ class _DaxHandler(ContentHandler):
             trace.work[-1] = self._number("runtime", text.strip())
 
     def _job(self, program: str) -> JobSpec:
-        """Return the job of a program without arguments; large files have many jobs of few programs."""
+        """Return the job that calls a program without arguments, cached because many jobs are equal."""
         if (job := self._jobs.get(program)) is None:
             job = self._jobs[program] = JobSpec(command=(escape_braces(program),))
         return job
 
     def _change_job(self, **keys: Any) -> None:
-        """Change the job of the current element; one without a program stays without a job."""
+        """Change attributes of the current job; do nothing if the job has no program."""
         if (job := self.trace.jobs[-1]) is not None:
             self.trace.jobs[-1] = replace(job, **keys)
 
     def _locate(self, element: str, name: str, url: str) -> None:
-        """Store the location of a file or program; of several the first is used."""
+        """Store the location of a file or executable, unless an earlier ``pfn`` already stated one."""
         if element == "file" and url:
             self.trace.sources.setdefault(name, url)
         elif (path := local_path(url)) is not None:
             self._paths.setdefault(name, path)
 
     def _replace_programs(self) -> None:
-        """Replace the names of programs by the paths of the executables that have these names."""
+        """Replace a program's name in commands by the path of the executable with this name, if stated."""
         for index, job in enumerate(self.trace.jobs):
             path = self._paths.get(str(self.trace.attributes[index].get("program", "")))
             if job is not None and path is not None:

@@ -49,7 +49,7 @@ def _read_dag(root: XmlElement, problems: ProblemCollector) -> Workflow:
 
 
 class _DagReader:
-    """Reads the nodes of a dag, then adds the edges between them and the programs of their ports."""
+    """Reads the nodes of a dag, then adds edges and the shell text that sets up the ports of each node."""
 
     def __init__(self, problems: ProblemCollector) -> None:
         self.problems = problems
@@ -58,11 +58,11 @@ class _DagReader:
         self._index_of: dict[str, int] = {}
         self._reads: list[list[str]] = []
         self._outputs: dict[str, str] = {}
-        """By port (``n1#out``): its file, a folder for a container."""
+        """File of each writing port (``n1#out``); for a container a folder, whose name ends with ``/``."""
         self._nodes: list[XmlElement] = []
 
     def add(self, node: XmlElement) -> None:
-        """Add one node and its outputs; ``connect`` adds its edges."""
+        """Add one node with its outputs; ``connect`` later adds the edges of all nodes."""
         trace, index = self.trace, len(self.trace.names)
         ident, path = self._required(node, "id"), self._required(node, "path")
         if self._index_of.setdefault(ident, index) != index:
@@ -96,7 +96,7 @@ class _DagReader:
         self._nodes.append(node)
 
     def add_unknown(self, element: XmlElement, known: tuple[str, ...], rule: str) -> None:
-        """Add the problem of an unexpected element."""
+        """Add a problem for an unexpected element."""
         advice, what = suggest(element.name, known), f"element {shorten(element.name, 40)}"
         self.problems.add(what, rule=rule, advice=advice, line=element.line)
 
@@ -122,7 +122,7 @@ class _DagReader:
             self.trace.sizes[file] = size
 
     def _connect_constant(self, index: int, part: XmlElement, setup: PortSetup) -> None:
-        """Add a port with a constant; one that names a file is an input."""
+        """Add a port that reads a constant; if the constant names a file, the file becomes an input."""
         value = part.attributes.get("value", "")
         named = value.removeprefix(_FILE_VALUE)
         if not named or (named == value and part.attributes.get("type") != "DIET_FILE"):
@@ -159,7 +159,7 @@ class _DagReader:
                 self._edge(index, found, self._outputs[own])
 
     def _add_reader(self, part: XmlElement, source: str, setup: PortSetup) -> None:
-        """Add the setup of a port that reads another port, an entry, or a container of several."""
+        """Add the setup of a port that reads another port, an entry of a container, or several ports."""
         parts = _parse_parts(iter(_SOURCE_PART.findall(source)))
         if len(parts) == 1 and isinstance(parts[0], str):
             setup.read_file(part, parts[0])
@@ -171,7 +171,7 @@ class _DagReader:
         self._reads[target].append(file)
 
     def _references(self, part: XmlElement, text: str) -> Iterator[tuple[str, str]]:
-        """Yield the (node, port) pairs of a source or sink; add a problem if it is malformed."""
+        """Yield the (node, port) pairs in the text of a source or sink; add a problem if it is malformed."""
         position, depth, expects_entry = 0, 0, True
         while position < len(text):
             match = _REFERENCE.match(text, position) or _OTHER.match(text, position)
@@ -206,9 +206,9 @@ class _DagReader:
 
 
 def _parse_parts(marks: Iterator[str]) -> list[PortParts]:
-    """Return the entries of a valid source up to the next unmatched ``)`` or its end.
+    """Return the entries of a valid source up to the next unmatched ``)`` or the end of ``marks``.
 
-    Ports are quoted paths, containers are lists.
+    A port becomes a quoted path, a container becomes a list of its entries.
     """
     found: list[PortParts] = []
     for mark in marks:
@@ -235,17 +235,18 @@ class Diet(ReadOnlyFormat):
     A ``dag`` lists nodes. Each node is a task of the service that its ``path`` names, ports make data edges,
     and ``prec`` is pure precedence. ``<in source="n1#out"/>`` reads a port of another node, an entry of a
     container (``n1#out[0]``), or a container of several ports (``(n1#out;n2#out)``); ``<out sink="n2#in"/>``
-    states the same edge at its other end. The data of a port are a file of the same name, ``n1#out``. An
-    ``arg`` is a constant; constants that name files are inputs, and all are kept as attributes.
+    states the same edge at its other end. The data of the port ``out`` of node ``n1`` are in the file
+    ``n1#out``. An ``arg`` is a constant; constants that name files become inputs, and all constants are kept
+    as attributes.
 
     A ``workflow`` (the functional language Gwendia) describes processors over streams of data, which become
     sweeps. The number of items of a source is the parameter ``NAME_items``; its default is that of the data
-    file beside the workflow, else 1. A processor runs once for every item of its iteration strategy: a sweep
-    over ``i``, ``j``, ... A port that is deeper than its data gathers all items of the innermost axis; a port
-    that is less deep splits a container whose size ``card`` states. For a container without ``card`` another
-    task lists its entries, and a sweep reads these lines. Loops and conditions become loops and conditional
-    dependencies. What cannot be unfolded, such as a loop inside a loop, a filter or a sub-workflow, is an
-    error.
+    file beside the workflow, else 1. A processor runs once for every combination of items that its iteration
+    strategy gives: a sweep over ``i``, ``j``, ... A port that is deeper than its data gathers all items of
+    the innermost axis; a port that is less deep splits a container whose size ``card`` states. For a
+    container without ``card`` another task lists its entries, and a sweep reads these lines. Loops and
+    conditions become loops and conditional dependencies. What cannot be unfolded, such as a loop inside a
+    loop, a filter or a sub-workflow, is an error.
 
     Neither kind of file states how long services take; the platform does.
     """

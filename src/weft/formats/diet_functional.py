@@ -47,11 +47,11 @@ _REFUSED = {
 class _DietProcessor:
     """One processor, or a step of a loop, condition or merge, with its ports and iteration strategy.
 
-    A loop has three steps: ``NAME`` evaluates the condition with the initial values, ``NAME_check`` at the
-    end of every iteration, and both write the data for the next iteration and the final data; ``NAME_end``
-    passes the final data on. Where several processors begin the body, ``NAME_head`` precedes them. A merge
-    has a step for each of its inputs. A step writes files named after ``files``, so that several steps can
-    write the same file.
+    A loop has three steps. ``NAME`` evaluates the condition with the initial values, ``NAME_check`` evaluates
+    it at the end of every iteration; both write the data for the next iteration and the final data.
+    ``NAME_end`` copies the final data to the ports of the loop. If several processors read the data of an
+    iteration, a step ``NAME_head`` precedes them. A merge has one step for each of its inputs. The names of
+    the files that a step writes begin with ``files``, so that several steps can write the same file.
     """
 
     name: str
@@ -67,24 +67,24 @@ class _DietProcessor:
 
     @property
     def owner(self) -> str:
-        """Return the name of the first step of the same element."""
+        """Return the name of the XML element, in which characters invalid in a variable name are replaced."""
         return name_port(self.element.attributes.get("name", ""))
 
     @property
     def loop(self) -> str:
-        """Return the name of the loop of the workflow to which a step of a loop belongs."""
+        """Return the name of the workflow loop that is made from this step's ``loop`` element."""
         return f"{self.owner}_loop"
 
     def ports(self, part: str) -> Mapping[str, XmlElement]:
-        """Return the ports of one side: ``reads`` or ``writes``."""
+        """Return the reading (``part="reads"``) or writing ports, by name."""
         return self.reads if part == "reads" else self.writes
 
     def parts(self, *names: str) -> dict[str, XmlElement]:
-        """Return the elements of these kinds inside the element, by name."""
+        """Return the child elements with these tags, by their attribute ``name``."""
         return {part.attributes.get("name", ""): part for part in self.element.children if part.name in names}
 
     def text(self, name: str) -> str:
-        """Return the text of an element inside the element."""
+        """Return the text of the first child element with the tag ``name``; "" if there is none."""
         return next((part.text.strip() for part in self.element.children if part.name == name), "")
 
     def depth(self, port: XmlElement, problems: ProblemCollector) -> int:
@@ -173,7 +173,7 @@ def _read_merge(
 
 
 def _check_loop(base: _DietProcessor, problems: ProblemCollector) -> None:
-    """Add a problem for each port inLoop or outLoop that refers to no port in or out of the loop."""
+    """Add a problem if a port inLoop or outLoop names no port of the loop, or if the loop has none."""
     for inner, outer, key in (("inLoop", "in", "init"), ("outLoop", "out", "final")):
         known = base.parts(outer)
         for name, part in base.parts(inner).items():
@@ -223,7 +223,7 @@ def _add_unknown_element(element: XmlElement, problems: ProblemCollector, known:
 
 
 _Axes = tuple[str, ...]
-"""The number of values along each axis, as expressions."""
+"""Expressions for the number of values along each axis of a sweep."""
 
 _MAX_STRATEGY_DEPTH = 20
 _UNSUPPORTED_STRATEGIES = ("flatcross", "match")
@@ -231,7 +231,7 @@ _UNSUPPORTED_STRATEGIES = ("flatcross", "match")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _IterationAxes:
-    """The axes of a processor, and for each port the positions of the port's axes in ``axes``."""
+    """The sweep axes of a processor; ``places`` has, by port, the positions of its axes in ``axes``."""
 
     axes: _Axes
     places: Mapping[str, tuple[int, ...]]
@@ -240,10 +240,10 @@ class _IterationAxes:
 def _combine_ports(
     strategy: XmlElement | None, ports: Mapping[str, _Axes], owner: XmlElement, problems: ProblemCollector
 ) -> _IterationAxes:
-    """Return the axes of all ports combined by the iteration strategy.
+    """Return the axes of a processor: those of its ports, combined by the iteration strategy.
 
-    ``dot`` pairs ports by position, ``cross`` takes every combination; they nest. Without a strategy the
-    ports are paired, as in DIET. A combination that is not possible is added as a problem.
+    ``dot`` pairs the items of ports by position, ``cross`` takes every combination; both can be nested.
+    Without a strategy the ports are paired, as in DIET. A problem is added if ports cannot be combined.
     """
     single = {
         name: _IterationAxes(axes=axes, places={name: tuple(range(len(axes)))})
@@ -263,7 +263,7 @@ def _combine_ports(
 def _pair_axes(
     parts: Sequence[_IterationAxes], element: XmlElement, problems: ProblemCollector
 ) -> _IterationAxes:
-    """Return the axes of ports paired by position; a port without axes is a constant."""
+    """Return the common axes of ports whose items are paired by position; constants have no axes."""
     axes: _Axes = ()
     for part in parts:
         if not axes:
@@ -294,7 +294,7 @@ def _cross_axes(parts: Sequence[_IterationAxes]) -> _IterationAxes:
 
 
 def _is_grown(axis: str) -> bool:
-    """Return whether the values of an axis are lines of a file that is written during the run."""
+    """Return whether the values of an axis are read during the run from the lines of a file."""
     return axis.startswith("lines(")
 
 
@@ -312,7 +312,7 @@ class _StrategyReader:
     named: set[str] = field(default_factory=set)
 
     def combine(self, element: XmlElement, depth: int) -> _IterationAxes:
-        """Return the axes of the ports in an element, combined by its name (dot or cross)."""
+        """Return the axes of the ports in an element ``port``, ``dot`` or ``cross``."""
         if element.name == "port":
             return self._port(element)
         if element.name not in ("dot", "cross") or depth > _MAX_STRATEGY_DEPTH:
@@ -324,7 +324,7 @@ class _StrategyReader:
         return _cross_axes(parts) if element.name == "cross" else _pair_axes(parts, element, self.problems)
 
     def with_constants(self, made: _IterationAxes, strategy: XmlElement) -> _IterationAxes:
-        """Return the axes with the ports that the strategy omits, which must be constants, added."""
+        """Return the axes completed by the ports that the strategy omits; these must be constants."""
         places = dict(made.places)
         for name, port in self.ports.items():
             if name not in self.named and port.axes:
@@ -348,22 +348,22 @@ class _StrategyReader:
 
 _VARIABLES = "ijklmnpqrs"
 _FALSE = 3
-"""Exit code of a condition that does not hold; a shell or awk that fails has another one."""
+"""Exit code of a condition that is false; it differs from the exit codes of a failed shell or awk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """A branch that must be taken: a step, whether its condition must hold, and the step's point."""
+    """Condition under which a task runs: the condition of ``step`` must be true (``holds``) or false."""
 
     step: str
     holds: bool
     index: tuple[str, ...]
-    """One sweep variable of the guarded task for each axis of the step."""
+    """For each axis of ``step``: the sweep variable of the guarded task that selects the point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PortFeed:
-    """The data of a port that reads: their producer or source, and their axes."""
+    """The data that a port reads: the processor or source that provides them, and their axes."""
 
     axes: _Axes
     source: str = ""
@@ -374,7 +374,7 @@ class _PortFeed:
     gathered: int = 0
     """Number of innermost axes of the producer whose items are gathered in one container."""
     split: bool = False
-    """Whether the last axis counts the entries of a container."""
+    """Whether the last axis runs over the entries of each container of the producer."""
     entries: str = ""
     """Name of the task that lists the entries of containers of unknown size."""
 
@@ -402,7 +402,7 @@ def read_functional(root: XmlElement, problems: ProblemCollector) -> Workflow:
 
 
 class _FunctionalReader:
-    """Derives the axes of the processors from the links between their ports."""
+    """Converts the processors of a functional workflow to tasks; axes follow from the links of ports."""
 
     def __init__(
         self,
@@ -414,23 +414,23 @@ class _FunctionalReader:
         self.problems = problems
         self.processors = dict(processors)
         self.items: dict[str, str] = {}
-        """By source: the name of the parameter with its number of items."""
+        """Name of the parameter that states the number of items of a source, by source."""
         self.loops: list[Loop] = []
         self._data = data
         self._constants: dict[str, XmlElement] = {}
         self._sinks: set[str] = set()
         self._links: dict[tuple[str, str], tuple[str, str]] = {}
-        """By reading port (processor, port): the writing (processor, port), or a source."""
+        """Writing (processor, port), by reading (processor, port); a source or constant is (name, "")."""
         self._results: dict[tuple[str, str], str] = {}
-        """By writing port: the sink to which it leads."""
+        """Name of the sink that receives the data of a writing (processor, port)."""
         self._axes: dict[str, _Axes] = {}
         self._guards: dict[str, tuple[_Guard, ...]] = {}
         self._entries: dict[str, str] = {}
-        """By axis of entries of containers of unknown size: the step that writes the containers."""
+        """Step that writes containers of unknown size, by the axis that runs over their entries."""
         self._made: dict[str, list[Task]] = {}
         """Tasks by the processor to which they belong."""
         self._bodies: dict[str, set[str]] = {}
-        """By start of a loop: the steps between it and the check."""
+        """Steps of the body of a loop, between start and check, by the name of the start."""
         self._read_interface(root)
         for element in _children_of(root, "links"):
             self._read_link(element)
@@ -443,9 +443,9 @@ class _FunctionalReader:
                 self._add_head(step)
 
     def _add_head(self, start: _DietProcessor) -> None:
-        """Add a step that passes the data of an iteration on, if several processors begin the body of a loop.
+        """Add a step ``head`` to a loop in which several processors read the data of an iteration.
 
-        Only the first task of a loop reads data of the iteration before.
+        In weft only the first task of a loop can read data of the previous iteration.
         """
         again = start.parts("outLoop")
         readers = [
@@ -462,7 +462,7 @@ class _FunctionalReader:
         self._links |= {(name, port): (start.name, port) for port in again}
 
     def params(self) -> dict[str, Parameter]:
-        """Return the number of items of every source: as in the data file, else 1."""
+        """Return the parameters ``NAME_items``: the number of items in the data file, 1 without data."""
         return {name: len(self._data.get(source, "1")) for source, name in self.items.items()}
 
     def _read_interface(self, root: XmlElement) -> None:
@@ -480,7 +480,7 @@ class _FunctionalReader:
                 self.problems.add(what, rule=rule, line=element.line)
 
     def _find_step(self, name: str, port: str, part: str) -> str:
-        """Return the name of the step of a processor, loop, condition or merge that has a port."""
+        """Return the step of the element ``name`` that has the port; ``name`` itself if no step has it."""
         own = name_port(name)
         for step in (f"{own}_end", name, own, f"{own}_check", f"{own}_1", f"{own}_2"):
             found = self.processors.get(step)
@@ -544,7 +544,7 @@ class _FunctionalReader:
         return [task for name in names for task in self._made[name]]
 
     def _above(self, name: str) -> Iterator[str]:
-        """Yield the steps that precede a step within one iteration."""
+        """Yield the direct predecessors of a step within one iteration."""
         step = self.processors[name]
         if step.kind in ("check", "end"):
             yield step.owner
@@ -562,7 +562,7 @@ class _FunctionalReader:
         return [one.name for one in self.processors.values() if one.kind == "merge" and one.files == files]
 
     def _check_merge(self, first: _DietProcessor) -> None:
-        """Add a problem if both inputs of a merge may have an item of the same number."""
+        """Add a problem unless the two inputs of a merge are the two branches of one condition."""
         one, other = self._merge_steps(first.name)
         opposite = {replace(guard, holds=not guard.holds) for guard in self._guards[other]}
         if self._axes[one] == self._axes[other] and opposite & set(self._guards[one]):
@@ -572,7 +572,7 @@ class _FunctionalReader:
         self.problems.add(what, rule=rule, line=first.element.line)
 
     def _find_bodies(self, order: Sequence[str]) -> None:
-        """Find the steps between the start and the check of every loop, and refuse loops in loops."""
+        """Store the steps between the start and the check of every loop; reject loops inside loops."""
         below: dict[str, set[str]] = {}
         for name in order:
             step = self.processors[name]
@@ -622,7 +622,7 @@ class _FunctionalReader:
         return found
 
     def _check_pairs(self, processor: _DietProcessor, axes: _Axes) -> None:
-        """Add a problem if lists of different lengths are paired: some items would vanish."""
+        """Add a problem if lists of different lengths are paired, because some items would be lost."""
         lengths = {
             name: (source, len(self._data[source]))
             for source, name in self.items.items()
@@ -642,7 +642,10 @@ class _FunctionalReader:
                 self.problems.add(what, rule=rule, advice=advice, line=processor.element.line)
 
     def _feed(self, processor: _DietProcessor, port: str) -> _PortFeed:
-        """Return the data that a port reads: their producer, and their axes at the depth of the port."""
+        """Return the data that a port reads.
+
+        Axes are added or removed so that the depth of the data is that of the port.
+        """
         element = processor.reads[port]
         depth = processor.depth(element, self.problems)
         start, written = self._links.get((processor.name, port), ("", ""))
@@ -672,11 +675,11 @@ class _FunctionalReader:
         return _PortFeed(axes=(), producer=start, port=written)
 
     def _is_flat(self, axes: _Axes) -> bool:
-        """Return whether all entries whose number is unknown belong to a single container."""
+        """Return whether every axis of unknown length runs over the entries of a single container."""
         return all(not self._axes[self._entries[axis]] for axis in axes if _is_grown(axis))
 
     def _item_axes(self, source: str, depth: int, port: XmlElement) -> _Axes:
-        """Return the axes of a source for a port of a depth; without a data file, one axis."""
+        """Return the axes over which a port with this depth reads a source; one axis without a data file."""
         if (items := self._data.get(source)) is None:
             return (self.items[source],)
         counts = count_items(items, depth)
@@ -747,19 +750,19 @@ class _FunctionalReader:
         return self._axes[name]
 
     def guards_of(self, name: str) -> tuple[_Guard, ...]:
-        """Return the branches that must be taken before a step runs."""
+        """Return the conditions under which a step runs."""
         return self._guards.get(name, ())
 
     def set_guards(self, name: str, guards: Collection[_Guard]) -> None:
-        """Record the branches that must be taken before a step runs."""
+        """Store the conditions under which a step runs."""
         self._guards[name] = tuple(guards)
 
     def data_of(self, source: str) -> list[Data] | None:
-        """Return the items of a source; None: no data file has them."""
+        """Return the items of a source; None if the data file is missing or does not have the source."""
         return self._data.get(source)
 
     def describe_missing(self, source: str) -> str:
-        """Return a message why a source has no data: there is no data file, or the source is not in it."""
+        """Return a message which says that the data file is missing, or does not have the source."""
         if not self._data:
             return f"source {source} has no data; add a file data.xml beside the workflow"
         listed = f"it names {', '.join(sorted(self._data))}"
@@ -770,18 +773,22 @@ class _FunctionalReader:
         return self._constants[name]
 
     def merge_steps(self, merge: str) -> list[str]:
-        """Return the steps that write the same data as a step of a merge."""
+        """Return all steps of the merge to which the step ``merge`` belongs."""
         return self._merge_steps(merge)
 
     def sink_of(self, step: str, port: str) -> str | None:
-        """Return the sink to which a port leads; a link from a merge holds for each of its steps."""
+        """Return the sink that receives the data of a port; None if there is none.
+
+        All steps of a merge have the same sink.
+        """
         steps = self._merge_steps(step) if self.processors[step].kind == "merge" else [step]
         return next((self._results[one, port] for one in steps if (one, port) in self._results), None)
 
     def is_used(self, step: _DietProcessor, port: str) -> bool:
-        """Return whether a link leads from a port of the step's element; True if no link leads to a sink.
+        """Return whether the data of a port are an output of the task.
 
-        Data that no port reads and no sink receives stay in the directory of the task.
+        They are if a link leads from the port, or if the workflow has no links to sinks at all. Other data
+        stay in the directory of the task.
         """
         used = (*self._links.values(), *self._results)
         return not self._results or any(
@@ -790,7 +797,7 @@ class _FunctionalReader:
         )
 
     def loop_left(self, writer: str, reader: str) -> str | None:
-        """Return the start of the loop whose body has the writer, but not the reader."""
+        """Return the start of the loop that contains the writer but not the reader; None if there is none."""
         for start, body in self._bodies.items():
             if writer in body and reader not in body and reader != f"{start}_check":
                 return start
@@ -811,7 +818,7 @@ class _StepBuilder:
         self._unbound = ""
 
     def add_feed(self, port: str, feed: _PortFeed, variables: list[str]) -> None:
-        """Add a port that reads; ``variables``: the sweep variables of its axes."""
+        """Add a reading port; ``variables``: the sweep variables for the axes of its data."""
         elements = [self._step.reads[port]]
         if self._step.kind == "start":
             inner = self._step.parts("inLoop").values()
@@ -834,7 +841,7 @@ class _StepBuilder:
                 self._setup.read_file(element, path)
 
     def _add_producer(self, feed: _PortFeed, variables: list[str]) -> str:
-        """Add the dependencies on a producer; return shell text of the path of its data."""
+        """Add the producer as a dependency and its data as an input; return their path as shell text."""
         assert feed.producer is not None
         writer = self._reader.processors[feed.producer]
         count = len(self._reader.axes_of(feed.producer))
@@ -853,7 +860,7 @@ class _StepBuilder:
         return f"{path}/{{{variables[-1]}}}" if feed.split else path
 
     def _inherit_guards(self, writer: _DietProcessor, feed: _PortFeed, kept: list[str]) -> None:
-        """Add the guards on which the data of a writer depend, except guards over gathered axes."""
+        """Add the conditions under which the writer produces data, except those over gathered axes."""
         places = dict(zip(_VARIABLES, kept, strict=False))
         guards = list(self._reader.guards_of(writer.name))
         if writer.kind == "merge":
@@ -886,7 +893,7 @@ class _StepBuilder:
         self._setup.read_items(element, items, variables, feed.source, is_file=is_file)
 
     def _check_values(self, port: XmlElement, data: list[Data], origin: str) -> None:
-        """Add a problem if a value of a source or constant does not suit the type of a port that reads it."""
+        """Add a problem if a value of a source or constant does not match the type of the reading port."""
         kind = port.attributes.get("type", "")
         if (wrong := find_wrong_value(data, kind)) is not None:
             what = f"the value {shorten(wrong[0], 40)!r} of {origin}"
@@ -894,7 +901,10 @@ class _StepBuilder:
             self._reader.problems.add(what, rule=rule, line=port.line)
 
     def _localise(self, data: list[Data], is_file: bool) -> list[Data]:
-        """Return data whose file names are names in the directory of the task; declare them as inputs."""
+        """Declare the files that data name as inputs; return the data with names in the task directory.
+
+        If ``is_file`` is False, return the data unchanged.
+        """
         if not is_file:
             return data
         found: list[Data] = []
@@ -911,7 +921,7 @@ class _StepBuilder:
         return found
 
     def task(self, axes: _Axes) -> Task:
-        """Return the task."""
+        """Return the task of the step, with a sweep over ``axes``."""
         step, own = self._step, self._own
         self._complete_loop_end()
         self._reader.set_guards(step.name, self._guards)
@@ -969,7 +979,11 @@ class _StepBuilder:
             self._inputs[file] = Input(file=file)
 
     def _job(self) -> JobSpec | None:
-        """Return the job of a step of a loop, condition or merge; None for a processor or without data."""
+        """Return the job of a step of a loop, condition or merge.
+
+        None for a processor, whose program is stated elsewhere, and for a step that reads a source without
+        data.
+        """
         step, setup = self._step, self._setup
         if step.kind == "processor" or self._unbound:
             return None
@@ -1033,7 +1047,7 @@ def _guard_dependency(guard: _Guard) -> Dependency:
 
 
 def _covers(guard: _Guard, dependency: Dependency) -> bool:
-    """Return whether the dependency of a guard contains a plain dependency."""
+    """Return whether a dependency is the one that a guard implies, but without its condition."""
     return dependency == replace(_guard_dependency(guard), condition=None)
 
 

@@ -1,9 +1,10 @@
 """The ports of DIET tasks as files and values of programs: data files, shell text, conditions.
 
-The data of a port are a file. For a number, character or string the file has its text, for a vector or matrix
-its numbers; a container is a folder with one entry per item, numbered from 0. ``PortSetup`` writes the shell
-text that precedes the command of a service and sets, for a port ``p``, the variables ``port_p_file`` (path),
-``port_p_value`` (content of a single value) and ``port_p``, one of these two, depending on its type.
+The data of a port are in a file: the text of a number, character or string, or the numbers of a vector or
+matrix. A container is a folder with one entry per item, numbered from 0. ``PortSetup`` builds the shell text
+that precedes the command of a service. For a port ``p`` the text sets the variables ``port_p_file`` (path),
+``port_p_value`` (content of a single value) and ``port_p``, which is one of these two, depending on the type
+of the port.
 
 Conditions of loops and branches are a part of XQuery: comparisons, arithmetic, ``and``, ``or``, ``not``,
 numbers, texts, ``$port`` and entries of containers (``$port/array/item[1]/text()``). They are evaluated by
@@ -33,11 +34,11 @@ _BYTES: Mapping[str, float] = {
     "DIET_SCOMPLEX": 8, "DIET_DCOMPLEX": 16,
 }  # fmt: skip
 _COUNTS = {"DIET_VECTOR": ("size",), "DIET_MATRIX": ("nb_rows", "nb_cols")}
-"""By type of container: the attributes that state its number of values."""
+"""Attributes whose product is the number of values of a vector or matrix, by type."""
 
 
 def port_bytes(attributes: Mapping[str, str]) -> float | None:
-    """Return the bytes of one value of a port; None for strings, files and containers, whose size varies."""
+    """Return the size of a port's data in bytes; None if it varies (strings, files, containers)."""
     kind = attributes.get("type", "")
     if attributes.get("depth", "0") != "0":
         return None
@@ -53,11 +54,11 @@ def port_bytes(attributes: Mapping[str, str]) -> float | None:
 
 
 Data = str | list["Data"]
-"""One item of a source: a text, or a container of items."""
+"""One item of a source: a text, or a container as a list of items."""
 
 
 def name_port(name: str) -> str:
-    """Return the name of a port as a part of a variable."""
+    """Return the name of a port with characters replaced that a shell variable cannot have."""
     return _UNNAMEABLE.sub("_", name)
 
 
@@ -67,7 +68,7 @@ def is_file_port(port: XmlElement) -> bool:
 
 
 def quote_template(name: str) -> str:
-    """Return a file name with fields (``P#o.{i}``) as one word of a shell command."""
+    """Return a file name as one quoted word of a shell command; fields (``P#o.{i}``) are kept."""
     return "./" + "".join(
         f"{{{piece.name}}}" if isinstance(piece, TemplateField) else shlex.quote(piece)
         for piece in split_template(name)
@@ -92,7 +93,7 @@ gather() (
 
 @dataclass(slots=True)
 class PortSetup:
-    """Builds the shell text that makes the data of all ports of a task available."""
+    """Builds the shell text that sets the variables of all ports of a task."""
 
     names: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -100,7 +101,7 @@ class PortSetup:
     _outputs: list[str] = field(default_factory=list)
 
     def read_file(self, port: XmlElement, path: str) -> None:
-        """Add a port that reads a file; ``path``: shell text of one word."""
+        """Add a port that reads a file; ``path`` is its path as one word of shell text."""
         self._set(port, path)
 
     def read_constant(self, port: XmlElement, data: Data, *, is_file: bool = False) -> None:
@@ -118,8 +119,9 @@ class PortSetup:
         *,
         is_file: bool = False,
     ) -> None:
-        """Add a port that reads the item of a source that sweep variables select, one for each level.
+        """Add a port that reads one item of a source.
 
+        ``variables`` are the sweep variables that select the item, one for each level of nesting.
         ``is_file``: the items name files.
         """
         target = self._target(port)
@@ -134,13 +136,16 @@ class PortSetup:
         self._set(port, target)
 
     def read_parts(self, port: XmlElement, parts: PortParts) -> None:
-        """Add a port that reads a new container, into which the files and containers ``parts`` are copied."""
+        """Add a port that reads a container into which the files and folders ``parts`` are copied."""
         target = self._target(port)
         self._copy_parts(parts, target)
         self._set(port, target)
 
     def gather(self, port: XmlElement, prefix: str, levels: int) -> None:
-        """Add a port that reads all files ``PREFIX.0``, ``PREFIX.1``, ... as one container."""
+        """Add a port that reads all files ``PREFIX.0``, ``PREFIX.1``, ... as one container.
+
+        ``levels`` is the number of indices in the file names: 2 for ``PREFIX.0.0``.
+        """
         if _GATHER not in self.lines:
             self.lines.insert(0, _GATHER)
         target = self._target(port)
@@ -167,10 +172,10 @@ class PortSetup:
         return "\n".join(self.lines)
 
     def ports(self) -> dict[str, object]:
-        """Return the entry ``ports`` of the attributes of a task.
+        """Return the names and the shell text of the ports, for ``attributes.ports`` of a task.
 
-        Ports also have names by position (``input1``, ``output1``), unless a port has that name: DIET
-        matches the ports of a service by position.
+        Because DIET matches the ports of a service by position, ports also have names by position
+        (``input1``, ``output1``), unless a port is named so.
         """
         lines, names = list(self.lines), list(self.names)
         for side, ports in (("input", self._inputs), ("output", self._outputs)):
@@ -228,7 +233,7 @@ def _walk_items(items: Sequence[Data], levels: int, prefix: str = "") -> list[tu
 
 
 def load_data_beside(source: SourceFile) -> dict[str, list[Data]]:
-    """Return the items of all sources in the data file beside a workflow; {} if there is no such file.
+    """Return the items in the data file beside a workflow, by source; {} if there is no such file.
 
     The file is ``STEM.data.xml``, ``data_STEM.xml`` or ``data.xml``. Raises InvalidInput.
     """
@@ -288,7 +293,10 @@ def _depth(data: Data) -> int:
 
 
 def count_items(items: Sequence[Data], depth: int) -> list[int] | None:
-    """Return the number of items on each level above containers of ``depth``; None: not a regular grid."""
+    """Return the number of items on each level above items of nesting ``depth``.
+
+    None if the items have fewer levels, or if lists on one level have different lengths.
+    """
     levels = 1 + max(map(_depth, items), default=0) - depth
     if levels < 1:
         return None
@@ -308,11 +316,11 @@ _WHOLE = dict.fromkeys(
 )
 _REAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 _FORMS = _WHOLE | dict.fromkeys(("DIET_FLOAT", "DIET_DOUBLE"), (_REAL, "a number"))
-"""By type of port: the form of its values."""
+"""Pattern and description of the values of a port, by type."""
 
 
 def find_wrong_value(data: Data, kind: str) -> tuple[str, str] | None:
-    """Return a value in an item that a port of a type cannot have, and the rule; None: there is none.
+    """Return the first value that is invalid for the type ``kind`` of a port, and the rule; else None.
 
     >>> find_wrong_value(["1", "abc"], "DIET_INT")
     ('abc', 'a whole number')
@@ -351,7 +359,7 @@ class _ConditionParser:
         self._next = 0
         self._nested = 0
         self.reads: dict[str, str] = {}
-        """By environment variable: shell text of the file with its value."""
+        """Path of the file with the value, as shell text, by environment variable."""
         position = 0
         while position < len(text.rstrip()):
             if (match := _TOKEN.match(text, position)) is None:

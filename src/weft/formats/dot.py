@@ -70,7 +70,7 @@ class _DotGraph:
 
     name: str | None
     strict: bool
-    """Whether the last of several equal edges counts."""
+    """Whether an edge may be repeated and the last one counts; otherwise a repeated edge is an error."""
     nodes: Mapping[str, _DotNode]
     edges: tuple[_DotEdge, ...]
 
@@ -127,7 +127,7 @@ class _DotParser:
         line = self._place(self.token.start)[0]
         names = [self._id()]
         if self._accept("="):
-            self._id()  # a graph attribute, which has no meaning for tasks
+            self._id()  # skip a graph attribute, which has no meaning for tasks
             return
         while self._accept("arrow"):
             names.append(self._id())
@@ -205,7 +205,10 @@ class _DotParser:
         return "this character has no meaning here"
 
     def _place(self, position: int) -> tuple[int, int]:
-        """Return line and column. Positions must ascend between calls, so that the text is counted once."""
+        """Return the line and column of a position, which must not decrease between calls.
+
+        This way the lines of the text are counted only once.
+        """
         if position > self.counted:
             self.line += self.text.count("\n", self.counted, position)
             self.line_start = self.text.rfind("\n", 0, position) + 1
@@ -235,8 +238,8 @@ class Dot:
 
     ``a [Weight=3];`` is a task of 3 seconds on a machine of speed 1; ``a -> b [Weight=2];`` a transfer that
     takes 2 seconds between any two different machines. An edge with a weight becomes a file ``a->b`` that the
-    source writes and the target reads; an edge without one is a plain dependency. Both are written
-    as edges again.
+    source writes and the target reads; an edge without a weight becomes a plain dependency. Written files
+    have edges for both.
 
     The parser accepts ``digraph NAME {...}`` with nodes, edge chains, attribute lists and defaults. Ports,
     subgraphs, undirected edges and HTML labels have no meaning for tasks and are errors.
@@ -303,7 +306,7 @@ def _tasks(source: SourceFile, graph: _DotGraph, problems: ProblemCollector) -> 
             after[end].append(Dependency(task=start))
             continue
         file = f"{start}->{end}"
-        while file in taken:  # a node may have the name x->y
+        while file in taken:  # a node may be named x->y
             file += "'"
         taken.add(file)
         outputs[start].append(Output(file=escape_braces(file), seconds=seconds))

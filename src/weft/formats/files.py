@@ -41,7 +41,7 @@ def open_source(name: str | Path) -> SourceFile:
 
 
 def _sibling_advice(path: Path) -> str:
-    """Return advice that names the most similar file of the folder; extensions are not compared."""
+    """Return advice that names the file of the folder with the most similar name, ignoring extensions."""
     try:
         siblings = {entry.stem: entry.name for entry in sorted(path.parent.iterdir())}
     except OSError:
@@ -51,12 +51,15 @@ def _sibling_advice(path: Path) -> str:
 
 
 def detect_format(source: SourceFile) -> Format:
-    """Return the format of a file, recognised by its content."""
+    """Return the format of a file by its content; raise InvalidInput for an empty or unknown file.
+
+    If no format recognises the content, the extension of the file selects the format.
+    """
     if not source.data.strip():
         location = SourceLocation(file=source.name)
         raise InvalidInput("the file is empty", advice="write a workflow into it", location=location)
     readers: list[Format] = []
-    for _, kind in FORMATS.load_each():  # one at a time: most files need only the first formats
+    for _, kind in FORMATS.load_each():  # loads one at a time: most files have one of the first formats
         reader: Format = kind()
         if reader.reads and reader.recognises(source):
             return reader
@@ -64,7 +67,7 @@ def detect_format(source: SourceFile) -> Format:
     suffix = Path(source.name).suffix
     for reader in readers:
         if suffix in reader.extensions:
-            return reader  # its reader has the most specific error message
+            return reader  # this reader raises the most specific error message
     known = "; ".join(f"{reader.name}: {reader.title}" for reader in readers)
     what = "the content has no known format"
     raise InvalidInput(what, rule=f"known formats are {known}", location=SourceLocation(file=source.name))
@@ -78,7 +81,7 @@ def load_workflow(name: str | Path, *, format_name: str | None = None) -> Workfl
 
 
 def read_workflow_file(name: str | Path, *, format_name: str | None = None) -> Workflow:
-    """Return the workflow of a file without checking it; ``check_and_unfold`` checks it while unfolding."""
+    """Return the workflow of a file without checking it; callers use ``check_and_unfold``."""
     source = open_source(name)
     reader: Format = detect_format(source) if format_name is None else FORMATS.load(format_name)()
     if not reader.reads:
@@ -106,12 +109,12 @@ def load_platform(text: str | Path) -> Platform:
 
 
 def describes_machines(name: str | Path) -> bool:
-    """Return whether a workflow file of another format also describes machines, so that it is a platform."""
+    """Return whether a file of another format than weft's own also describes machines."""
     return Path(name).is_file() and _find_platform_reader(open_source(name)) is not None
 
 
 def _find_platform_reader(source: SourceFile) -> PlatformReader | None:
-    """Return the foreign format of a file that describes machines; None for weft's own files."""
+    """Return the format of a file, if it is not weft's own and describes machines; else None."""
     from weft.formats.native import WeftYaml
 
     if WeftYaml().recognises(source):
@@ -162,7 +165,7 @@ def save_workflow(workflow: Workflow, name: str | Path, *, format_name: str | No
 
 
 def save_report(text: str, name: str | Path) -> None:
-    """Write a page or table as ``save_text`` does, without the secrets in names and values."""
+    """Redact secrets in a page or table and write it with ``save_text``."""
     save_text(redact(text), name)
 
 
@@ -174,7 +177,7 @@ def save_text(text: str, name: str | Path) -> None:
         stream.write(text)
         return
     try:
-        # Names of files that are not UTF-8 contain characters that cannot be encoded.
+        # File names that are not UTF-8 contain surrogates, which cannot be encoded.
         write_file(Path(name), text.encode(errors="replace"))
     except OSError as error:
         raise InvalidInput(f"cannot write {str(name)!r}: {error.strerror}") from None

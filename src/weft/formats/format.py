@@ -48,7 +48,7 @@ class SourceFile:
 
 def file_error(source: SourceFile, what: str, *, line: int | None = None, column: int | None = None,
             path: tuple[str | int, ...] = (), rule: str = "", advice: str = "") -> InvalidInput:  # fmt: skip
-    """Return the error for a file that does not follow its format."""
+    """Return an InvalidInput for a file that violates its format, with the location of the problem."""
     location = SourceLocation(file=source.name, line=line, column=column)
     return InvalidInput(what, rule=rule, advice=advice, path=path, location=location)
 
@@ -56,9 +56,9 @@ def file_error(source: SourceFile, what: str, *, line: int | None = None, column
 class Format(Protocol):
     """One file format for workflows.
 
-    A format recognises its files by content, reads them into a workflow, and may write one. A format whose
-    files describe machines too is a ``PlatformReader``. An invalid file raises InvalidInput with the place of
-    every problem.
+    A format recognises its files by content, reads them into a workflow, and may also write workflows. A
+    format whose files also describe machines is a ``PlatformReader``. An invalid file raises InvalidInput
+    with the place of every problem.
     """
 
     name: str
@@ -110,7 +110,7 @@ class PlatformReader(Protocol):
 
 
 _MAX_HINTS = 3
-"""Number of problems with a "did you mean"; each search compares thousands of names."""
+"""Only so many problems of a file get the advice "did you mean", because each search takes long."""
 MAX_PROBLEMS = 20
 """Number of problems after which reading stops; further problems mostly repeat the first ones."""
 
@@ -132,14 +132,17 @@ class ProblemCollector:
         line: int | None = None,
         column: int | None = None,
     ) -> None:
-        """Add one problem; raise all of them when there are MAX_PROBLEMS."""
+        """Add one problem; if there are MAX_PROBLEMS then, raise InvalidInput with all of them."""
         location = SourceLocation(file=self.source.name, line=line, column=column)
         self.found.append(Problem(what=what, rule=rule, advice=advice, path=path, location=location))
         if len(self.found) >= MAX_PROBLEMS:
             self.finish()
 
     def suggest(self, name: str, known: Iterable[str], otherwise: str) -> str:
-        """Return advice that names the most similar known name; after a few problems ``otherwise``."""
+        """Return advice with the most similar known name, or ``otherwise``.
+
+        After the first few problems the result is always ``otherwise``, because the search takes long.
+        """
         return suggest(name, known if len(self.found) < _MAX_HINTS else (), otherwise)
 
     def finish(self) -> None:
@@ -197,7 +200,7 @@ def load_json(source: SourceFile) -> Any:
 def read_number(
     into: dict[str, float], key: str, value: Any, path: DocumentPath, problems: ProblemCollector
 ) -> None:
-    """Store a number at least 0 under a key; add a problem for other values; ignore None."""
+    """Store a number of at least 0 as ``into[key]``; add a problem for any other value except None."""
     if value is None:
         return
     if type(value) in (int, float) and 0 <= value < 1e300:
@@ -209,7 +212,7 @@ def read_number(
 def read_object(
     parent: Mapping[str, Any], key: str, path: DocumentPath, problems: ProblemCollector
 ) -> Mapping[str, Any]:
-    """Return the object under a key of another object; an empty one if it is missing or invalid."""
+    """Return the object ``parent[key]``; an empty object if it is missing or, with a problem, invalid."""
     if (value := parent.get(key)) is not None and type(value) is not dict:
         problems.add(describe_value(value), rule="must be an object", path=(*path, key))
     return value if type(value) is dict else _EMPTY_OBJECT
@@ -235,7 +238,7 @@ def read_objects(
 def add_unknown_task(
     name: Any, known: Mapping[str, int], path: DocumentPath, problems: ProblemCollector
 ) -> None:
-    """Add the problem of a reference to a task that does not exist."""
+    """Add a problem for a reference to a task that does not exist."""
     if type(name) is not str:
         problems.add(describe_value(name), rule="must be the id of a task", path=path)
         return

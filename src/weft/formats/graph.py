@@ -29,7 +29,7 @@ def _sort_topologically(parents: Sequence[Sequence[int]]) -> list[int]:
         for parent in above:
             children[parent].append(index)
     order = [index for index, count in enumerate(missing) if count == 0]
-    for index in order:  # grows during the iteration
+    for index in order:  # the list grows during the iteration
         for child in children[index]:
             missing[child] -= 1
             if missing[child] == 0:
@@ -38,7 +38,7 @@ def _sort_topologically(parents: Sequence[Sequence[int]]) -> list[int]:
 
 
 def check_acyclic(source: SourceFile, names: Sequence[str], parents: Sequence[Sequence[int]]) -> list[int]:
-    """Return a topological order of the tasks. Raises InvalidInput that names a cycle if there is one."""
+    """Return a topological order of the tasks; raise InvalidInput that names a cycle if there is one."""
     if all(not above or max(above) < index for index, above in enumerate(parents)):
         return list(range(len(parents)))
     order = _sort_topologically(parents)
@@ -70,7 +70,7 @@ _T = TypeVar("_T")
 
 
 def escape_braces(text: str) -> str:
-    """Return a foreign text with its braces doubled, so that none is taken for a ``{name}``."""
+    """Return a text of another format with braces doubled, so that ``{name}`` is not taken for a field."""
     if "{" not in text and "}" not in text:
         return text
     return _BRACES.sub(lambda match: match[1] or match[2] * 2, text)
@@ -78,15 +78,16 @@ def escape_braces(text: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class RecordedWorkflow:
-    """Columns over the tasks of a file, filled by its reader; file names as in the file.
+    """Tasks of a file as columns (one list per property), filled by the reader of a format.
 
     WfFormat and DAX list edges *and* files, and the two need not agree; in weft a file that one task writes
-    and another reads is an edge by itself. The rules, so that every recorded workflow is valid:
+    and another reads implies an edge. These rules make every recorded workflow valid:
 
     - edges come from the listed parents (and children); files add the edges that the lists lack;
     - a file has one writer: the first task in file order that writes it without reading it, else the first
       that updates it in place; other tasks that write it keep their edges but do not declare the file;
-    - a task that updates a file of another task only reads it; the only writer of a file does not read it;
+    - a task that updates a file of another task counts as a reader only; the writer of a file does not read
+      it;
     - where files would close a cycle, the listed edges take precedence: inputs that precede their writer in
       the order of the listed edges are left out. A cycle of listed edges is an error.
 
@@ -101,7 +102,7 @@ class RecordedWorkflow:
     sizes: dict[str, float] = field(default_factory=dict)
     """Bytes per file, where known."""
     sources: dict[str, str] = field(default_factory=dict)
-    """By file that no task writes: its path or URL, where stated."""
+    """Path or URL of files that no task writes, where stated, by file name."""
     work: list[float | None] = field(default_factory=list)
     nodes: dict[int, int] = field(default_factory=dict)
     """Node counts of the tasks that use more than one node."""
@@ -122,7 +123,7 @@ class RecordedWorkflow:
         )
 
     def _settle_writers(self) -> dict[str, int]:
-        """Return the one writer of every file."""
+        """Return the index of the only writer of every file, by file name."""
         writers: dict[str, int] = {}
         updates: list[tuple[str, int]] = []
         for index, files in enumerate(self.writes):
@@ -156,7 +157,7 @@ class RecordedWorkflow:
             self.reads[index] = [file for file in files if position[find(file, index)] <= here]
 
     def _orders(self, order: Sequence[int], writers: Mapping[str, int]) -> bool:
-        """Return whether every file is written before it is read if tasks run in this order."""
+        """Return whether, in this order of tasks, no file is read before it is written."""
         position = _invert(order)
         find = writers.get
         for index, files in enumerate(self.reads):
@@ -224,22 +225,22 @@ class _ExportEdge:
     size: float
     """Bytes of all files that the edge carries."""
     seconds: float
-    """Fixed transfer seconds between different machines."""
+    """Fixed transfer time in seconds between two different machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportGraph:
-    """Columns over the tasks of an unfolded workflow, in topological order."""
+    """An unfolded workflow with times and edges, by index of the task in topological order."""
 
     graph: TaskGraph
     seconds: tuple[float, ...]
     """Seconds on a machine of speed 1; nan where unknown."""
     edges: tuple[tuple[_ExportEdge, ...], ...]
-    """The incoming edges of each task, by source."""
+    """Incoming edges of each task, sorted by source."""
 
 
 def export_graph(workflow: Workflow, title: str) -> ExportGraph:
-    """Return an unfolded workflow. Raises InvalidInput for what the format ``title`` cannot express."""
+    """Return an unfolded workflow; raise InvalidInput if the format called ``title`` cannot express it."""
     graph = unfold(workflow)
     if problems := list(_find_unsupported(graph, title)):
         raise InvalidInput(list(locate_problems(problems, workflow.document)))

@@ -33,7 +33,7 @@ _IN_SHELL = {
     "RESTARTED": "${GW_RESTARTED:-0}",
     "RANDOM": "$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')",  # not every shell has this variable
 }
-"""Variables that the shell of the machine replaces, in command lines only."""
+"""Shell text for variables that the shell of the machine expands; used in command lines only."""
 
 
 def _variable_name(match: re.Match[str]) -> str:
@@ -43,12 +43,13 @@ def _variable_name(match: re.Match[str]) -> str:
 class _TemplateVariables:
     """Translates the variables of one template, such as ``${GW_ARCH}``, to the names of weft.
 
-    They are resolved at run time, for the chosen machine and the job. ``$NAME`` is ``${NAME}``, and every
-    name may have the prefix ``GW_``. A variable of the template's own ENVIRONMENT has its value there.
+    The translations are resolved at run time, for the chosen machine and the job. ``$NAME`` means
+    ``${NAME}``, and every name may have the prefix ``GW_``. A variable that the template's ENVIRONMENT
+    defines has the value that is stated there.
     """
 
     def __init__(self, problems: ProblemCollector, *, name: str, swept: bool, count: str) -> None:
-        """Set the values; ``count`` is the number of tasks as text. Without a sweep the index is 0."""
+        """Set the values; ``count`` is the number of tasks as text. If not ``swept``, TASK_ID is 0."""
         index = f"{{{INDEX}}}" if swept else "0"
         self.problems = problems
         self.swept = swept
@@ -60,18 +61,18 @@ class _TemplateVariables:
             "TASK_ID": index,
             "TOTAL_TASKS": count,
             "ARRAY_ID": escape_braces(name),
-            # GridWay's daemon assigns a number; here the task's name makes file names unique.
+            # GridWay assigns a number; the task's name makes file names unique as well.
             "JOB_ID": f"{escape_braces(name)}.{index}" if swept else escape_braces(name),
         }
 
     def unique(self, name: str) -> str:
-        """Return a file name that differs between the tasks of an array."""
+        """Return a file name with the index of the array task appended, unless the name contains it."""
         return name if not self.swept or f"{{{INDEX}}}" in name else f"{name}.{{{INDEX}}}"
 
     def translate(self, entry: TemplateEntry, text: str, *, in_line: bool = False) -> str:
         """Return the translation of a file name or, if ``in_line``, of a part of a command line.
 
-        An unknown variable of a file name is a problem; in a command line it is left to the shell.
+        An unknown variable in a file name is a problem; in a command line the shell expands it.
         """
         parts: list[str] = []
         end = 0
@@ -105,7 +106,7 @@ class _TemplateVariables:
 
 
 def _double_braces(text: str) -> str:
-    """Return a text without variables with its braces doubled."""
+    """Return a text with braces doubled, so that they are literal; the text must contain no variables."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -115,7 +116,7 @@ _SAFE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 
 
 def _split_list(text: str) -> list[str]:
-    """Return the parts of a value, split at commas outside quotes."""
+    """Return the non-empty parts of a value, split at commas outside quotes."""
     return [part for match in _PART.finditer(text) if (part := match[0].strip())]
 
 
@@ -132,10 +133,11 @@ def _word(name: str) -> str:
 class _JobFiles:
     """Collects the inputs and outputs of one job, each name once.
 
-    An input is ``NAME`` or ``LOCAL REMOTE``, an output ``NAME`` or ``REMOTE LOCAL``, and LOCAL may be a URL;
-    entries are separated by commas. A file with an absolute path is already on the machine and is not moved.
-    An output has one name in a workflow, LOCAL: the command renames REMOTE at its end. The flags
-    ``[shared]``, ``[compressed]`` and ``[size=12.2MB]`` after an input are additions of weft.
+    Entries are separated by commas. An input is ``NAME`` or ``LOCAL REMOTE``, an output is ``NAME`` or
+    ``REMOTE LOCAL``; LOCAL may be a URL. REMOTE is the name in the directory of the job. A file with an
+    absolute path is already on the machine and is not copied. Since an output has only one name in a
+    workflow, the command of the task finally renames REMOTE to LOCAL. The flags ``[shared]``,
+    ``[compressed]`` and ``[size=12.2MB]`` after an input are additions of weft.
     """
 
     variables: _TemplateVariables
@@ -145,7 +147,7 @@ class _JobFiles:
     moves: list[str] = field(default_factory=list)
     """Commands that rename outputs after the program has succeeded."""
     on_machine: list[str] = field(default_factory=list)
-    """Listed files with absolute paths, which are not moved."""
+    """Files with absolute paths in INPUT_FILES and OUTPUT_FILES, which are not copied."""
 
     def add_inputs(self, entry: TemplateEntry) -> None:
         """Add the files of INPUT_FILES."""
@@ -165,12 +167,12 @@ class _JobFiles:
                 self._add_output(entry, *pair)
 
     def read(self, entry: TemplateEntry) -> str:
-        """Add the input that a keyword names; return its name in the directory of the job."""
+        """Add the file that a keyword names as an input; return its name in the directory of the job."""
         path = self.variables.translate(entry, entry.value)
         return self._add_input(entry, path, None) or path
 
     def write(self, entry: TemplateEntry) -> str:
-        """Add the file of an output stream, which GridWay always stages out; return its name in the job."""
+        """Add the file of an output stream as an output; return its name in the directory of the job."""
         if (name := self.variables.translate(entry, entry.value)) == "/dev/null":
             return name
         if not _is_elsewhere(name):
@@ -181,7 +183,7 @@ class _JobFiles:
         return inside
 
     def program(self, entry: TemplateEntry) -> str:
-        """Add a program, which is staged unless its path is absolute; return the word that calls it."""
+        """Add a program as an input unless its path is absolute; return the word that calls the program."""
         path = self.variables.translate(entry, entry.value)
         name = self._add_input(entry, path, None) or path
         return _word(name if "/" in name else f"./{name}")
@@ -266,10 +268,10 @@ class _JobFiles:
 
 _CHECKPOINT_S = 300.0
 _SEARCHED_S = 300.0
-"""Default of RESCHEDULING_THRESHOLD: running time up to which GridWay moves a job to a better machine."""
+"""Default of RESCHEDULING_THRESHOLD: a job that has run for longer is not moved to a better machine."""
 _CPU_PERCENT = 50
 _OWN_PROGRAMS = ("libexec/gw_wrapper.sh", "libexec/gw_monitor.sh")
-"""GridWay's default wrapper and monitor, which are not run: weft does their work itself."""
+"""GridWay's default wrapper and monitor; they are not run, because weft has its own."""
 _DEADLINE = re.compile(r"(?:(?:([0-9]{1,4}):)?([0-9]{1,4}):)?([0-9]{1,6})")
 _ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)(?:\s*=\s*|\s+)(?:"([^"]*)"|([^"]*?))\s*')
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
@@ -297,7 +299,10 @@ class JobTemplate:
         )
 
     def task(self, name: str, *, as_parameter: bool) -> Task | None:
-        """Return the task, None without a program; ``as_parameter``: a parameter sets the array's size."""
+        """Return the task; None, with a problem added, if the template names no program.
+
+        ``as_parameter``: the parameter ``total_tasks`` of the workflow sets the size of an array job.
+        """
         executable = self.entries.get("EXECUTABLE")
         self._refuse_unsupported()
         if not as_parameter and (entry := self.entries.get("DEADLINE")):
@@ -330,7 +335,7 @@ class JobTemplate:
 
     @property
     def run_settings(self) -> dict[str, float]:
-        """Return the settings of a run of this template alone, by attribute of ``RunSettings``."""
+        """Return the run settings that the template states (DEADLINE), by attribute of ``RunSettings``."""
         if (entry := self.entries.get("DEADLINE")) is None:
             return {}
         if (parts := _DEADLINE.fullmatch(entry.value)) is None:
@@ -342,7 +347,10 @@ class JobTemplate:
         return {"deadline_s": deadline_s} if deadline_s else {}
 
     def _settings(self) -> dict[str, float | None]:
-        """Return the settings that the template states; 0 switches a limit off, as in GridWay."""
+        """Return the task settings that the template states, by attribute of ``RunSettings``.
+
+        As in GridWay, 0 disables a limit; the setting is None then.
+        """
         found: dict[str, float | None] = {}
         if entry := self.entries.get("RESCHEDULING_INTERVAL"):
             found["better_every_s"] = float(self._number(entry)) or None
@@ -363,7 +371,7 @@ class JobTemplate:
         return Sweep(variables=((INDEX, Range(low=parse("0"), high=last)),))
 
     def _refuse_unsupported(self) -> None:
-        """Add problems for keywords without an equivalent."""
+        """Add a problem for JOB_DEPENDENCIES, which has no equivalent in weft."""
         if entry := self.entries.get("JOB_DEPENDENCIES"):
             rule = "ids of running jobs are known only to GridWay"
             advice = "list the templates in a DAGMan file: JOB A a.jt, PARENT A CHILD B"
@@ -398,7 +406,7 @@ class JobTemplate:
         return "mpirun -n {nodes}" if kind is not None and kind.value.lower() == "mpi" else None
 
     def _evaluator(self, variables: _TemplateVariables, files: _JobFiles) -> str | None:
-        """Return the evaluator: the MONITOR, called with the job's process number, or a limit of the load."""
+        """Return the evaluator: the MONITOR with the job's process id, a limit of the CPU load, or None."""
         own, limit = self.entries.get("MONITOR"), self.entries.get("CPULOAD_THRESHOLD")
         percent = _CPU_PERCENT if limit is None else self._number(limit)
         if own is not None and own.value not in _OWN_PROGRAMS:
@@ -406,9 +414,9 @@ class JobTemplate:
         return f"cpu:{percent:g}%" if (own or limit) and percent else None
 
     def _environment(self, variables: _TemplateVariables) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the environment variables with fixed values, and those that are expanded at run time.
+        """Return (variables with fixed values, variables whose values are expanded at run time).
 
-        Placeholders are replaced in commands only, so the latter are set before the program.
+        Fields are substituted in commands only, so the variables of the second kind are set in the command.
         """
         fixed: dict[str, str] = {}
         filled: dict[str, str] = {}
@@ -474,7 +482,7 @@ class JobTemplate:
                 rule = "restart files are files of the job"
                 advice = "name the file, and its storage under CHECKPOINT_URL"
                 self.problems.add(what, rule=rule, advice=advice, line=files.line)
-        # An interval of 0 means no periodic checkpoints: only files left by an attempt can be used.
+        # An interval of 0 means no periodic checkpoints; restart files that an attempt leaves are still used.
         store = self.entries.get("CHECKPOINT_URL")
         return Checkpoint(
             files=tuple(variables.translate(files, name) for name in names),
@@ -515,10 +523,10 @@ class GridWay(ReadOnlyFormat):
     the key TOTAL_TASKS, is an array job: a sweep ``task_id: 0..total_tasks-1``. Its size is the parameter
     ``total_tasks``, so ``-p total_tasks=50`` corresponds to ``gwsubmit -n 50``.
 
-    Keywords about rescheduling, suspension and the performance profile become settings of the task, DEADLINE
-    one of the run. A keyword without an equivalent is an error; none is ignored. GridWay's defaults
-    belong to an installation, not to a template; only those of CHECKPOINT_INTERVAL and
-    RESCHEDULING_THRESHOLD (300 s each) are used, and 50 % for GridWay's own monitor.
+    Keywords about rescheduling, suspension and the performance profile become settings of the task; DEADLINE
+    becomes a setting of the run. A keyword without an equivalent is an error; no keyword is ignored.
+    GridWay's defaults belong to an installation, not to a template. Only three of them are used: 300 s for
+    CHECKPOINT_INTERVAL and for RESCHEDULING_THRESHOLD, and 50 % for the CPU load in GridWay's own monitor.
     """
 
     name = "gridway"

@@ -37,7 +37,7 @@ _LINE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateEntry:
-    """The value of one keyword, with its place."""
+    """The value of one keyword, with its line and column."""
 
     key: str
     value: str
@@ -48,7 +48,7 @@ class TemplateEntry:
 
 
 def parse_template(text: str, problems: ProblemCollector) -> Mapping[str, TemplateEntry]:
-    """Return the entries of a template; invalid lines become problems."""
+    """Return the entries of a template by keyword; add a problem for each invalid line."""
     entries: dict[str, TemplateEntry] = {}
     seen: set[str] = set()
     # Only line feeds end lines here; str.splitlines also breaks at characters that a value may contain.
@@ -101,10 +101,10 @@ _NUMBERS: Mapping[str, str] = {
     "FREE_DISK_MB": "default(FREE_DISK_MB, default(free_disk, 0) / MB)",
     "CPU_MHZ": "default(CPU_MHZ, 0)",
 }
-"""Attributes that are numbers, as expressions of weft; any other is ``default(NAME, 0)``."""
+"""Expressions of weft for GridWay's numeric attributes; any other NAME is ``default(NAME, 0)``."""
 
 _TEXTS: Mapping[str, str] = {"HOSTNAME": "name", "ARCH": "arch", "OS_NAME": "lower(os)"}
-"""Attributes that are texts, as expressions of weft; any other is ``default(NAME, null)``."""
+"""Expressions of weft for GridWay's text attributes; any other NAME is ``default(NAME, null)``."""
 
 _MORE_TEXTS = ("OS_VERSION", "CPU_MODEL", "FORK_NAME", "LRMS_NAME", "LRMS_TYPE", "QUEUE_NAME", "QUEUE_STATUS",
                "QUEUE_DISPATCHTYPE")  # fmt: skip
@@ -113,7 +113,10 @@ _MORE_TEXTS = ("OS_VERSION", "CPU_MODEL", "FORK_NAME", "LRMS_NAME", "LRMS_TYPE",
 def translate_expression(
     entry: TemplateEntry | None, problems: ProblemCollector, *, is_rank: bool = False
 ) -> Expression | None:
-    """Return REQUIREMENTS or RANK as an expression; None if it is absent, empty, or a problem was added."""
+    """Return REQUIREMENTS or RANK as an expression of weft.
+
+    None if the entry is absent, empty, or invalid; a problem is added for an invalid entry.
+    """
     if entry is None:
         return None
     try:
@@ -189,7 +192,7 @@ class _ExpressionParser:
         return self.tokens[self.at]
 
     def whole(self, rule: Callable[[], ExpressionNode]) -> ExpressionNode | None:
-        """Return the tree of the whole text; None if it is empty."""
+        """Parse the whole text with the method ``rule`` and return the tree; None if the text is empty."""
         tree = None if self.token.kind in ("end", ";") else rule()
         self._accept(";")
         if self.token.kind != "end":
@@ -303,7 +306,7 @@ def _number(token: _ExpressionToken, sign: float) -> ExpressionNode:
 
 
 def _numeric(name: _ExpressionToken) -> ExpressionNode:
-    """Return an attribute as a numeric expression."""
+    """Return the numeric expression of weft for an attribute of GridWay."""
     if name.text in _TEXTS or name.text in _MORE_TEXTS:
         rule = 'a text is compared with a text: NAME = "..." or NAME != "..."'
         raise _ExpressionError(f"the text {name.text} where a number is required", rule, name.position)

@@ -131,7 +131,7 @@ def _cluster(values: dict[str, Any], problems: ProblemCollector) -> tuple[Machin
 
 
 def _read_links(values: dict[str, Any], machines: int, problems: ProblemCollector) -> tuple[NamedPair, ...]:
-    """Return the link between every pair of machines, the same in both directions."""
+    """Return one link for each pair of machines; the bandwidth is the same in both directions."""
     rates: Any = values.get("bw")
     square = type(rates) is list and len(rates) == machines
     if not square or not all(type(row) is list and len(row) == machines for row in rates):
@@ -155,7 +155,7 @@ def _read_links(values: dict[str, Any], machines: int, problems: ProblemCollecto
 def _read_numbers(
     values: Any, path: DocumentPath, problems: ProblemCollector, *, above_0: bool = False
 ) -> list[float]:
-    """Return a list of numbers; an invalid number is a problem and becomes 1, to keep the positions."""
+    """Return a list of numbers; add a problem for each invalid number and replace it by 1."""
     if type(values) is not list or not values:
         problems.add(describe_value(values), rule="must be a list of numbers, at least one", path=path)
         return [1.0]
@@ -171,7 +171,7 @@ def _read_numbers(
 
 
 def _read_edges(values: dict[str, Any], tasks: int, width: int, problems: ProblemCollector) -> list[_Edge]:
-    """Return the edges as (source, target, size); with a width of 2 the file states no sizes."""
+    """Return the edges as (source, target, size); if ``width`` is 2, edges in the file have no size."""
     given: Any = values.get("edges")
     if type(given) is not list:
         problems.add(describe_value(given), rule="must be a list of edges", path=("edges",))

@@ -17,10 +17,10 @@ _UNWRITABLE = re.compile(r"[\[\]{},\n]")
 
 
 def replace_unwritable_names(workflow: Workflow) -> Workflow:
-    """Return the workflow with task names that are valid keys.
+    """Return the workflow with task names replaced that cannot be keys of a file.
 
-    ``lapw1[3]`` becomes ``lapw1_3_``, with a number where that name is taken. Dependencies and loops are
-    updated.
+    ``lapw1[3]`` becomes ``lapw1_3_``; if this name is in use, a number is appended. Dependencies and loops
+    refer to the new names.
     """
     taken = {task.name for task in workflow.tasks} | {loop.name for loop in workflow.loops}
     names: dict[str, str] = {}
@@ -67,7 +67,7 @@ class WeftYaml:
     writes = True
 
     def recognises(self, source: SourceFile) -> bool:
-        """Return whether the version key ``weft:`` occurs."""
+        """Return whether the beginning of a file contains the version key ``weft:``."""
         return _VERSION_KEY.search(source.head) is not None
 
     def read(self, source: SourceFile) -> Workflow:
@@ -91,7 +91,7 @@ class WeftYaml:
         return resolve_predictions(workflow, Path(source.name).parent)
 
     def write(self, workflow: Workflow) -> str:
-        """Return a workflow as YAML; task names that a key cannot hold are replaced."""
+        """Return a workflow as YAML; task names that cannot be keys are replaced."""
         from weft.formats.yaml_document import write_document
         from weft.workflow.file_format import workflow_document
 

@@ -15,11 +15,14 @@ from weft.workflow.workflow import Workflow, evaluate_params
 
 _FIELD = re.compile(r"\{\{|\}\}|\{[^{}]*\}|\*")
 _ANY = "\0"
-"""Wildcard for any text in a pattern; file names cannot contain it."""
+"""Character that stands for any text in a pattern; file names cannot contain it."""
 
 
 def find_description_edges(workflow: Workflow) -> dict[tuple[int, int], str]:
-    """Return the condition ("": none) of each edge of ``after`` and files, by positions of its two tasks."""
+    """Return the edges between task descriptions by ``after`` and by files, without back edges of loops.
+
+    The result maps (position of the source, position of the target) to the condition; "" if there is none.
+    """
     index_of = {task.name: index for index, task in enumerate(workflow.tasks)}
     index_of = {loop.name: index_of[loop.last] for loop in workflow.loops if loop.last in index_of} | index_of
     edges: dict[tuple[int, int], str] = {}
@@ -52,12 +55,12 @@ def _read_names(task: Task) -> Iterator[str]:
 
 
 def _file_pattern(name: str) -> str:
-    """Return a file name with every placeholder replaced by a wildcard and doubled braces by single ones."""
+    """Return a file name as a pattern: ``{name}`` and ``*`` become ``_ANY``, doubled braces single ones."""
     return _FIELD.sub(lambda match: {"{{": "{", "}}": "}"}.get(match[0], _ANY), name)
 
 
 class _WriterIndex:
-    """Finds the task descriptions that may write a file, by the fixed prefixes of names."""
+    """Index of the task descriptions that may write a file, by the text before the first wildcard."""
 
     def __init__(self, workflow: Workflow) -> None:
         named = [
@@ -75,13 +78,13 @@ class _WriterIndex:
         self.sorted = sorted((_fixed_prefix(pattern), pattern, index) for pattern, index in named)
 
     def find(self, pattern: str) -> list[int]:
-        """Return the positions of the tasks that may write a file matching a pattern, ascending."""
+        """Return the ascending positions of the tasks that may write a file matching a pattern."""
         found = set(self.exact.get(pattern, ()))
         found.update(index for other, index in self._candidates(pattern) if _patterns_overlap(pattern, other))
         return sorted(found)
 
     def _candidates(self, pattern: str) -> Iterator[tuple[str, int]]:
-        """Yield (name, writer) of the outputs whose fixed prefix is compatible with that of a pattern."""
+        """Yield (pattern, position of the writer) of outputs with a prefix that ``pattern`` can match."""
         beginning = _fixed_prefix(pattern)
         for length in self.lengths:
             if length <= len(beginning):
@@ -102,8 +105,8 @@ def _fixed_prefix(pattern: str) -> str:
 def _patterns_overlap(one: str, other: str) -> bool:
     """Return whether any text matches both patterns.
 
-    Simulates one pattern on the other: ``reached`` holds the positions in ``other`` that the text so far may
-    end at.
+    ``one`` is processed character by character. ``reached`` holds the positions in ``other`` up to which
+    ``other`` can match the same text.
     """
     reached = _skip_wildcards({0}, other)
     for sign in one:
@@ -119,7 +122,7 @@ def _patterns_overlap(one: str, other: str) -> bool:
 
 
 def _skip_wildcards(reached: set[int], other: str) -> set[int]:
-    """Return the positions and those after wildcards, because a wildcard may match the empty text."""
+    """Return the positions, and those after wildcards that follow, since a wildcard may match no text."""
     grown = set(reached)
     for at in reached:
         while at < len(other) and other[at] == _ANY:
@@ -139,13 +142,13 @@ _NOT_IN_MERMAID = re.compile(r"[^\w \-.,:/×?=+*()\[\]]")
 
 
 class _PictureFormat:
-    """Base of the formats that are written, not read.
+    """Base of the formats for pictures, which are written, not read.
 
     A sweep is one box with its number of points, a transfer an ellipse, a virtual task a diamond. The back
-    edge of a loop is dashed and has its condition as label. An edge states that subtasks *may* depend on each
-    other: ``{names}`` in file names stand for any text, so ``vector.{k}`` matches ``vector.{j}`` and
-    ``vector.7``. A transfer is between the writer of its file and the readers on its target machine. Pictures
-    are written, not read.
+    edge of a loop is dashed and has the condition of the loop as its label. An edge means that subtasks *may*
+    depend on each other: ``{name}`` in a file name stands for any text, so ``vector.{k}`` matches
+    ``vector.{j}`` and ``vector.7``. A transfer has edges from the writer of its file and to the readers on
+    its target machine.
     """
 
     reads = False

@@ -21,7 +21,7 @@ _MOST_ROWS = 1_000_000
 
 
 def read_predictions(file: str | Path) -> tuple[Prediction, ...]:
-    """Return the rows of a file; raise InvalidInput with all its problems."""
+    """Return the predictions in a file; raise InvalidInput with the problems of the file."""
     source = open_source(file)
     if Path(source.name).suffix in (".yaml", ".yml", ".json"):
         return _read_yaml(source)
@@ -29,10 +29,10 @@ def read_predictions(file: str | Path) -> tuple[Prediction, ...]:
 
 
 def resolve_predictions(holder: _Holder, folder: Path, first: Iterable[str | Path] = ()) -> _Holder:
-    """Return a workflow or platform with the rows of its files, relative to ``folder``.
+    """Return a workflow or platform whose prediction files are replaced by their rows.
 
-    ``first``: files relative to the current directory; their rows replace all other rows for the same kinds
-    of tasks.
+    Names of its files are relative to ``folder``. ``first``: further files, relative to the current
+    directory; if they have rows for a kind of task, all other rows for this kind are dropped.
     """
     if not (first := list(first)) and not unresolved_files(holder.predictions):
         return holder

@@ -28,7 +28,7 @@ from weft.workflow.settings import (
 
 _PRESETS = Path(__file__).parent / "presets"
 DEFAULT_PRESET = "default"
-"""The preset without any setting of its own."""
+"""Name of the preset that changes no setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Profile:
 
 
 def _planning_field(key: str) -> Field:
-    """Return the field of a setting that a profile may also have outside of ``settings``."""
+    """Return the field of a setting that may be stated in a profile directly or under ``settings``."""
     return next(each for each in SETTING_RECORDS["settings"].fields if each.key == key)
 
 
@@ -63,7 +63,7 @@ _PROFILE_FILE = Record("a profile file", (
 # fmt: on
 
 PROFILE_RECORDS = {"profile-file": _PROFILE_FILE, "profile": PROFILE}
-"""The records of a profile file by the names of their tables on the reference page."""
+"""Records of a profile file, by the name of their table on the reference page."""
 
 
 def profile_schema() -> Shape:
@@ -77,7 +77,7 @@ def list_presets() -> list[str]:
 
 
 def load_preset(name: str) -> SettingsLayer:
-    """Return the settings of a preset; raise InvalidInput if there is none of this name."""
+    """Return the settings of a preset; raise InvalidInput for an unknown name."""
     if name == DEFAULT_PRESET:
         return {}
     if name not in (known := list_presets()):
@@ -88,7 +88,7 @@ def load_preset(name: str) -> SettingsLayer:
 
 
 def preset_settings(name: str, stated: Mapping[str, Any] | None = None) -> RunSettings:
-    """Return the defaults with the settings of a preset and those of a mapping with the keys of a file."""
+    """Return the default settings, changed by a preset and then by ``stated`` (keys as in a file)."""
     return DEFAULTS.with_layers(load_preset(name), make_settings(stated or {}))
 
 
@@ -99,7 +99,7 @@ def profiles_folder() -> Path:
 
 
 def load_profile(name: str | Path) -> Profile:
-    """Return a profile by its file, or by its name in the user's configuration folder."""
+    """Return the profile in a file, or with this name in ``profiles_folder()``."""
     text = str(name)
     if "/" in text or text.endswith((".yaml", ".yml", ".json")) or Path(text).is_file():
         return read_profile(open_source(text))
@@ -137,7 +137,7 @@ def read_profile(source: SourceFile) -> Profile:
 
 
 def read_assignments(texts: Iterable[str], option: str = "--set") -> SettingsLayer:
-    """Return the settings in assignments such as ``migration.gain=0.1``; the last of a key wins."""
+    """Return the settings in assignments such as ``migration.gain=0.1``; later ones override earlier ones."""
     from weft.formats.yaml_document import parse_document
 
     layer: SettingsLayer = {}

@@ -17,7 +17,7 @@ from weft.workflow.task import Dependency, MeasuredSeconds, Task, TaskKind
 from weft.workflow.workflow import Workflow
 
 _PRECEDENCE = re.compile(r"^[ \t]*PRECEDENCE RELATIONS[ \t]*:", re.MULTILINE | re.IGNORECASE)
-"""A heading that every file has."""
+"""Heading by which files are recognised."""
 
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _COLUMN = re.compile(r"([RND])\s*[0-9]+")
@@ -73,7 +73,7 @@ def _read_project(source: SourceFile) -> _ActivityNetwork:
 
 
 def _sections(text: str) -> dict[str, list[_Line]]:
-    """Return, by name of section, its lines with their numbers, split into words."""
+    """Return the lines of each section as (line number, words), by name of the section."""
     found: dict[str, list[_Line]] = {}
     current: list[_Line] | None = None
     for number, line in enumerate(text.split("\n"), start=1):
@@ -88,7 +88,10 @@ def _sections(text: str) -> dict[str, list[_Line]]:
 
 
 def _availabilities(source: SourceFile, lines: list[_Line]) -> tuple[str, tuple[int, ...]]:
-    """Return the kinds of the resources (from the line of their names) and their totals (from the next)."""
+    """Return the kinds of the resources, such as ``RRN``, and their totals.
+
+    Lines that begin with a number contain totals; other lines contain the names of resources.
+    """
     kinds, words = "", list[str]()
     first, last = (lines[0][0], lines[-1][0]) if lines else (None, None)
     for _, given in lines:
@@ -106,7 +109,7 @@ def _availabilities(source: SourceFile, lines: list[_Line]) -> tuple[str, tuple[
 
 
 def _rows(lines: list[_Line], problems: ProblemCollector) -> Iterator[tuple[int, list[int]]]:
-    """Yield (line number, integers) for each line that begins with a digit; others are headings."""
+    """Yield (line number, integers) for each line that begins with a digit; skip headings."""
     for number, words in lines:
         if words[0][0].isdigit():
             bad = next((word for word in words if not _WHOLE.fullmatch(word)), None)
@@ -117,7 +120,7 @@ def _rows(lines: list[_Line], problems: ProblemCollector) -> Iterator[tuple[int,
 
 
 def _modes(lines: list[_Line], resources: int, problems: ProblemCollector) -> dict[int, list[_ActivityMode]]:
-    """Return the modes by job; only the first mode of a job states its number."""
+    """Return the modes by number of the job; only the line of a job's first mode states this number."""
     found: dict[int, list[_ActivityMode]] = {}
     current: list[_ActivityMode] | None = None
     for number, row in _rows(lines, problems):
@@ -219,7 +222,7 @@ class Psplib(ReadOnlyFormat):
 
 
 def _names(project: _ActivityNetwork) -> list[str]:
-    """Return the names of the resources as in the file, by kind and number: r1, r2, n1."""
+    """Return the names of the resources in the order of the file: kind and number, such as r1, r2, n1."""
     return [
         f"{kind.lower()}{project.kinds[: position + 1].count(kind)}"
         for position, kind in enumerate(project.kinds)
@@ -258,12 +261,12 @@ def _task(job: _Activity, project: _ActivityNetwork, after: tuple[Dependency, ..
 
 
 def _amounts(job: _Activity, project: _ActivityNetwork, kind: str) -> dict[str, Amount]:
-    """Return the amounts that a job uses of the resources of one kind, by name, without zeros."""
+    """Return the amounts of resources of one kind (R or N) that a job uses, by name, without zeros."""
     columns = zip(*(mode.amounts for mode in job.modes), strict=True)
     listed = zip(_names(project), project.kinds, columns, strict=True)
     return {name: _amount(by_mode) for name, of_kind, by_mode in listed if of_kind == kind and any(by_mode)}
 
 
 def _amount(by_mode: tuple[int, ...]) -> Amount:
-    """Return one amount if all modes use the same, else the amounts by node count."""
+    """Return the amount if all modes use the same, else the amounts by mode number, the node count."""
     return by_mode[0] if len(set(by_mode)) == 1 else dict(enumerate(by_mode, start=1))

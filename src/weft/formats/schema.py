@@ -34,7 +34,7 @@ def build_schema(kind: str) -> Shape:
 
 
 def add_schema_header(kind: str, shape: Shape) -> Shape:
-    """Return a complete schema: the draft and a title before the description of a kind of file."""
+    """Return the schema ``shape`` of a kind of file with the keys ``$schema`` and ``title`` in front."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"weft {kind}, version 1",

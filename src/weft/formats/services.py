@@ -1,8 +1,9 @@
-"""Programs of services: a task that names only a service executes the program that a file states for it.
+"""Programs of services: a task that names only a service runs the program stated for this service.
 
-The file is the platform (``services`` of the platform or of a machine), or a file of services beside the
-workflow. For a task with ports (``attributes.ports``, see ``diet_ports``) the command of the service may
-contain a field ``{NAME}`` for each port; shell text that sets the values of the ports precedes the command.
+Programs are stated in the platform file (``services`` of the platform or of a machine), or in a file of
+services beside the workflow. For a task with ports (``attributes.ports``, see ``diet_ports``) the command of
+the service may contain a field ``{NAME}`` for each port; shell text that sets the values of the ports
+precedes the command.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _FILE = Record("a file of services", (
 
 
 def load_services_beside(source: SourceFile) -> tuple[dict[str, ServiceProgram], str]:
-    """Return the services of ``STEM.services.yaml`` or ``services.yaml`` beside a file, and its name.
+    """Return the programs in ``STEM.services.yaml`` or ``services.yaml`` beside a workflow file.
 
-    If neither file exists, both results are empty.
+    The result is (programs by service, name of the file that was read); ({}, "") if neither file exists.
     """
     folder = Path(source.name).parent
     for name in (f"{source.stem}.services.yaml", "services.yaml"):
@@ -46,7 +47,7 @@ def load_services_beside(source: SourceFile) -> tuple[dict[str, ServiceProgram],
 
 
 def read_services(source: SourceFile) -> dict[str, ServiceProgram]:
-    """Return the programs of a file of services. Raises InvalidInput."""
+    """Return the programs in a file of services, by service. Raises InvalidInput."""
     from weft.formats.yaml_document import parse_document
 
     document = parse_document(source.text(), source.name)
@@ -60,8 +61,8 @@ def read_services(source: SourceFile) -> dict[str, ServiceProgram]:
 def bind_services(workflow: Workflow, platform: Platform) -> Workflow:
     """Return the workflow with the programs that a platform states for the services of its tasks.
 
-    A task that has a program keeps it. A service whose program is known and that no machine names can be
-    served by every machine. Raises InvalidInput.
+    A task that has a program keeps it. If the program of a service is known and no machine names the service,
+    the task may run on every machine. Raises InvalidInput if machines state different programs for a service.
     """
     if not any(task.service is not None for task in workflow.tasks):
         return workflow
@@ -107,9 +108,9 @@ def _bind_task(
 def add_program(task: Task, program: ServiceProgram, params: Collection[str], file: str) -> Task:
     """Return a task with the program of its service.
 
-    A task of which some port has no data (``attributes.unbound``) gets no program. ``params``: names of the
-    workflow's parameters; ``file``: where the program is stated. Raises InvalidInput for a field that is no
-    port of the task, or where the shell allows no field.
+    A task with a port without data (``attributes.unbound``) is returned unchanged. ``params``: names of the
+    workflow's parameters; ``file``: the file that states the program, for messages. Raises InvalidInput if a
+    field of the command is unknown, or is in a place of the shell text where fields are not allowed.
     """
     if "unbound" in task.attributes:
         return task
@@ -130,7 +131,7 @@ def add_program(task: Task, program: ServiceProgram, params: Collection[str], fi
 def _find_unknown(
     command: str, ports: Collection[str], task: Task, params: Collection[str]
 ) -> Iterator[Problem]:
-    """Yield the fields of a command that are neither ports of the task nor names of weft."""
+    """Yield a problem for each field of a command that is no port, parameter or name that weft defines."""
     known = {*ports, *params, *(task.sweep.names if task.sweep else ())}
     for name in dict.fromkeys(each.name for each in list_fields(command)):
         if name not in known and not is_late(name):
@@ -154,7 +155,7 @@ def _insert_ports(command: str, ports: Collection[str]) -> str:
     places = (piece for piece in split.pieces if isinstance(piece, ShellField))
     numbers: dict[str, None] = {}
     text = "".join(_insert_piece(piece, ports, places, numbers) for piece in split_template(command))
-    # A shell may evaluate other text in arithmetic as code.
+    # In arithmetic, a shell may evaluate text that is not a number as code.
     checks = "".join(
         f'case "${{{name}}}" in ""|-|?*-*|*[!0-9-]*) echo "{name}: not a whole number" >&2; exit 1;; esac\n'
         for name in numbers
@@ -184,7 +185,7 @@ def _insert_piece(
 
 
 def _quote_word(word: str) -> str:
-    """Return a word of a command without a shell as shell text; fields keep their meaning."""
+    """Return a word of a command list as quoted shell text; fields are kept."""
     pieces = (
         f"{{{piece.name}}}" if isinstance(piece, TemplateField) else shlex.quote(piece)
         for piece in split_template(word)

@@ -64,7 +64,7 @@ class Stg(ReadOnlyFormat):
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the words of the lines that are not empty, with their line numbers."""
+    """Yield (line number, words) for each line that is not empty; text after ``#`` is removed."""
     for number, line in enumerate(text.split("\n"), start=1):
         words = line.partition("#")[0].split()
         if words:
@@ -129,8 +129,10 @@ def _workflow(source: SourceFile, rows: list[_StgRow], problems: ProblemCollecto
 
 
 def _find_dummies(rows: list[_StgRow], parents: list[list[int]]) -> set[int]:
-    """Return the dummies: the first task without predecessors and the last without successors, if their time
-    is 0.
+    """Return the indices of the dummy tasks.
+
+    The first task is a dummy if its time is 0 and it has no predecessors, the last task if its time is 0 and
+    it has no successors.
     """
     last = len(rows) - 1
     found = set()

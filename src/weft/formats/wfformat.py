@@ -84,7 +84,7 @@ class WfFormat:
 
 
 _KEPT = ("coreCount", "cores", "memoryInBytes", "memory")
-"""Measurements that are kept as attributes of the task; they are no requirements."""
+"""Measurements that become attributes of the task, not requirements."""
 
 _NOTHING: Mapping[str, Any] = {}
 _TEXTS = {str}
@@ -126,7 +126,7 @@ def _attributes(entry: Mapping[str, Any], ran: Mapping[str, Any], command: Any) 
 
 
 def _program(entry: Mapping[str, Any], command: Any) -> str | None:
-    """Return the kind of a task: its category, else its name, or its program if the name is the id."""
+    """Return the kind of a task: its category, else its name; if the name is the id, its program."""
     category, name = entry.get("category"), entry.get("name")
     if type(category) is str and category:
         return category
@@ -158,7 +158,10 @@ def _read_command(command: Any, path: DocumentPath, problems: ProblemCollector) 
 _VERSIONS = ("1.1", "1.2", "1.3", "1.4", "1.5")
 
 RUNTIME_SYSTEM = "weft"
-"""Name of the runtime system in files that weft writes; names are exact there, and ids derived from them."""
+"""Name of the runtime system in files that weft writes.
+
+In such files task names are exact, and ids are derived from the names.
+"""
 
 _NO_FILES: Sequence[str] = ()
 
@@ -238,7 +241,10 @@ def _read_joined(workflow: Mapping[str, Any], problems: ProblemCollector) -> Rec
 def _read_ids(
     entries: Sequence[Mapping[str, Any]], path: DocumentPath, problems: ProblemCollector
 ) -> dict[str, int]:
-    """Return the index of every task by its id, else its name. Raises InvalidInput if one has neither."""
+    """Return the index of every task by its id or, if it has no id, by its name.
+
+    Raises InvalidInput if a task has neither, or if an id occurs twice.
+    """
     index_of: dict[str, int] = {}
     for index, entry in enumerate(entries):
         key = "id" if entry.get("id") is not None else "name"
@@ -266,7 +272,7 @@ def _read_edges(
     index_of: Mapping[str, int],
     problems: ProblemCollector,
 ) -> None:
-    """Set the parents of every task; an edge counts if either of its ends lists it."""
+    """Set the parents of every task; an edge exists if the parent or the child lists it."""
     lookup = index_of
     above: list[list[int]] = []
     for index, listed in enumerate(_read_lists(entries, "parents", path, problems)):
@@ -287,7 +293,7 @@ def _read_edges(
 def _resolve(
     names: Sequence[str], lookup: Mapping[str, int], path: DocumentPath, problems: ProblemCollector
 ) -> list[int]:
-    """Return the tasks with these ids or names; add a problem for every one that does not exist."""
+    """Return the indices of the tasks with these ids or names; add a problem for every unknown one."""
     found = []
     for place, name in enumerate(names):
         if (index := lookup.get(name)) is None:
@@ -298,7 +304,7 @@ def _resolve(
 
 
 def _unique_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the index of tasks by name, without ambiguous names."""
+    """Return the index of tasks by name; names of several tasks are left out."""
     found: dict[str, int] = {}
     shared = set()
     for index, entry in enumerate(entries):
@@ -311,7 +317,7 @@ def _unique_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 def _read_lists(
     entries: Sequence[Mapping[str, Any]], key: str, path: DocumentPath, problems: ProblemCollector
 ) -> list[Sequence[str]]:
-    """Return the list of texts under a key of every task; empty if the key is absent."""
+    """Return, for every task, the list of texts under ``key``; an empty list if absent or invalid."""
     lists: list[Sequence[str]] = []
     for index, entry in enumerate(entries):
         if not (listed := entry.get(key)):
@@ -396,7 +402,7 @@ def json_lines(items: Iterable[object]) -> str:
 
 
 class SubtaskFiles:
-    """The files that every subtask reads and writes, by their names after substitution."""
+    """Names of the files that every subtask reads and writes, with fields filled in."""
 
     def __init__(self, graph: TaskGraph) -> None:
         described = [graph.workflow.tasks[index] for index in graph.template.tolist()]
@@ -421,7 +427,7 @@ class SubtaskFiles:
         self.ids = make_file_ids(self.sizes)
 
     def _find_output(self, name: str) -> str:
-        """Return the output of this name, else the wildcard or directory output that matches it."""
+        """Return the output with this name, else a matching wildcard or directory output, else ``name``."""
         if name in self.sizes:
             return name
         covers = (pattern + "*" if pattern.endswith("/") else pattern for pattern in self._patterns)
@@ -440,7 +446,7 @@ def file_table(sizes: Mapping[str, float | None], ids: Mapping[str, str]) -> lis
 
 
 def format_command(graph: TaskGraph, index: int) -> dict[str, Any] | None:
-    """Return the program and arguments of a task; None if it has no command or a line for the shell."""
+    """Return the program and arguments of a task; None if its command is absent or a shell command."""
     job = graph.description(index).job
     if job is None or not isinstance(job.command, tuple):
         return None

@@ -17,12 +17,12 @@ from weft.formats.format import SourceFile, file_error
 
 
 def parse_xml(source: SourceFile, handler: ContentHandler, *, names_grammar: bool = False) -> None:
-    """Send the parser events of a file to a handler. Raises InvalidInput if it is not XML.
+    """Send the parser events of a file to a handler. Raises InvalidInput if the file is not valid XML.
 
     Entities are refused, and files that a document names are never opened.
 
-    With ``names_grammar`` the file may name its grammar (``<!DOCTYPE dag SYSTEM "dag.dtd">``), which is not
-    opened.
+    With ``names_grammar`` the file may name a grammar (``<!DOCTYPE dag SYSTEM "dag.dtd">``); the grammar is
+    not opened.
     """
     if not source.data.strip():
         raise file_error(source, "the file is empty")
@@ -50,7 +50,7 @@ def parse_xml(source: SourceFile, handler: ContentHandler, *, names_grammar: boo
 
 @dataclass(slots=True, kw_only=True)
 class XmlElement:
-    """One element; of its text only that before the first child."""
+    """One element; ``text`` is its text before the first child element."""
 
     name: str
     """The name without its namespace prefix."""

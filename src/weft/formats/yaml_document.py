@@ -46,7 +46,7 @@ def _resolve_scalar(text: str) -> Scalar:
 
 
 class _LargeNumber(float):
-    """An infinite number that messages show as it is written."""
+    """A number too large for a float, hence infinite; messages show it as it is written in the file."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -56,7 +56,7 @@ class _LargeNumber(float):
 
 
 MAX_DEPTH = 100
-"""Maximum levels of nesting, so that readers of a document can recurse."""
+"""Maximum levels of nesting, so that recursive readers do not exceed Python's recursion limit."""
 MAX_KEY_LENGTH = 1000
 """Maximum number of characters of a key; YAML limits most keys to 1024."""
 MAX_NODES = 2_000_000
@@ -120,8 +120,8 @@ class _DocumentBuilder:
 
     Unquoted scalars follow the core schema of YAML 1.2 (section 10.3.2): ``yes``, ``on``, ``1:30`` and
     ``1..50`` are text, ``010`` is ten, ``1e-6`` is a number. Deviation: a number of more than 300 characters
-    stays text. The tree is built from PyYAML's events without recursion. Limits on depth and size hold for
-    aliases too: their expanded size is computed, not built.
+    stays text. The tree is built from PyYAML's events without recursion. Limits on depth and size
+    include aliases; their expanded size is computed without expanding them.
     """
 
     def __init__(self, file: str | None) -> None:
@@ -248,8 +248,9 @@ class _DocumentBuilder:
         self._put(node, frame.size, frame.height, frame.anchor)
 
     def _merge(self, frame: _Frame) -> dict[str, DocumentNode]:
-        """Return the entries with those of ``<<: ...``; own keys override, then earlier mappings override
-        later ones.
+        """Return the entries of a mapping together with those that ``<<: ...`` merges into it.
+
+        Own keys override merged keys; keys of earlier merged mappings override those of later ones.
         """
         merged: dict[str, DocumentNode] = {}
         for node in frame.merged:
@@ -343,7 +344,7 @@ _EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
      "put quotes around texts that start with '&' or '*'"),
 )
 # fmt: on
-"""Each entry: part of PyYAML's message (in its C and Python parsers), what was found, what to do."""
+"""Entries (part of PyYAML's message, what was found, what to do), for its C and Python parsers."""
 
 _TAB_RULE = "YAML does not allow tabs for indentation"
 
@@ -391,7 +392,7 @@ def _explain_error(error: yaml.YAMLError, text: str, file: str | None) -> Proble
 
 
 def _line(text: str, number: int) -> str:
-    """Return one line; empty where PyYAML counts rare line breaks differently."""
+    """Return the line with this number, from 0; "" if PyYAML counted more lines than the text has."""
     lines = text.split("\n", number + 1)
     return lines[number] if number < len(lines) else ""
 
@@ -404,7 +405,7 @@ def _is_tab(problem: str, line: str, found: str) -> bool:
 
 
 def _opening_line(error: yaml.YAMLError, mark: yaml.error.Mark) -> str:
-    """Return a note on the line where the list or mapping was opened, if it is another line."""
+    """Return a note with the line in which the list or mapping was opened; "" if ``mark`` is in that line."""
     context = getattr(error, "context_mark", None)
     if context is None or context.line == mark.line or "flow" not in str(getattr(error, "context", "")):
         return ""
@@ -454,7 +455,8 @@ def write_document(value: object, *, comment: str = "") -> str:
     """Return mappings, lists and scalars as YAML that ``parse_document`` reads back as the same values.
 
     Upper levels are in block style, small leaves in flow style (``inputs: [a, b]``), quotes only where they
-    are needed. A container is in flow style if it fits the line and its height does not exceed its depth.
+    are needed. A container is in flow style if it fits the line and its levels of nesting are not more than
+    the levels above it.
     """
     lines = [f"# {_SPECIAL.sub(' ', line)}".rstrip() for line in comment.splitlines()]
     if isinstance(value, _CONTAINERS) and value:
@@ -480,7 +482,7 @@ def _write_block(
 
 
 def _write_entry(lines: list[str], head: str, item: object, indent: int, level: int) -> None:
-    """Append a value after ``key:`` or ``-``: in the same line if it fits, else below."""
+    """Append a value after ``head`` (``key:`` or ``-``): in the same line if it fits, else below."""
     if isinstance(item, str) and _is_literal(item):
         lines.append(_append_value(head, "|" if item.endswith("\n") else "|-"))
         lines.extend(" " * indent + line if line else "" for line in item.removesuffix("\n").split("\n"))

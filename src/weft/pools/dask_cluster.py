@@ -19,9 +19,9 @@ _TIMEOUT_S = 5
 class DaskPool(OpenPool):
     """A pool that computes items in all threads of the workers of a Dask cluster.
 
-    The function is sent to every worker once, then the items. The workers must have the same version of weft,
-    because other versions may find other plans. When the consumer stops reading, items that have not started
-    are cancelled; Dask cannot stop the others.
+    The function is sent to every worker once, then the items are sent. The workers must have the same version
+    of weft as this process, because other versions may find other plans. When the caller stops reading
+    results, items that have not started are cancelled; Dask cannot stop running items.
     """
 
     name: ClassVar[str] = "dask"
@@ -100,7 +100,7 @@ def _short(error: Exception, most: int = 100) -> str:
 
 
 def _count_threads(client: Any, address: str) -> int:
-    """Return the number of threads of all workers; raise InvalidInput if one has another version of weft."""
+    """Return the number of threads of all workers; raise InvalidInput if versions of weft differ."""
     version_of = _make_version_query()
     ours, versions = version_of(), client.run(version_of)
     if not versions:

@@ -29,7 +29,7 @@ class OpenPool(ABC):
     @classmethod
     @abstractmethod
     def of(cls, argument: str) -> Self:
-        """Return a pool, given the text after the colon of its name; workers start with the first item."""
+        """Return a pool; ``argument`` is the text after the colon, such as ``4`` in ``processes:4``."""
 
     @property
     @abstractmethod
@@ -40,13 +40,13 @@ class OpenPool(ABC):
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """Yield the results in the order of the items.
 
-        Items that have not started are cancelled when the caller stops reading.
-        The same function object is sent to workers only once, so repeated calls should reuse one ``partial``.
+        Items that have not started are cancelled when the caller stops reading. A function object is sent to
+        the workers only once, so callers should pass the same ``partial`` object in repeated calls.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Free all threads, processes and connections; running work is stopped or left to finish."""
+        """Free all threads, processes and connections; running items are stopped or left to finish."""
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +67,7 @@ def make_pool(text: str) -> OpenPool:
 
 
 def _parse_workers(name: str, argument: str) -> int:
-    """Return a number of workers given as text (empty: 1); raises InvalidInput if it is not at least 1."""
+    """Return the number of workers in a text ("": 1); raise InvalidInput if it is not at least 1."""
     try:
         workers = int(argument or "1")
     except ValueError:

@@ -24,8 +24,9 @@ _Result = TypeVar("_Result")
 _Function = Callable[[Any], Any]
 
 _AHEAD = 4
-"""With at least this many items per worker, each worker gets its next item before the current one ends, to
-avoid a pause after short items.
+"""With at least this many items per worker, the next item is sent to a worker before its current item ends.
+
+This avoids idle workers after short items.
 """
 
 
@@ -33,8 +34,9 @@ class ProcessPool(WorkerPool):
     """A pool of worker processes, started with the first item.
 
     Workers are forked if that is safe, so that they share the loaded modules and compiled kernels of this
-    process. Each has its own pipe: the end of a worker is detected, and a worker that is not needed is
-    killed. Workers ignore Ctrl-C, which the parent handles, and exit when the parent ends in any way.
+    process. Each worker has a pipe of its own, by which the parent detects the end of the worker. When the
+    caller stops reading results, busy workers are killed. Workers ignore Ctrl-C, which the parent handles,
+    and exit when the parent ends for any reason.
     """
 
     name: ClassVar[str] = "processes"
@@ -64,7 +66,7 @@ class ProcessPool(WorkerPool):
         self._stop_workers(lambda _: True)
 
     def _start_workers(self, function: _Function, wanted: int) -> None:
-        """Start workers until there are ``wanted``; send the function to those that lack it."""
+        """Send the function to workers that do not have it, and start workers until there are ``wanted``."""
         message: bytes | None = None
         for worker in self._processes:
             if worker.function is not function:
@@ -84,7 +86,7 @@ class ProcessPool(WorkerPool):
                     worker.connection.send_bytes(pickle.dumps((number, item)))
 
     def _collect(self, results: dict[int, Any]) -> None:
-        """Wait for at least one result, and add all available results by item number."""
+        """Wait for at least one result; add all available results, still pickled, by item number."""
         busy = {worker.connection: worker for worker in self._processes if worker.pending}
         for connection in wait(list(busy)):
             worker = busy[connection]  # type: ignore[index]
@@ -113,19 +115,22 @@ class _WorkerProcess:
         self.pending: deque[int] = deque()
         """Numbers of the items that were sent and have no result yet, in the order of sending."""
         self.connection, theirs = context.Pipe()
-        # A forked process shares the arguments with its parent; they are not copied.
+        # A forked process shares the function with its parent; it is not pickled.
         self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=_work, args=(theirs, function), daemon=True, name="weft-worker"
         )
         with warnings.catch_warnings():
-            # Python warns because of the threads of linear algebra libraries, which handle forks.
+            # Python warns of a fork with threads; those of linear algebra libraries handle forks.
             warnings.simplefilter("ignore", DeprecationWarning)
             self.process.start()
-        theirs.close()  # only the worker keeps its end open, so that its exit closes the pipe
+        theirs.close()  # only the worker has this end open, so its exit closes the pipe
 
 
 def _context() -> BaseContext:
-    """Return the context that forks if no other thread could hold a lock, else the one that spawns."""
+    """Return a context that forks if this process has no other Python thread, else one that spawns.
+
+    Another thread could hold a lock, which would stay locked in a forked process.
+    """
     forks = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
     return multiprocessing.get_context("fork" if forks else "spawn")
 
@@ -141,7 +146,7 @@ def _worker_error(worker: _WorkerProcess) -> WeftError:
 
 
 def _unpack_result(message: bytes) -> Any:
-    """Return the result of an item, or raise the exception of its computation."""
+    """Return the result in a message of a worker, or raise the exception in the message."""
     good, value = pickle.loads(message)  # noqa: S301 - written by a worker
     if good:
         return value
@@ -175,7 +180,10 @@ def _answer(function: _Function, item: Any) -> bytes:
 
 
 def _pack_error(error: Exception) -> bytes:
-    """Return a pickled exception with its traceback as a note; as text if it cannot be pickled."""
+    """Return a pickled exception with its traceback as a note.
+
+    If the exception cannot be pickled, return a pickled WeftError with the traceback as text.
+    """
     where = "".join(traceback.format_exception(error))
     error.add_note(f"in a worker process:\n{where}")
     try:

@@ -68,9 +68,12 @@ _MOST_FUNCTIONS = 1_000
 
 
 def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return a description from which ``child`` loads a function; InvalidInput if that is impossible."""
+    """Return a description from which the module ``child`` loads a function.
+
+    Raises InvalidInput if another process cannot load the function.
+    """
     if (named := _import_path(function)) is not None:
-        # The task process does not read the text; it makes the task stale when the function changes.
+        # The task process ignores "text"; a changed text changes the task's fingerprint.
         return {"import": named, "text": _source_or_empty(function)}
     package = _FunctionBundle()
     if not isinstance(function, FunctionType):
@@ -82,7 +85,7 @@ def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _import_path(found: Any) -> str | None:
-    """Return ``module:name`` of an object that another process can import; None if it cannot."""
+    """Return ``module:name`` of an object; None if another process cannot import the object."""
     module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
     if not module or not name or "<" in name or module == "__main__":
         return None
@@ -285,7 +288,7 @@ def load_value(
 
 
 def _check_pickle(product: Product, trust_pickle: bool, nonce: str) -> str:
-    """Return why the pickle of a product is not read; "": it may be read."""
+    """Return the reason why the pickle of a product is refused; "" if it may be read."""
     if nonce != product.parts.get(WRITER) or not nonce:
         return (
             "it is a pickle without the identity of the attempt that is recorded as its writer (an older "
@@ -312,7 +315,7 @@ def _no_reference(file: str) -> Any:
 
 
 _MOST_LOG_BYTES = 1_000_000
-"""Length of the end of the standard error that is searched for the exception and shown with it."""
+"""Number of last bytes of the standard error that are searched for the exception and shown with it."""
 
 
 def load_exception(ran: RunResult) -> BaseException | None:
@@ -344,7 +347,7 @@ def _record(text: str) -> dict[str, Any] | None:
 
 
 def _exception(record: dict[str, Any]) -> Exception | None:
-    """Return the built-in exception of a record; None: it is of another type, which is not trusted."""
+    """Return the exception that a record describes; None if its type is not a built-in exception."""
     kind = getattr(builtins, str(record["name"]), None) if record["module"] == "builtins" else None
     if not (isinstance(kind, type) and issubclass(kind, Exception)) or record.get("args") is None:
         return None
@@ -387,11 +390,11 @@ class TaskCall:
         return _build_workflow([self], self.function.__name__, layout, isolate)
 
     def result(self, *, trust_pickle: bool = False, **how: Any) -> Any:
-        """Return the result of the call; tasks without a stored result are run with options of ``weft.run``.
+        """Return the result of the call; tasks without a stored result are run first.
 
-        ``trust_pickle``: also read the pickle of an isolated task, which can run code of the task in this
-        process. Raises the exception of the function, with the traceback of the other process, or
-        UntrustedValue.
+        ``how``: options of ``weft.run``. ``trust_pickle``: also read the pickle of an isolated task, which
+        can run code of the task in this process; otherwise such a pickle raises UntrustedValue. An exception
+        of the function is raised here; its cause is the traceback of the other process.
         """
         return _compute_results([self], self, how, trust_pickle=trust_pickle)[0]
 
@@ -502,7 +505,10 @@ def _build_workflow(
 
 
 def _is_trusted(producer: TaskCall, reader: TaskCall, isolate: Isolation | None) -> bool:
-    """Return whether a call may read a pickle: its producer is not isolated, or both are in the same way."""
+    """Return whether ``reader`` may read a pickle of ``producer``.
+
+    It may if the producer is not isolated, or if both calls have the same isolation.
+    """
     written, read = (_isolation(call, isolate) for call in (producer, reader))
     return written is None or written == read
 

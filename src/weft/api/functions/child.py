@@ -30,7 +30,7 @@ _LOAD_FAILED = 2
 _PLACES = ".weft/functions/places.json"
 """File in the project with the caller's ``sys.path``."""
 KEY_LENGTH = 12
-"""Number of hexadecimal digits of the hash of a call in the names of its task and its file."""
+"""Number of hexadecimal digits of a call's hash in the name of its task."""
 
 
 def call(inputs: Sequence[str], outputs: Sequence[str]) -> None:
@@ -62,12 +62,12 @@ def call(inputs: Sequence[str], outputs: Sequence[str]) -> None:
 
 
 def hash_call(content: bytes) -> str:
-    """Return the hash of a call by which its files are named."""
+    """Return the hexadecimal hash of a call file; the names of the call's files and task contain it."""
     return hashlib.blake2b(content, digest_size=20).hexdigest()
 
 
 def _check_call(file: str, content: bytes) -> None:
-    """Raise UnsupportedValue if the file of a call is not the one that the caller has written."""
+    """Raise UnsupportedValue if the content of a call file does not match the hash in its name."""
     if f"-{hash_call(content)[:KEY_LENGTH]}" not in Path(file).name:
         raise UnsupportedValue(f"{file} was changed after the call")
 
@@ -79,7 +79,7 @@ def _own_nonce() -> str:
 
 
 def _check_sent(nonce: str) -> str:
-    """Return why a pickle in the file of a call is not read; "": the caller has written it."""
+    """Return the reason why a pickle in a call file is refused; "" if the caller wrote it."""
     return "it was written by a task" if nonce else ""
 
 
@@ -92,7 +92,7 @@ def _extend_path() -> None:
 
 
 def _read_value(file: str, untrusted: Collection[str] = ()) -> Any:
-    """Return the value of another task; a pickle of an ``untrusted`` one is refused."""
+    """Return the value in the result file of another task; refuse pickles in the files ``untrusted``."""
 
     def check(nonce: str) -> str:
         if file in untrusted:
@@ -141,7 +141,7 @@ def _load_part(part: dict[str, Any], home: ModuleType) -> None:
 
 
 def _cache_source(name: str, source: str) -> None:
-    """Store the source of a function that is in no file, so that tracebacks show it."""
+    """Add the source of a function to ``linecache``, so that tracebacks show it without a file."""
     import linecache
 
     lines = f"from __future__ import annotations\n{source}\n".splitlines(keepends=True)

@@ -2,7 +2,7 @@
 
 A value of the types below is stored without pickle: reading it creates only objects of these types, whatever
 the file contains. Any other value is stored as a pickle. Reading a pickle can run code, so the reader decides
-whether it is read, from the nonce in its first line.
+by the nonce in the first line whether to read it.
 
 First line of a file, and what follows it:
 
@@ -28,7 +28,7 @@ from typing import Any
 
 _JSON, _TYPED, _PICKLE, _SIGNED = b"weft json 1\n", b"weft value 2 ", b"weft pickle 1\n", b"weft pickle 2 "
 _MARK = "$weft"
-"""Key of the JSON object that stands for a value of another type, or for a ValueReference."""
+"""Key of a JSON object that represents a value of a type unknown to JSON, or a ValueReference."""
 _LARGE_BITS = 10_000
 """Integers with more bits are written in hexadecimal, because Python limits decimal texts."""
 _FIRST_LINE = 200
@@ -51,7 +51,10 @@ class ValueReference:
 
 
 PickleCheck = Callable[[str], str]
-"""Returns why a pickle is not read, "" if it is; the argument is its nonce, "" if the caller wrote it."""
+"""Function that returns why a pickle is refused, or "" if it may be read.
+
+The argument is the nonce of the attempt that wrote the pickle, "" if the caller wrote it.
+"""
 
 
 def refuse_pickles(_: str) -> str:
@@ -60,7 +63,10 @@ def refuse_pickles(_: str) -> str:
 
 
 def encode_value(value: Any, what: str = "the value", nonce: str = "") -> bytes:
-    """Return a value as bytes for a file; ``what`` names it in messages, ``nonce`` identifies the writer."""
+    """Return a value as bytes for a file; ``what`` names the value in messages.
+
+    ``nonce`` is that of the attempt that writes the value; "": the caller writes it.
+    """
     try:
         if _is_plain(value):
             return _JSON + json.dumps(_encode_references(value)).encode()
@@ -74,9 +80,11 @@ def encode_value(value: Any, what: str = "the value", nonce: str = "") -> bytes:
 def decode_value(
     content: bytes, resolve: Callable[[str], Any], check_pickle: PickleCheck = refuse_pickles
 ) -> Any:
-    """Return the value that ``encode_value`` encoded; raise UnsupportedValue if it is refused or damaged.
+    """Return the value that ``encode_value`` encoded.
 
-    ``resolve`` returns the value of another file; ``check_pickle`` decides whether a pickle is read.
+    Raises UnsupportedValue if the content is damaged, unknown or a refused pickle.
+
+    ``resolve`` returns the value in another file; ``check_pickle`` decides whether a pickle is read.
     """
     try:
         if content.startswith(_JSON):
@@ -141,7 +149,7 @@ class _NotTyped(Exception):
 
 
 class _TypedEncoder:
-    """Encodes values as JSON; bytes are collected in ``blobs``, to which the JSON refers by their length."""
+    """Encodes values as JSON. Binary data is collected in ``blobs``; the JSON states the length of each."""
 
     def __init__(self) -> None:
         self.blobs: list[bytes] = []
@@ -178,7 +186,7 @@ class _TypedEncoder:
         return self.encode_items(ordered)
 
     def add_blob(self, content: bytes) -> int:
-        """Append bytes to the file and return their number."""
+        """Append bytes to ``blobs`` and return their number."""
         self.blobs.append(content)
         return len(content)
 
@@ -207,7 +215,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _is_stored_exactly(dtype: Any) -> bool:
-    """Return whether the format NPY preserves an element type: no objects, metadata and empty types."""
+    """Return whether the format NPY preserves an element type; False for objects, metadata and size 0."""
     from numpy.lib.format import descr_to_dtype, dtype_to_descr
 
     if dtype.hasobject or dtype.itemsize == 0 or dtype.metadata is not None:
@@ -219,7 +227,7 @@ def _is_stored_exactly(dtype: Any) -> bool:
 
 
 def _encode_time(kind: str, value: Any) -> list[Any]:
-    """Encode a time or datetime without a zone, or with a fixed offset."""
+    """Return the encoding of a time or datetime; raise _NotTyped if its zone is not a fixed offset."""
     from datetime import timezone
 
     zone = value.tzinfo
@@ -250,7 +258,10 @@ _ENCODERS: dict[str, _Encoder] = {
     "pathlib._local.PosixPath": lambda _, value: ["PosixPath", str(value)],
     "pathlib._local.PurePosixPath": lambda _, value: ["PurePosixPath", str(value)],
 }
-"""By the name of a type (pathlib's differ between versions of Python): how its values are encoded."""
+"""Functions that encode values, by ``module.name`` of the type.
+
+Python versions differ in the names of pathlib's types.
+"""
 
 
 class _TypedDecoder:
@@ -294,14 +305,14 @@ class _TypedDecoder:
         return {self._decode(key): self._decode(item) for key, item in parts}
 
     def blob(self, length: int) -> bytes:
-        """Return the next bytes of the file, in the order in which they were added."""
+        """Return the next ``length`` bytes after the JSON part of the file."""
         if not (type(length) is int and 0 <= length <= len(self._rest) - self._at):
             raise ValueError(f"it has fewer than {length} further bytes")
         self._at += length
         return self._rest[self._at - length : self._at]
 
     def array(self, length: int) -> Any:
-        """Return a NumPy array; its header must match the size of its data, before memory is allocated."""
+        """Return a NumPy array; the header is compared with the data size before memory is allocated."""
         import numpy as np
 
         content = self.blob(length)
@@ -313,7 +324,7 @@ class _TypedDecoder:
 
 
 def _read_array_header(content: bytes) -> tuple[tuple[int, ...], bool, Any, int]:
-    """Return shape, order and element type of an array in the format NPY, and the start of its data."""
+    """Return (shape, whether in Fortran order, element type, offset of the data) of an NPY array."""
     from numpy.lib import format as npy
 
     stream = io.BytesIO(content)
@@ -391,7 +402,7 @@ _DECODERS: dict[str, Callable[..., Any]] = {
     "array": _TypedDecoder.array,
     "scalar": lambda own, length: own.array(length)[()],
 }
-"""By kind: how a value is decoded. The set is closed, so that a file cannot name anything else."""
+"""Functions that decode values, by kind. A file that states any other kind is rejected."""
 
 
 # Pickles.
