@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from weft import private_files
 from weft.private_files import (
     UnsafeFile,
     close_to_others,
@@ -125,6 +126,16 @@ def test_a_link_in_place_of_a_users_file_is_refused_with_its_target(
     with pytest.raises(UnsafeFile, match=r"symbolic link to '.*canary', which is not followed"):
         write(tmp_path / "report.html", b"text")
     assert (tmp_path / "report.html").is_symlink()
+
+
+def test_a_link_in_a_folder_whose_name_begins_like_that_of_devices_is_refused(
+    tmp_path: Path, canary: Path, write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_files, "_IN_PLACE", (str(tmp_path / "dev"),))
+    (tmp_path / "development").mkdir()
+    (tmp_path / "development" / "report.html").symlink_to(canary)
+    with pytest.raises(UnsafeFile, match="which is not followed"):
+        write(tmp_path / "development" / "report.html", b"text")
 
 
 def test_a_users_folder_may_be_reached_through_a_link(tmp_path: Path, write) -> None:

@@ -302,7 +302,8 @@ def _is_special(path: Path) -> bool:
     if is_state(path) or stat.S_ISREG(found) or stat.S_ISDIR(found):
         return False
     if stat.S_ISLNK(found):
-        return str(path.parent.resolve()).startswith(_IN_PLACE)
+        parent = path.parent.resolve()
+        return any(parent.is_relative_to(folder) for folder in _IN_PLACE)
     return True
 
 

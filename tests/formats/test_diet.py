@@ -11,11 +11,12 @@ from weft.errors import InvalidInput
 from weft.formats.diet import Diet
 from weft.formats.files import detect_format
 from weft.formats.format import SourceFile
+from weft.formats.services import add_program
 from weft.instance import compile_instance
-from weft.platform.machine import Machine
+from weft.platform.machine import Machine, ServiceProgram
 from weft.platform.platform import Platform
 from weft.workflow.checks import check
-from weft.workflow.task import Dependency, Input, Output
+from weft.workflow.task import Dependency, Input, JobSpec, Output, Task
 from weft.workflow.unfold import unfold
 
 DAG = b"""<?xml version="1.0"?>
@@ -405,3 +406,9 @@ def test_file_of_many_instructions_is_refused_in_linear_time():
     # The pattern of the first element tried every way to divide the instructions: for 30 of them it took years.
     assert not Diet().recognises(source_of(b"<?xml?>\n" * 5000 + b"<other/>"))
     assert Diet().recognises(source_of(b"<?xml?>\n<!-- ?> -->\n" * 50 + b"<dag>"))
+
+
+def test_program_of_a_service_keeps_the_variables_of_its_task():
+    task = Task(name="a", service="s", job=JobSpec(env={"A": "1"}))
+    program = ServiceProgram(command="true", env={"A": "2", "B": "3"})
+    assert add_program(task, program, (), "").job.env == {"A": "1", "B": "3"}

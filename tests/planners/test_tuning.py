@@ -165,7 +165,7 @@ class TestTrial:
     [
         ({"population": range(2, 1002), "generations": range(1, 1001)}, "at most 100,000"),
         ({"population": range(1, 1_000_001), "generations": range(1, 1_000_001)}, "at most 100,000"),
-        ({"population": [10], "mutations": [1], "mutation-rate": [0.1]}, "only one may be given"),
+        ({"population": [10], "mutations": [1], "mutation_rate": [0.1]}, "only one may be given"),
     ],
 )
 def test_grid_that_tune_refuses_fits_no_planner(options, rule):

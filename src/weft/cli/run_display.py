@@ -173,7 +173,8 @@ class RunDisplay:
 
     def block(self, now_s: float, columns: int, rows: int) -> list[str]:
         """Return the lines of the display, limited to the size of the terminal."""
-        failures = self.failure_lines()[-max(0, rows - _AT_LEAST - 3) :]
+        lines = self.failure_lines()
+        failures = lines[max(0, len(lines) - max(0, rows - _AT_LEAST - 3)) :]
         promise = self.promise_line() if rows > _LOW else ""
         changes = self.progress.history.machine_changes[-_MIGRATIONS:]
         moves = []

@@ -913,12 +913,20 @@ class _StepBuilder:
                 found.append(self._localise(each, is_file))
                 continue
             is_far = each.startswith("/") or is_url(each)
-            name = PurePosixPath(each).name if is_far else each
+            name = self._free_name(PurePosixPath(each).name, each) if is_far else each
             self._inputs[name] = Input(
                 file=escape_braces(name), source=escape_braces(each) if is_far else None
             )
             found.append(name)
         return found
+
+    def _free_name(self, name: str, source: str) -> str:
+        """Return a name for a file from elsewhere that no file from another source has."""
+        taken, number = name, 1
+        while (used := self._inputs.get(taken)) is not None and used.source != escape_braces(source):
+            number += 1
+            taken = f"{number}-{name}"
+        return taken
 
     def task(self, axes: _Axes) -> Task:
         """Return the task of the step, with a sweep over ``axes``."""

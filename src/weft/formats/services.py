@@ -123,7 +123,9 @@ def add_program(task: Task, program: ServiceProgram, params: Collection[str], fi
             location = SourceLocation(file=file) if file else None
             raise InvalidInput([replace(problem, location=location) for problem in problems])
         command = f"{ports['setup']}\n{_insert_ports(text, names)}"
-    job = replace(task.job or JobSpec(), command=command, env={**program.env})
+    job = replace(
+        task.job or JobSpec(), command=command, env={**program.env, **(task.job.env if task.job else {})}
+    )
     work = program.work if task.work is None and task.seconds is None else task.work
     return replace(task, job=job, work=work)
 
