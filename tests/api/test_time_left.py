@@ -93,6 +93,18 @@ def test_time_left_falls_with_progress_and_grows_when_tasks_are_slow():
     assert hand.counts() == [("a", 0, 0, 1, 0), ("b", 0, 0, 1, 0), ("c", 0, 0, 1, 0)]
 
 
+def test_time_since_the_last_progress_report_counts_until_the_next_report_is_overdue():
+    hand = CountedEngine(chain())
+    hand.handle(ev.Progressed(attempt=0, work_done=0.25, age_s=2.0, every_s=3.0), 4.5)
+    assert hand.left(4.5).p50_s == pytest.approx(5.5 + 20.0)
+    assert hand.left(5.5).p50_s == pytest.approx(4.5 + 20.0)
+    assert hand.left(9.5).p50_s == pytest.approx(4.5 + 20.0)  # no report after 3 s: it may have stopped
+    hand.handle(ev.Progressed(attempt=0, work_done=0.5), 10.0)
+    assert hand.left(12.0).p50_s == pytest.approx(3.0 + 20.0)
+    hand.handle(ev.Suspended(attempt=0), 12.0)
+    assert hand.left(15.0).p50_s == pytest.approx(3.0 + 20.0)
+
+
 def test_time_left_is_unknown_until_a_task_of_the_same_kind_ends_when_there_are_no_estimates():
     flow = Builder("unknown")
     flow.task("a")

@@ -30,7 +30,7 @@ from weft.engine.state.compiled import LoopState
 from weft.engine.state.plan import PlanLine
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
-from weft.engine.states import FINAL, TaskState
+from weft.engine.states import FINAL, Attempt, TaskState
 from weft.instance.instance import Instance, mark_untimed_tasks
 from weft.records import dataclass
 from weft.units import format_count, format_seconds
@@ -346,17 +346,35 @@ def _reached_s(
     For a running task this is its planned end minus the remaining seconds of its attempt; for any other task,
     its planned start.
     """
-    number = run.attempt_of.get(task)
-    began_s = None if number is None else progress.began_s(number)
-    if number is None or began_s is None:
+    attempt = progress.state.find_attempt(run.attempt_of.get(task))
+    if attempt is None or progress.began_s(attempt.number) is None:
         return line.start_s
-    if (attempt := progress.state.attempts.get(number)) is None:
-        return line.start_s
-    whole = 1.0 - attempt.restart_from
+    return line.finish_s - _attempt_left_s(progress, attempt, now_s, pace)
+
+
+def _attempt_left_s(progress: ExecutionProgress, attempt: Attempt, now_s: float, pace: float) -> float:
+    """Return the remaining estimated seconds of an attempt on its machine, without ``pace``.
+
+    The machine may be another than planned, and the attempt may have begun with restart files.
+    """
+    speed = progress.state.machines[attempt.machine].speed_factor
+    began_s, whole = progress.began_s(attempt.number), 1.0 - attempt.restart_from
+    if began_s is None:
+        return attempt.seconds / speed
+    until_s = now_s if attempt.suspended_since_s is None else attempt.suspended_since_s
+    rate = 1.0 / max(1e-9, attempt.seconds * pace)
     if attempt.work_done is not None and whole > 0.0:
         share = (attempt.work_done - attempt.restart_from) / whole
+        share += _unreported_s(attempt, until_s) * rate * speed
     else:
-        share = (now_s - began_s) / max(1e-9, attempt.seconds * pace)
-    # The attempt may run on another machine than planned, and may have begun with restart files.
-    speed = progress.state.machines[attempt.machine].speed_factor
-    return line.finish_s - (1.0 - min(1.0, max(0.0, share))) * attempt.seconds / speed
+        share = (until_s - began_s) * rate
+    return (1.0 - min(1.0, max(0.0, share))) * attempt.seconds / speed
+
+
+def _unreported_s(attempt: Attempt, until_s: float) -> float:
+    """Return the seconds since the last progress report, at most the time between two reports.
+
+    If the next report is overdue, the program may have stopped working.
+    """
+    passed_s = 0.0 if attempt.reported_s is None else max(0.0, until_s - attempt.reported_s)
+    return passed_s if attempt.reports_every_s is None else min(passed_s, attempt.reports_every_s)
