@@ -14,7 +14,7 @@ from weft.engine.history import History
 from weft.engine.journal import JournalEntry
 from weft.engine.replan.remainder import prepare_replan
 from weft.engine.state.compiled import WorkflowLibrary
-from weft.engine.states import TaskState
+from weft.engine.states import Admission, TaskState
 from weft.instance.compilation import compile_instance
 from weft.planners.planner import Budget, make_planner
 from weft.policies.policy import make_policy
@@ -27,25 +27,31 @@ from weft.workflow.settings import RunSettings
 class CountedEngine:
     """An engine that follows a plan, with the progress counters that its journal entries give."""
 
-    def __init__(self, workflow, *, predictor=None):
-        instance = compile_instance(check_and_unfold(workflow), platform_of(1), predictor=predictor)
+    def __init__(self, workflow, *, predictor=None, nodes=(1,)):
+        instance = compile_instance(check_and_unfold(workflow), platform_of(*nodes), predictor=predictor)
         settings = RunSettings(begins_at_once=True)
         self.engine = Engine(WorkflowLibrary({"w": instance}), instance, make_policy("plan"), settings)
         self.progress = ExecutionProgress(History(), self.engine.state)
         self.entries = 0
-        (replan,) = [
-            each
-            for each in self.handle(ev.Submitted(run=0, workflow="w"), 0.0)
-            if isinstance(each, cm.Replan)
-        ]
+        self.promise = self.plan(self.handle(ev.Submitted(run=0, workflow="w"), 0.0), 0.0)
+
+    def plan(self, commands, now_s):
+        """Answer the plan request among commands; return the promise of the plan."""
+        (replan,) = [each for each in commands if isinstance(each, cm.Replan)]
         question = prepare_replan(self.engine.state, 0)
         made = question.planned(make_planner("heft"), Budget(steps=1), generator(0, "test"))
-        stored, self.promise = (
-            question.kept(make_planner("heft"), made),
-            question.promise(made, arrival_s=0.0, seed=0),
-        )
+        stored = question.kept(make_planner("heft"), made)
         self.engine.state.plans[stored.key] = stored
-        self.handle(ev.PlanReady(plan=stored.key, run=0, version=replan.version), 0.0)
+        self.handle(ev.PlanReady(plan=stored.key, run=0, version=replan.version), now_s)
+        return question.promise(made, arrival_s=0.0, seed=0)
+
+    def migrate(self, task, now_s):
+        """Move a running task at the request of the user, and plan the rest of the run."""
+        old = self.engine.state.runs[0].attempt_of[task]
+        commands = self.handle(ev.RequestReceived(what="migrate", run=0, task=task), now_s)
+        commands += self.handle(ev.Ended(attempt=old, exit_code=None, cause="cancelled"), now_s)
+        commands += self.handle(ev.CleanedUp(attempt=old), now_s)
+        self.plan(commands, now_s)
 
     def handle(self, event, now_s):
         commands = self.engine.handle(event, now_s)
@@ -152,6 +158,43 @@ def test_time_until_the_planned_start_counts_as_time_left():
     run.attempt_of.clear()
     run.state[0] = TaskState.READY
     assert hand.left(-7.0).p50_s == pytest.approx(37.0)
+
+
+def test_time_left_after_a_migration_includes_the_tasks_that_run_outside_the_new_plan():
+    flow = Builder("moved")
+    flow.task("x", work=40)
+    flow.task("y", work=15)
+    flow.task("y2", after="y", work=5)
+    hand = CountedEngine(flow.build(), nodes=(1, 1, 1))
+    hand.migrate(0, 5.0)
+    assert set(hand.engine.state.runs[0].plan.line) == {2}
+    assert [hand.left(now_s).p50_s for now_s in (5.0, 10.0)] == pytest.approx([40.0, 35.0])
+    hand.handle(ev.Ended(attempt=1), 15.0)
+    assert hand.left(18.0).p50_s == pytest.approx(27.0)
+    hand.handle(ev.Ended(attempt=hand.engine.state.runs[0].attempt_of[2]), 20.0)
+    assert [hand.left(now_s).p50_s for now_s in (20.0, 40.0)] == pytest.approx([25.0, 5.0])
+    assert str(hand.left(46.0)) == "unknown (the planned end has passed)"
+
+
+def test_tasks_that_wait_for_a_moved_task_or_for_its_machine_follow_it():
+    flow = Builder("waiting")
+    flow.task("x", work=40)
+    flow.task("x2", after="x", work=10)
+    hand = CountedEngine(flow.build(), nodes=(1, 1))
+    hand.migrate(0, 5.0)
+    assert hand.left(10.0).p50_s == pytest.approx(35.0 + 10.0)
+    hand.handle(ev.Progressed(attempt=1, work_done=0.25), 25.0)  # half as fast as planned
+    assert hand.left(25.0).p50_s == pytest.approx(30.0 + 10.0)
+    flow = Builder("queue")
+    flow.task("x", sweep={"k": "1..3"}, work=40)
+    hand = CountedEngine(flow.build(), nodes=(1, 1))
+    kept = hand.engine.state.runs[0].plan.line[2].machine
+    drained = ev.MachineChanged(machine=1 - kept, admission=Admission.DRAINED)
+    hand.plan(hand.handle(drained, 5.0), 5.0)
+    assert set(hand.engine.state.runs[0].plan.line) == {2}
+    assert hand.left(10.0).p50_s == pytest.approx(30.0 + 40.0)
+    hand.handle(ev.Progressed(attempt=kept, work_done=0.25), 20.0)
+    assert hand.left(20.0).p50_s == pytest.approx(30.0 + 40.0)
 
 
 def test_time_left_is_unbounded_while_a_loop_has_no_iteration_limit():

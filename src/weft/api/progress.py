@@ -12,12 +12,15 @@ The time left is unknown in these cases: there is no plan; held tasks block the 
 the selector or the requirement of a ready task accepts no machine; an unfinished task has neither an estimate
 nor a completed task of its kind; a loop states no expected number of iterations or exceeds it; the planned
 end has passed.
+
+A plan made during the run, for example after a migration, has no lines for the tasks that were running then.
+The rest of the plan begins when they end, if its tasks wait for them; otherwise the later end counts.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -237,20 +240,78 @@ def time_left(
         return UNKNOWN
     lines = run.plan.line
     open_tasks = [task for task in lines if run.state[task] not in FINAL]
-    if not open_tasks:
+    # A plan made during the run has no lines for the tasks that were running then.
+    unplanned = {
+        task: attempt
+        for task, number in run.attempt_of.items()
+        if task not in lines
+        and run.state[task] not in FINAL
+        and (attempt := progress.state.find_attempt(number)) is not None
+    }
+    tasks = [*open_tasks, *unplanned]
+    if not tasks:
         return TimeLeft(p50_s=0.0, p90_s=0.0)
     untimed = mark_untimed_tasks(run.instance)
-    mute = [task for task in open_tasks if untimed[task] and _key(run, task) not in progress.untimed]
+    mute = [task for task in tasks if untimed[task] and _key(run, task) not in progress.untimed]
     if mute:
         return TimeLeft(p50_s=None, p90_s=None, why=f"{format_count(len(mute), 'task')} of unknown duration")
-    usual, slow = _mean_pace(run, progress, open_tasks, untimed.tolist(), promise)
-    reached_s = min(_reached_s(run, progress, task, lines[task], now_s, usual) for task in open_tasks)
-    if len(open_tasks) == len(lines) and not run.attempt_of:
-        reached_s = min(reached_s, now_s)  # the plan may begin with idle time
-    left_s = max(lines[task].finish_s for task in open_tasks) - reached_s + further_s
+    planned_s = {task: lines[task].finish_s - lines[task].start_s for task in open_tasks}
+    planned_s |= {task: attempt.seconds for task, attempt in unplanned.items()}
+    usual, slow = _mean_pace(run, progress, planned_s, untimed.tolist(), promise)
+    rest_s = {task: _attempt_left_s(progress, each, now_s, usual) for task, each in unplanned.items()}
+    left_s = max(rest_s.values(), default=0.0)
+    if open_tasks:
+        reached = [_reached_s(run, progress, task, lines[task], now_s, usual) for task in open_tasks]
+        reached += _reached_by_unplanned(run, progress, open_tasks, rest_s)
+        begins = len(open_tasks) == len(lines) and not run.attempt_of
+        if begins or (unplanned and not any(_has_begun(run, progress, task) for task in open_tasks)):
+            reached.append(now_s)  # the plan has idle time now: at its begin, or until the others have ended
+        left_s = max(left_s, max(lines[task].finish_s for task in open_tasks) - min(reached))
+    left_s += further_s
     if left_s <= 0.0:
         return TimeLeft(p50_s=None, p90_s=None, why="the planned end has passed")
     return TimeLeft(p50_s=left_s * usual, p90_s=None if slow is None else left_s * slow)
+
+
+def _has_begun(run: RunState, progress: ExecutionProgress, task: int) -> bool:
+    """Return whether the program of a task runs."""
+    number = run.attempt_of.get(task)
+    return number is not None and progress.began_s(number) is not None
+
+
+def _reached_by_unplanned(
+    run: RunState, progress: ExecutionProgress, open_tasks: Sequence[int], rest_s: Mapping[int, float]
+) -> list[float]:
+    """Return the planned times that correspond to the progress of running tasks without plan lines.
+
+    It is the planned start of the first task that waits for the running task, minus its remaining seconds in
+    ``rest_s``. A task waits for its predecessors, and for the nodes of its machine.
+    """
+    if not rest_s or run.plan is None:
+        return []
+    state, lines = progress.state, run.plan.line
+    waiting = [task for task in open_tasks if not _has_begun(run, progress, task)]
+    by_machine: dict[int, list[int]] = {}
+    for task in waiting:
+        if run.compiled.group[task] >= 0:
+            by_machine.setdefault(lines[task].machine, []).append(task)
+    found = []
+    for task, left_s in rest_s.items():
+        attempt = state.attempts[run.attempt_of[task]]
+        machine = state.machines[attempt.machine]
+        behind = [
+            other for other in run.compiled.after(task) if other in lines and run.state[other] not in FINAL
+        ]
+        if attempt.holds and machine.counts_nodes:
+            free = machine.nodes - attempt.nodes
+            behind += [
+                other
+                for other in by_machine.get(attempt.machine, ())
+                if run.compiled.options(other).nodes[attempt.machine, lines[other].count] > free
+            ]
+        if behind:
+            found.append(min(lines[other].start_s for other in behind) - left_s)
+    return found
 
 
 def _key(run: RunState, task: int) -> tuple[int, str]:
@@ -260,21 +321,19 @@ def _key(run: RunState, task: int) -> tuple[int, str]:
 def _mean_pace(
     run: RunState,
     progress: ExecutionProgress,
-    tasks: Sequence[int],
+    planned_s: Mapping[int, float],
     untimed: Sequence[bool],
     promise: Promise | None,
 ) -> _Pace:
-    """Return the mean pace that unfinished ``tasks`` are expected to have, weighted by planned seconds."""
-    lines = run.plan.line if run.plan is not None else {}
+    """Return the mean pace that unfinished tasks are expected to have, weighted by their ``planned_s``."""
     weights: dict[tuple[int, str], float] = {}
     stated_s = 0.0
-    for task in tasks:
-        planned_s = lines[task].finish_s - lines[task].start_s
+    for task, seconds in planned_s.items():
         if untimed[task]:
             key = _key(run, task)
-            weights[key] = weights.get(key, 0.0) + planned_s
+            weights[key] = weights.get(key, 0.0) + seconds
         else:
-            stated_s += planned_s
+            stated_s += seconds
     paces = [(seconds, _measured_pace(progress.untimed[key])) for key, seconds in weights.items()]
     if stated_s > 0.0 or not paces:
         paces.append((max(stated_s, 1e-9), _stated_pace(progress.paces.get(run.index, ()), promise)))
@@ -346,7 +405,7 @@ def _reached_s(
     For a running task this is its planned end minus the remaining seconds of its attempt; for any other task,
     its planned start.
     """
-    attempt = progress.state.find_attempt(run.attempt_of.get(task))
+    attempt = progress.state.attempt_of(run, task)
     if attempt is None or progress.began_s(attempt.number) is None:
         return line.start_s
     return line.finish_s - _attempt_left_s(progress, attempt, now_s, pace)
