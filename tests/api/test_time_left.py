@@ -27,8 +27,8 @@ from weft.workflow.settings import RunSettings
 class CountedEngine:
     """An engine that follows a plan, with the progress counters that its journal entries give."""
 
-    def __init__(self, workflow, *, predictor=None, nodes=(1,)):
-        instance = compile_instance(check_and_unfold(workflow), platform_of(*nodes), predictor=predictor)
+    def __init__(self, workflow, *, predictor=None, speeds=(1,)):
+        instance = compile_instance(check_and_unfold(workflow), platform_of(*speeds), predictor=predictor)
         settings = RunSettings(begins_at_once=True)
         self.engine = Engine(WorkflowLibrary({"w": instance}), instance, make_policy("plan"), settings)
         self.progress = ExecutionProgress(History(), self.engine.state)
@@ -152,6 +152,26 @@ def test_range_of_the_time_left_equals_the_promise_before_a_task_has_ended():
     assert later.p90_s / later.p50_s == pytest.approx(first.p90_s / first.p50_s)
 
 
+def test_time_until_the_outputs_are_copied_again_counts_as_time_left():
+    flow = Builder("copied")
+    flow.task("a", work=10, outputs={"y": {"to": "copy of y"}})
+    flow.task("b", after="a", work=10, outputs={"z": {"to": "copy of z"}})
+    hand = CountedEngine(flow.build())
+    for attempt, following_s in ((0, 5.0), (1, 0.0)):  # each takes half as long as estimated
+        ended_s = 5.0 * (attempt + 1)
+        hand.handle(ev.Ended(attempt=attempt), ended_s)
+        for pause_s in (1.0, 2.0):
+            hand.handle(ev.StagedOut(attempt=attempt, problem="disk full"), ended_s)
+            assert hand.left(ended_s).p50_s == pytest.approx(pause_s + following_s)
+            hand.handle(ev.TimerFired(timer=f"stage-out:{attempt}"), ended_s)
+        copied = (
+            "5 s (spread unknown)" if following_s else "unknown (outputs are being copied, or epilogs run)"
+        )
+        assert str(hand.left(ended_s)) == copied
+        hand.handle(ev.StagedOut(attempt=attempt), ended_s)
+    assert str(hand.left(10.0)) == "0 s"
+
+
 def test_time_until_the_planned_start_counts_as_time_left():
     hand = CountedEngine(chain())
     run = hand.engine.state.runs[0]
@@ -165,7 +185,7 @@ def test_time_left_after_a_migration_includes_the_tasks_that_run_outside_the_new
     flow.task("x", work=40)
     flow.task("y", work=15)
     flow.task("y2", after="y", work=5)
-    hand = CountedEngine(flow.build(), nodes=(1, 1, 1))
+    hand = CountedEngine(flow.build(), speeds=(1, 1, 1))
     hand.migrate(0, 5.0)
     assert set(hand.engine.state.runs[0].plan.line) == {2}
     assert [hand.left(now_s).p50_s for now_s in (5.0, 10.0)] == pytest.approx([40.0, 35.0])
@@ -180,14 +200,14 @@ def test_tasks_that_wait_for_a_moved_task_or_for_its_machine_follow_it():
     flow = Builder("waiting")
     flow.task("x", work=40)
     flow.task("x2", after="x", work=10)
-    hand = CountedEngine(flow.build(), nodes=(1, 1))
+    hand = CountedEngine(flow.build(), speeds=(1, 1))
     hand.migrate(0, 5.0)
     assert hand.left(10.0).p50_s == pytest.approx(35.0 + 10.0)
     hand.handle(ev.Progressed(attempt=1, work_done=0.25), 25.0)  # half as fast as planned
     assert hand.left(25.0).p50_s == pytest.approx(30.0 + 10.0)
     flow = Builder("queue")
     flow.task("x", sweep={"k": "1..3"}, work=40)
-    hand = CountedEngine(flow.build(), nodes=(1, 1))
+    hand = CountedEngine(flow.build(), speeds=(1, 1))
     kept = hand.engine.state.runs[0].plan.line[2].machine
     drained = ev.MachineChanged(machine=1 - kept, admission=Admission.DRAINED)
     hand.plan(hand.handle(drained, 5.0), 5.0)

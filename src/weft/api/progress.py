@@ -11,7 +11,7 @@ weighted by planned seconds.
 The time left is unknown in these cases: there is no plan; held tasks block the run; all machines are lost;
 the selector or the requirement of a ready task accepts no machine; an unfinished task has neither an estimate
 nor a completed task of its kind; a loop states no expected number of iterations or exceeds it; the planned
-end has passed.
+end has passed; at the end of the run only outputs are copied or epilogs run.
 
 A plan made during the run, for example after a migration, has no lines for the tasks that were running then.
 The rest of the plan begins when they end, if its tasks wait for them; otherwise the later end counts.
@@ -33,7 +33,7 @@ from weft.engine.state.compiled import LoopState
 from weft.engine.state.plan import PlanLine
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
-from weft.engine.states import FINAL, Attempt, TaskState
+from weft.engine.states import FINAL, Attempt, TaskState, TimerKind
 from weft.instance.instance import Instance, mark_untimed_tasks
 from weft.records import dataclass
 from weft.units import format_count, format_seconds
@@ -269,14 +269,18 @@ def time_left(
         left_s = max(left_s, max(lines[task].finish_s for task in open_tasks) - min(reached))
     left_s += further_s
     if left_s <= 0.0:
-        return TimeLeft(p50_s=None, p90_s=None, why="the planned end has passed")
+        copying = any(run.state[task] == TaskState.EPILOG for task in tasks)
+        why = "outputs are being copied, or epilogs run" if copying else "the planned end has passed"
+        return TimeLeft(p50_s=None, p90_s=None, why=why)
     return TimeLeft(p50_s=left_s * usual, p90_s=None if slow is None else left_s * slow)
 
 
 def _has_begun(run: RunState, progress: ExecutionProgress, task: int) -> bool:
-    """Return whether the program of a task runs."""
+    """Return whether the program of a task runs, or has ended and its outputs are not yet copied."""
     number = run.attempt_of.get(task)
-    return number is not None and progress.began_s(number) is not None
+    if number is None:
+        return False
+    return run.state[task] == TaskState.EPILOG or progress.began_s(number) is not None
 
 
 def _reached_by_unplanned(
@@ -307,7 +311,7 @@ def _reached_by_unplanned(
             behind += [
                 other
                 for other in by_machine.get(attempt.machine, ())
-                if run.compiled.options(other).nodes[attempt.machine, lines[other].count] > free
+                if run.compiled.options(other).nodes.get((attempt.machine, lines[other].count), 0) > free
             ]
         if behind:
             found.append(min(lines[other].start_s for other in behind) - left_s)
@@ -402,11 +406,11 @@ def _reached_s(
 ) -> float:
     """Return the point on the plan's time axis that an unfinished task has reached.
 
-    For a running task this is its planned end minus the remaining seconds of its attempt; for any other task,
-    its planned start.
+    For a task that has begun this is its planned end minus the remaining seconds of its attempt; for any
+    other task, its planned start.
     """
     attempt = progress.state.attempt_of(run, task)
-    if attempt is None or progress.began_s(attempt.number) is None:
+    if attempt is None or not _has_begun(run, progress, task):
         return line.start_s
     return line.finish_s - _attempt_left_s(progress, attempt, now_s, pace)
 
@@ -414,9 +418,14 @@ def _reached_s(
 def _attempt_left_s(progress: ExecutionProgress, attempt: Attempt, now_s: float, pace: float) -> float:
     """Return the remaining estimated seconds of an attempt on its machine, without ``pace``.
 
-    The machine may be another than planned, and the attempt may have begun with restart files.
+    The machine may be another than planned, and the attempt may have begun with restart files. After the end
+    of the program it is the time until its outputs are copied again; the time for the copy is unknown.
     """
-    speed = progress.state.machines[attempt.machine].speed_factor
+    state = progress.state
+    if state.runs[attempt.run].state[attempt.task] == TaskState.EPILOG:
+        again_s = state.timers.get(TimerKind.STAGE_OUT.name_of(attempt.number), now_s)
+        return max(0.0, again_s - now_s) / max(1e-9, pace)
+    speed = state.machines[attempt.machine].speed_factor
     began_s, whole = progress.began_s(attempt.number), 1.0 - attempt.restart_from
     if began_s is None:
         return attempt.seconds / speed
