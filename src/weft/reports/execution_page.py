@@ -33,7 +33,7 @@ from weft.reports.simulation import (
     transfers_text,
     use_table,
 )
-from weft.reports.text import TextTable, fitted, printable, promise_text, strays_text, time_text
+from weft.reports.text import TextTable, printable, promise_text, strays_text, time_text
 from weft.units import format_bytes, format_count, format_seconds
 
 _NOTHING = "-"
@@ -421,21 +421,22 @@ _LEAST_WIDTH = 40
 
 
 def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool = False) -> list[str]:
-    """Return the lines of the terminal summary, at most ``width`` columns wide (at least 40)."""
-    lines = [executed.title]
+    """Return the lines of the terminal summary: text wrapped at ``width`` (at least 40), tables uncut."""
     facts = execution_facts(executed)
     room = max(len(label) for label, _ in facts)
-    lines += [f"  {label:<{room}}  {text}" for label, text in facts]
-    if executed.several and executed.verdicts:
-        lines += ["", *_table(promise_table(executed))]
+    wrapped = partial(_wrapped, width=width, ascii_only=ascii_only)
+    lines = wrapped(executed.title)
+    for label, text in facts:
+        lines += wrapped(f"  {label:<{room}}  {text}", indent=room + 4)
+    tables = [promise_table(executed)] if executed.several and executed.verdicts else []
     if executed.several:
-        lines += ["", *_table(execution_runs(executed))]
+        tables.append(execution_runs(executed))
     if executed.kinds:
-        lines += ["", *_table(_without_empty(kind_table(executed)))]
+        tables.append(_without_empty(kind_table(executed)))
+    for table in tables:
+        lines += ["", *(printable(line) for line in _table(table))]
     texts = [f"note: {note}" for note in execution_notes(executed)] + failure_lines(executed)
-    # Tables are cut at the width; messages are wrapped.
-    wrapped = [part for line in texts for part in _wrapped(line, width, ascii_only=ascii_only)]
-    return [*(_fitted(line, width, ascii_only=ascii_only) for line in lines), *wrapped]
+    return [*lines, *(part for text in texts for part in wrapped(text))]
 
 
 def failure_lines(executed: ExecutedRun) -> list[str]:
@@ -471,13 +472,12 @@ def _without_empty(table: TextTable) -> TextTable:
     return TextTable(heading=heading, rows=tuple(rows), texts=table.texts)
 
 
-def _wrapped(line: str, width: int, *, ascii_only: bool) -> list[str]:
-    text = printable(line, ascii_only=ascii_only)
-    indent = " " * (len(text) - len(text.lstrip()) + 2)
+def _wrapped(line: str, width: int, *, ascii_only: bool, indent: int | None = None) -> list[str]:
+    """Return a line as lines of at most ``width`` columns; default of ``indent``: that of the line plus 2."""
+    # Redact before wrapping: the parts of a secret would not be recognised later.
+    text = printable(redact(line), ascii_only=ascii_only)
+    if indent is None:
+        indent = len(text) - len(text.lstrip()) + 2
     return textwrap.wrap(
-        text, max(width, _LEAST_WIDTH), subsequent_indent=indent, break_on_hyphens=False
+        text, max(width, _LEAST_WIDTH), subsequent_indent=" " * indent, break_on_hyphens=False
     ) or [""]
-
-
-def _fitted(line: str, width: int, *, ascii_only: bool) -> str:
-    return fitted(printable(line), max(width, _LEAST_WIDTH), ascii_only=ascii_only).rstrip()
