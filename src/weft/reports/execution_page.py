@@ -186,8 +186,7 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
     elif executed.verdicts:
         facts.append(("promises", _promises(executed.verdicts)))
     facts.append(("tasks", _tasks(executed)))
-    if executed.several and executed.slowdown is not None:
-        facts += fairness_facts(executed.slowdown)
+    facts += _slowdown_facts(executed)
     failed, moved = executed.failures, [move for move in executed.moves if not move.off]
     if failed:
         facts.append(("failures", _counts(each.failed.cause for each in failed)))
@@ -199,6 +198,18 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
         facts.append(("transfers", moves))
     facts.append(("critical path", _path(executed)))
     return facts
+
+
+def _slowdown_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
+    """Return (label, text) pairs about slowdowns if the execution has several runs; else an empty list."""
+    runs, every = executed.history.runs, executed.slowdown_of_all_runs
+    if len(runs) < 2 or every is None or not executed.run_summaries:
+        return []
+    if executed.several:
+        return [] if executed.slowdown is None else fairness_facts(executed.slowdown)
+    own, (label, mean), *spread = executed.run_summaries[0].slowdown, *fairness_facts(every)
+    text = f"{_NOTHING if own is None else format(own, '.3g')}; {every.number} of {len(runs)} runs: {mean}"
+    return [(label, text), *spread]
 
 
 def promise_outcome_text(verdict: PromiseOutcome) -> str:
@@ -431,6 +442,8 @@ def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool
     tables = [promise_table(executed)] if executed.several and executed.verdicts else []
     if executed.several:
         tables.append(execution_runs(executed))
+    if executed.several and executed.slowdowns:
+        tables.append(slowdown_table(executed.slowdowns.items()))
     if executed.kinds:
         tables.append(_without_empty(kind_table(executed)))
     for table in tables:
