@@ -36,6 +36,7 @@ from weft.records import dataclass
 from weft.redaction import redact
 from weft.reports.critical_path import CriticalPath, find_critical_path
 from weft.reports.execution_records import NO_RECORDS, ExecutionRecords, LogTail, ProcessUsage
+from weft.units import format_change
 
 _NOT_MEASURED = ProcessUsage()
 _CURVE_POINTS = 1_000
@@ -190,7 +191,7 @@ class PromiseOutcome:
         """Return ``change`` in percent as text; "" if it is unknown or the run has not completed."""
         if self.change is None or not self.completed:
             return ""
-        return f"{self.change:+.1%}" if abs(self.change) < 1 else f"{self.change:+,.0%}"
+        return format_change(self.change) if abs(self.change) < 1 else f"{self.change:+,.0%}"
 
     @property
     def word(self) -> str:
