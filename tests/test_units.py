@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.units import format_seconds
+from weft.units import format_change, format_seconds
 
 
 @pytest.mark.parametrize(
@@ -13,3 +13,18 @@ from weft.units import format_seconds
 )
 def test_a_second_is_not_shown_as_1000_milliseconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (-1e-12, "+0.0%"),
+        (0.0, "+0.0%"),
+        (-0.0004, "+0.0%"),
+        (-0.0006, "-0.1%"),
+        (0.125, "+12.5%"),
+        (1.5, "+150.0%"),
+    ],
+)
+def test_a_change_that_rounds_to_zero_has_no_minus_sign(change: float, text: str) -> None:
+    assert format_change(change) == text

@@ -130,10 +130,13 @@ def make_by_name(registry: Registry, text: str) -> Any:
     types = get_type_hints(kind) if known and settings else {}
     given: dict[str, Any] = {}
     for setting in settings:
-        key, equals, value = setting.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals or key not in known:
-            raise _unknown_option(f"{registry.noun} {name!r}", setting, list(known))
+        option, equals, value = setting.partition("=")
+        key = option.strip().replace("-", "_")
+        if key not in known:
+            raise _unknown_option(f"{registry.noun} {name!r}", option.strip(), list(known))
+        if not equals:
+            what = f"option {key!r} of {registry.noun} {name!r} has no value"
+            raise InvalidInput(what, advice=f"write '{key}=...'")
         given[key] = _parse_option(types[key], value.strip(), f"{name}:{setting}")
     return kind(**given)
 
@@ -161,9 +164,9 @@ def option_type(kind: Any) -> Any:
     return parts[0] if NoneType in get_args(kind) and len(parts) == 1 else kind
 
 
-def _unknown_option(whose: str, setting: str, known: list[str]) -> InvalidInput:
-    what = f"{whose} has no option {setting!r}"
-    close = nearest(setting.partition("=")[0], known)
+def _unknown_option(whose: str, option: str, known: list[str]) -> InvalidInput:
+    what = f"{whose} has no option {option!r}"
+    close = nearest(option, known)
     listed = f"its options: {', '.join(known)}" if known else "it has no options"
     return InvalidInput(what, advice=f"did you mean '{close}=...'?" if close else listed)
 

@@ -91,6 +91,11 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def format_change(change: float) -> str:
+    """Return a relative change in percent with its sign, ``+12.5%``; what rounds to 0 is ``+0.0%``."""
+    return f"{round(change, 3) + 0.0:+.1%}"
+
+
 def format_bytes(amount: float) -> str:
     """Return a size as text in decimal units: ``76.8 MB``."""
     if not math.isfinite(amount):

@@ -58,7 +58,7 @@ VALUES = {
     (*PLAN, "--deadline", "1e400"): ["--deadline '1e400'"],
     (*PLAN, "--max-cost", "-1"): ["maximal cost is -1", "at least 0"],
     (*PLAN, "--max-cost", "inf"): ["maximal cost is inf"],
-    (*PLAN, "--planner", "heft:zzz=1"): ["'heft'", "zzz=1"],
+    (*PLAN, "--planner", "heft:zzz=1"): ["'heft'", "no option 'zzz'"],
     ("planners", "hefd"): ["planner 'hefd'", "did you mean 'heft'?"],
     (*PLAN, "--from", "dxa"): ["format 'dxa'", "did you mean 'dax'?"],
     (*PLAN, "--from", "mermaid"): ["'mermaid'", "not read"],

@@ -432,3 +432,25 @@ def test_check_reads_files_that_state_the_programs_of_services(tmp_path: Path) -
     refused = weft("check", "bad.yaml", folder=tmp_path)
     assert refused.code == 2
     assert "unknown key 'comand'; did you mean 'command'?" in refused.err
+
+
+def test_check_reads_files_of_predictions(tmp_path: Path) -> None:
+    rows = "[{kind: a, seconds: 3}, {kind: a, machine: m, seconds: 2}]"
+    (tmp_path / "measured.yaml").write_text(f"weft: 1\npredictions: {rows}\n")
+    (tmp_path / "bad.yaml").write_text("weft: 1\npredictions: [{kind: a, seconds: soon}]\n")
+    (tmp_path / "flow.yaml").write_text(f"weft: 1\nname: flow\npredictions: {rows}\n")
+    shown = weft("check", "measured.yaml", folder=tmp_path)
+    assert (shown.code, shown.out) == (0, "measured.yaml: 2 predictions; no problems found\n")
+    refused = weft("check", "bad.yaml", folder=tmp_path)
+    assert refused.code == 2
+    assert "bad.yaml:2:" in refused.err
+    assert "seconds" in refused.err
+    assert "tasks" not in refused.err
+    assert "a workflow without the key 'tasks'" in weft("check", "flow.yaml", folder=tmp_path).err
+
+
+def test_check_names_the_profile_whose_platform_does_not_exist(tmp_path: Path) -> None:
+    (tmp_path / "profile.yaml").write_text("weft: 1\nprofile: {on: nofile.yaml}\n")
+    refused = weft("check", "profile.yaml", folder=tmp_path)
+    assert refused.code == 2
+    assert "error: profile.yaml: profile.on: no file 'nofile.yaml'" in refused.err

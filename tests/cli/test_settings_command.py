@@ -13,7 +13,7 @@ from cli.warm_process import weft
 TASK = "tasks: {a: {command: 'true'}}\n"
 WRONG = {
     "planner: hefft": "unknown planner 'hefft'; did you mean 'heft'?",
-    "planner: 'genetic:populaton=3'": "has no option 'populaton=3'; did you mean 'population=...'?",
+    "planner: 'genetic:populaton=3'": "has no option 'populaton'; did you mean 'population=...'?",
     "replan: {planner: hefft}": "unknown planner 'hefft'",
     "policy: fof": "unknown policy 'fof'; did you mean 'foft'?",
     "objective: makespam": "unknown objective 'makespam'; did you mean 'makespan'?",

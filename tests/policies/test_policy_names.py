@@ -30,7 +30,8 @@ def test_policy_names_of_the_papers_are_accepted():
     ("text", "message"),
     [
         ("foff", "unknown policy 'foff'; did you mean 'foft'?"),
-        ("foft:intro=rank", "policy 'foft' has no option 'intro=rank'; did you mean 'intra=...'?"),
+        ("foft:intro=rank", "policy 'foft' has no option 'intro'; did you mean 'intra=...'?"),
+        ("foft:intra", "option 'intra' of policy 'foft' has no value; write 'intra=...'"),
         ("foft:intra=best", "foft:intra=best; must be one of rank, index, priority"),
         ("plan:strict=1", "plan:strict=1; must be true or false"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -73,6 +74,12 @@ def test_every_view_shows_the_slowdowns_of_several_runs(several, capsys):
     text = shell.weft("status", "1").out
     assert f"slowdown: {listed[0]:.3g}" in text
     assert "slowdown of 3 of 3 runs: " in text
+    shown = shell.weft("report", "1").out
+    assert re.search(rf"^  slowdown +{listed[0]:.3g}; 3 of 3 runs: \S+ on average, ", shown, re.MULTILINE)
+    assert re.search(r"^  fairness +standard deviation ", shown, re.MULTILINE)
+    assert shell.json("report", "1")["slowdown_of_all_runs"]["number"] == 3
+    applications = done.out[done.out.index("  application ") :].splitlines()[1:3]
+    assert [line.split()[:2] for line in applications] == [["one.yaml", "2"], ["two.yaml", "1"]]
     page = next(several.folder.glob(".weft/reports/*/report.html")).read_text()
     for words in ("<h2>Slowdown</h2>", "By application", "Active workflows", "Ready tasks", "mean deviation"):
         assert words in page

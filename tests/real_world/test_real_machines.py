@@ -369,6 +369,7 @@ def test_machines_of_a_run_without_an_engine_are_shown_but_not_changed(tmp_path)
     (tmp_path / "go").touch()
     assert weft.run(flow, on=machines, project=tmp_path, plan_steps=50).completed
     shown = weft_command("machines", "ls", folder=tmp_path)
+    assert "  speed factor  " in shown.stdout.splitlines()[0]
     assert [line.split()[:4] for line in shown.stdout.splitlines()[1:]] == [["first", "open", "1", "1"]]
     refused = weft_command("machines", "drain", "first", folder=tmp_path)
     assert refused.returncode == 1

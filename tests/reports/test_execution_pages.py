@@ -153,9 +153,35 @@ def test_the_summary_lists_the_main_facts(executed):
 
 
 @pytest.mark.parametrize("width", [10, 60, 200])
-def test_summary_lines_fit_the_given_width(executed, width):
+def test_text_of_the_summary_is_wrapped_and_tables_are_whole(executed, width):
     lines = execution_lines(executed, width=width, ascii_only=True)
-    assert max(map(len, lines)) <= max(width, 40)
+    begin = lines.index("")
+    end = lines.index("", begin + 1)
+    assert lines[begin + 1 : end][0].split()[0] == "kind"
+    texts = [*lines[:begin], *(line for line in lines[begin:] if line.startswith("note: "))]
+    assert max(map(len, texts)) <= max(width, 40)
+    assert not any("~" in line for line in lines)
+    shown = " ".join(" ".join(lines[:begin]).split())
+    assert "20 s (P90 22 s): broken (beyond P90), +" in shown
+    wide = execution_lines(executed, width=1000, ascii_only=True)
+    assert set(lines[begin:end]) <= set(wide)
+
+
+def test_the_summary_of_several_runs_is_not_cut():
+    flows = []
+    for name in ("a-workflow-with-a-rather-long-name", "another-workflow-with-a-long-name"):
+        flow = weft.Builder(name)
+        flow.task("t", work=10)
+        flows.append(flow.build())
+    executed = journal_of(flows, platform_of(1.0), policy="foft").executed()
+    lines = execution_lines(executed, width=80)
+    assert not any("…" in line for line in lines)
+    (heading,) = (line for line in lines if line.split()[:2] == ["run", "workflow"])
+    assert heading.endswith("slowdown")
+    slowdowns = [f"{story.slowdown:.2f}" for story in executed.run_summaries]
+    first = lines.index(heading) + 1
+    assert [line.split()[-1] for line in lines[first : first + 2]] == slowdowns
+    assert "quartiles" in "\n".join(lines)
 
 
 @needs_browser

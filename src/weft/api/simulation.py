@@ -59,7 +59,7 @@ from weft.repository.journal_store import JournalFileWriter, open_journal_file
 from weft.runtime.budget import PlanningBudget
 from weft.runtime.simulation import Simulation
 from weft.schedule.bounds import bound_arrivals
-from weft.units import format_count, format_seconds
+from weft.units import format_change, format_count, format_seconds
 from weft.workflow.settings import RunSettings, SettingsLayers
 from weft.workflow.workflow import Workflow
 
@@ -520,7 +520,7 @@ def simulation_facts(run: SimulatedRun) -> list[tuple[str, str]]:
 
 def _bound_text(run: SimulatedRun) -> str:
     comparable = run.outcome == "completed" and run.lower_bound_s > 0
-    above = f" ({run.end_s / run.lower_bound_s - 1:+.1%})" if comparable else ""
+    above = f" ({format_change(run.end_s / run.lower_bound_s - 1)})" if comparable else ""
     return format_seconds(run.lower_bound_s) + above
 
 

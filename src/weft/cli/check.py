@@ -14,6 +14,7 @@ from weft.urls import is_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from weft.errors import Problem
     from weft.formats.format import SourceFile
     from weft.platform.platform import Platform
     from weft.workflow.settings import SettingsLayer
@@ -25,6 +26,7 @@ _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
 _SERVICES_KEY = re.compile(r"^services\s*:", re.MULTILINE)
 _RUN_FORMATS = ("weft", "gridway", "dagman")
 """Formats whose input files are checked; inputs in other formats often name files of another site."""
+_PREDICTIONS_KEY = re.compile(r"^predictions\s*:", re.MULTILINE)
 _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 
 
@@ -38,7 +40,7 @@ _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 )
 @options.as_json
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
-    """Report all problems of files: workflow, platform, scenario, profile, tuning grid, services.
+    """Report all problems of files: workflow, platform, scenario, profile, grid, services, predictions.
 
     This includes what `weft run` would reject: file names outside the task directory, URLs of an unknown
     kind, programs to copy that do not exist, and settings of local machines. Input files that do not exist
@@ -129,7 +131,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         return scenario
     if (profile := _check_profile(source)) is not None:
         return profile
-    if (other := _check_grid(source) or _check_services(source)) is not None:
+    if (other := _check_grid(source) or _check_services(source) or _check_predictions(source)) is not None:
         return other
     reader = detect_format(source)
     workflow = reader.read(source)
@@ -246,6 +248,7 @@ def _check_inputs(graph: TaskGraph, name: str) -> list[str]:
 
 def _check_profile(source: SourceFile) -> dict[str, object] | None:
     """Check a profile and the platform that it names; return its summary record, None for any other file."""
+    from weft.errors import InvalidInput
     from weft.formats.files import load_platform
     from weft.formats.native import WeftYaml
     from weft.formats.profiles import read_profile
@@ -259,9 +262,45 @@ def _check_profile(source: SourceFile) -> dict[str, object] | None:
     profile = read_profile(source)
     _check_names(profile.settings, source.name)
     if profile.on is not None:
-        load_platform(profile.on)
+        try:
+            load_platform(profile.on)
+        except InvalidInput as error:
+            raise InvalidInput(
+                [_place_in_profile(problem, source.name) for problem in error.problems]
+            ) from None
     summary = f"a profile of {format_count(len(profile.settings), 'setting')}; no problems found"
     return {"file": source.name, "kind": "profile", "summary": summary}
+
+
+def _place_in_profile(problem: Problem, name: str) -> Problem:
+    """Return a problem of the platform of a profile with a location: that in the platform's file, if any."""
+    from dataclasses import replace
+
+    from weft.errors import SourceLocation
+
+    if problem.location is not None:
+        return problem
+    return replace(problem, location=SourceLocation(file=name), path=("profile", "on"))
+
+
+def _check_predictions(source: SourceFile) -> dict[str, object] | None:
+    """Check a file that has only predictions; return its summary record, None for any other file."""
+    from weft.formats.native import WeftYaml
+    from weft.formats.predictions import read_yaml_predictions
+    from weft.formats.yaml_document import parse_document
+
+    if (
+        not WeftYaml().recognises(source)
+        or _TASKS_KEY.search(source.head)
+        or not _PREDICTIONS_KEY.search(source.head)
+    ):
+        return None
+    root = parse_document(source.text(), source.name).root
+    if root is None or not isinstance(root.value, dict) or root.value.keys() - {"weft", "predictions"}:
+        return None
+    rows = read_yaml_predictions(source)
+    summary = f"{format_count(len(rows), 'prediction')}; no problems found"
+    return {"file": source.name, "kind": "predictions", "summary": summary}
 
 
 def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, object] | None:

@@ -30,7 +30,8 @@ def list_(run: int | None, project: str | None, as_json: bool) -> None:
 
     States: open; lost (its sandbox or runner does not work); drained; removed. Load, memory and disk are
     measured if `state_every` is set, or a requirement or rank uses them. `load` is the number of cores that
-    other programs keep busy or wait for.
+    other programs keep busy or wait for; `speed factor` is the estimated speed relative to that of the
+    platform file.
     """
     from weft.api.machines import list_machines
     from weft.api.project import OpenProject
@@ -42,7 +43,18 @@ def list_(run: int | None, project: str | None, as_json: bool) -> None:
         return
     from weft.reports.text import TextTable, printable
 
-    heading = ("machine", "state", "nodes", "free", "running", "queued", "speed", "load", "memory", "disk")
+    heading = (
+        "machine",
+        "state",
+        "nodes",
+        "free",
+        "running",
+        "queued",
+        "speed factor",
+        "load",
+        "memory",
+        "disk",
+    )
     rows = tuple((printable(each.name), each.state, *_measured(each)) for each in machines)
     options.print_lines(TextTable(heading=heading, rows=rows, texts=2).lines())
     options.print_lines(

@@ -24,7 +24,7 @@ def read_predictions(file: str | Path) -> tuple[Prediction, ...]:
     """Return the predictions in a file; raise InvalidInput with the problems of the file."""
     source = open_source(file)
     if Path(source.name).suffix in (".yaml", ".yml", ".json"):
-        return _read_yaml(source)
+        return read_yaml_predictions(source)
     return _read_csv(source)
 
 
@@ -44,7 +44,8 @@ def resolve_predictions(holder: _Holder, folder: Path, first: Iterable[str | Pat
     return replace(holder, predictions=tuple(rows))
 
 
-def _read_yaml(source: SourceFile) -> tuple[Prediction, ...]:
+def read_yaml_predictions(source: SourceFile) -> tuple[Prediction, ...]:
+    """Return the rows of a YAML file; raise InvalidInput with all its problems."""
     from weft.formats.yaml_document import parse_document
 
     document = parse_document(source.text(), source.name)

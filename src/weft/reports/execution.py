@@ -36,6 +36,7 @@ from weft.records import dataclass
 from weft.redaction import redact
 from weft.reports.critical_path import CriticalPath, find_critical_path
 from weft.reports.execution_records import NO_RECORDS, ExecutionRecords, LogTail, ProcessUsage
+from weft.units import format_change
 
 _NOT_MEASURED = ProcessUsage()
 _CURVE_POINTS = 1_000
@@ -190,7 +191,7 @@ class PromiseOutcome:
         """Return ``change`` in percent as text; "" if it is unknown or the run has not completed."""
         if self.change is None or not self.completed:
             return ""
-        return f"{self.change:+.1%}" if abs(self.change) < 1 else f"{self.change:+,.0%}"
+        return format_change(self.change) if abs(self.change) < 1 else f"{self.change:+,.0%}"
 
     @property
     def word(self) -> str:
@@ -517,9 +518,13 @@ class ExecutedRun:
 
     @cached_property
     def slowdown(self) -> Summary | None:
-        """Return statistics of the slowdowns of all completed runs; None if no run has one."""
-        found = [value for values in list_slowdowns(self.run_summaries).values() for value in values]
-        return summarise(found) if found else None
+        """Return statistics of the slowdowns of the reported completed runs; None if no run has one."""
+        return _summarise_slowdowns(self.run_summaries)
+
+    @cached_property
+    def slowdown_of_all_runs(self) -> Summary | None:
+        """Return ``slowdown`` over all runs of the execution, also those that are not reported."""
+        return _summarise_slowdowns(self.history.runs)
 
     @property
     def active(self) -> StepFunction:
@@ -570,7 +575,8 @@ class ExecutedRun:
             "origin_s": self.origin_s,
             "took_s": self.took_s,
             "runs": [{"run": self.number(each.index), **each.as_record()} for each in self.run_summaries],
-            "slowdown": None if self.slowdown is None else asdict(self.slowdown),
+            "slowdown": _slowdown_record(self.slowdown),
+            "slowdown_of_all_runs": _slowdown_record(self.slowdown_of_all_runs),
             "slowdowns": {name: asdict(found) for name, found in self.slowdowns.items()},
             "active": [list(step) for step in self.active.thinned(_CURVE_POINTS)],
             "ready": [list(step) for step in self.ready.thinned(_CURVE_POINTS)],
@@ -594,6 +600,15 @@ class ExecutedRun:
                 for each in self.attempts
             ],
         }
+
+
+def _summarise_slowdowns(runs: Iterable[RunSummary]) -> Summary | None:
+    found = [value for values in list_slowdowns(runs).values() for value in values]
+    return summarise(found) if found else None
+
+
+def _slowdown_record(found: Summary | None) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)
 
 
 def _path_record(path: CriticalPath, names: Sequence[str]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from weft.reports.simulation import (
     transfers_text,
     use_table,
 )
-from weft.reports.text import TextTable, fitted, printable, promise_text, strays_text, time_text
+from weft.reports.text import TextTable, printable, promise_text, strays_text, time_text
 from weft.units import format_bytes, format_count, format_seconds
 
 _NOTHING = "-"
@@ -186,8 +186,7 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
     elif executed.verdicts:
         facts.append(("promises", _promises(executed.verdicts)))
     facts.append(("tasks", _tasks(executed)))
-    if executed.several and executed.slowdown is not None:
-        facts += fairness_facts(executed.slowdown)
+    facts += _slowdown_facts(executed)
     failed, moved = executed.failures, [move for move in executed.moves if not move.off]
     if failed:
         facts.append(("failures", _counts(each.failed.cause for each in failed)))
@@ -199,6 +198,18 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
         facts.append(("transfers", moves))
     facts.append(("critical path", _path(executed)))
     return facts
+
+
+def _slowdown_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
+    """Return (label, text) pairs about slowdowns if the execution has several runs; else an empty list."""
+    runs, every = executed.history.runs, executed.slowdown_of_all_runs
+    if len(runs) < 2 or every is None or not executed.run_summaries:
+        return []
+    if executed.several:
+        return [] if executed.slowdown is None else fairness_facts(executed.slowdown)
+    own, (label, mean), *spread = executed.run_summaries[0].slowdown, *fairness_facts(every)
+    text = f"{_NOTHING if own is None else format(own, '.3g')}; {every.number} of {len(runs)} runs: {mean}"
+    return [(label, text), *spread]
 
 
 def promise_outcome_text(verdict: PromiseOutcome) -> str:
@@ -421,21 +432,24 @@ _LEAST_WIDTH = 40
 
 
 def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool = False) -> list[str]:
-    """Return the lines of the terminal summary, at most ``width`` columns wide (at least 40)."""
-    lines = [executed.title]
+    """Return the lines of the terminal summary: text wrapped at ``width`` (at least 40), tables uncut."""
     facts = execution_facts(executed)
     room = max(len(label) for label, _ in facts)
-    lines += [f"  {label:<{room}}  {text}" for label, text in facts]
-    if executed.several and executed.verdicts:
-        lines += ["", *_table(promise_table(executed))]
+    wrapped = partial(_wrapped, width=width, ascii_only=ascii_only)
+    lines = wrapped(executed.title)
+    for label, text in facts:
+        lines += wrapped(f"  {label:<{room}}  {text}", indent=room + 4)
+    tables = [promise_table(executed)] if executed.several and executed.verdicts else []
     if executed.several:
-        lines += ["", *_table(execution_runs(executed))]
+        tables.append(execution_runs(executed))
+    if executed.several and executed.slowdowns:
+        tables.append(slowdown_table(executed.slowdowns.items()))
     if executed.kinds:
-        lines += ["", *_table(_without_empty(kind_table(executed)))]
+        tables.append(_without_empty(kind_table(executed)))
+    for table in tables:
+        lines += ["", *(printable(line) for line in _table(table))]
     texts = [f"note: {note}" for note in execution_notes(executed)] + failure_lines(executed)
-    # Tables are cut at the width; messages are wrapped.
-    wrapped = [part for line in texts for part in _wrapped(line, width, ascii_only=ascii_only)]
-    return [*(_fitted(line, width, ascii_only=ascii_only) for line in lines), *wrapped]
+    return [*lines, *(part for text in texts for part in wrapped(text))]
 
 
 def failure_lines(executed: ExecutedRun) -> list[str]:
@@ -471,13 +485,12 @@ def _without_empty(table: TextTable) -> TextTable:
     return TextTable(heading=heading, rows=tuple(rows), texts=table.texts)
 
 
-def _wrapped(line: str, width: int, *, ascii_only: bool) -> list[str]:
-    text = printable(line, ascii_only=ascii_only)
-    indent = " " * (len(text) - len(text.lstrip()) + 2)
+def _wrapped(line: str, width: int, *, ascii_only: bool, indent: int | None = None) -> list[str]:
+    """Return a line as lines of at most ``width`` columns; default of ``indent``: that of the line plus 2."""
+    # Redact before wrapping: the parts of a secret would not be recognised later.
+    text = printable(redact(line), ascii_only=ascii_only)
+    if indent is None:
+        indent = len(text) - len(text.lstrip()) + 2
     return textwrap.wrap(
-        text, max(width, _LEAST_WIDTH), subsequent_indent=indent, break_on_hyphens=False
+        text, max(width, _LEAST_WIDTH), subsequent_indent=" " * indent, break_on_hyphens=False
     ) or [""]
-
-
-def _fitted(line: str, width: int, *, ascii_only: bool) -> str:
-    return fitted(printable(line), max(width, _LEAST_WIDTH), ascii_only=ascii_only).rstrip()
