@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from weft.engine.explanation import Candidate, Explanation, PlacementChoice, explain
+from weft.engine.explanation import Candidate, Explanation, PlacementChoice, describe_state, explain
 from weft.engine.history import AttemptRecord
 from weft.engine.replay import ReplayResult, replay
 from weft.engine.states import ACTIVE, format_counters
@@ -78,9 +78,10 @@ def explanation_lines(
     later = one_iteration or any(count > 1 for count in found.counters)
     iteration = f", iteration {format_counters(found.counters)}" if later else ""
     at = f"at {format_seconds(found.at_s)}"
-    when = f"is {found.state} {at}"
+    state = describe_state(found.state)
+    when = f"is {state} {at}"
     if interrupted and found.state in _ACTIVE:
-        when = f"was {found.state} when the engine ended, {at}"
+        when = f"was {state} when the engine ended, {at}"
     yield f"{found.task} of run {found.run} ({found.workflow}){iteration} {when}"
     for reason in found.waits_for:
         yield f"  waits for {reason}"

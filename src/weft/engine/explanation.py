@@ -417,6 +417,8 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
         where = state.machines[attempt.machine].label
         what = "start it" if attempt.stage == Stage.SUBMITTED else "copy its outputs to their targets"
         return [f"{where} to {what}"]
+    if attempt.stage == Stage.ENDED and run.state[attempt.task] == TaskState.EPILOG:
+        return ["the next try to copy its outputs to their targets"]
     if attempt.stage != Stage.ASSIGNED:
         return []
     machine = state.machines[attempt.machine]
@@ -464,7 +466,16 @@ def describe_stalled_run(state: EngineState, run: RunState) -> Iterator[str]:
 
 
 def _state_word(run: RunState, task: int) -> str:
-    return TaskState(run.state[task]).name.lower()
+    return describe_state(TaskState(run.state[task]).name.lower())
+
+
+_STATE_WORDS = {"prolog": "preparing its inputs", "epilog": "copying its outputs"}
+"""Words for states that are named after parts of an attempt; most tasks have no programs of these names."""
+
+
+def describe_state(name: str) -> str:
+    """Return words for the name of a task's state that follow "is" in a sentence."""
+    return _STATE_WORDS.get(name, name)
 
 
 def _shorten_list(names: list[str]) -> list[str]:
