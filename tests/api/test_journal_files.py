@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,8 @@ def test_explain_lists_the_decisions_about_a_task(journal):
     lines = list(explanation_lines(explain_task(journal, "lapw1[3]")))
     assert lines[0].startswith("lapw1[3] of run 0 (wien2k) is completed at ")
     assert any(line.startswith(" * ") for line in lines), "the chosen machine is marked"
+    copying = replace(explain_task(journal, "lapw1[3]"), state="epilog")
+    assert " is copying its outputs at " in next(explanation_lines(copying))
 
 
 @pytest.mark.parametrize(

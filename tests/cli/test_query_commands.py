@@ -164,6 +164,44 @@ def test_watch_prints_the_events_of_the_report_with_their_iterations(project: Pr
     assert [event["iteration"] for event in assigned] == [1, 2, 3]
 
 
+NESTED = """\
+weft: 1
+name: nested
+tasks:
+  first: {command: 'true'}
+  inner: {after: first, command: 'echo $WEFT_ITERATIONS'}
+  last: {after: inner, command: 'true'}
+  alone: {command: 'true'}
+loops:
+  outside: {from: last, to: first, until: last.exit_code > 0, max_iterations: 2, on_exhausted: continue}
+  inside: {from: inner, to: inner, until: inner.exit_code > 0, max_iterations: 3, on_exhausted: continue}
+"""
+
+
+def test_logs_and_explain_take_the_same_names_of_iterations(project: Project) -> None:
+    project.write("nested.yaml", NESTED)
+    assert project.weft("run", "nested.yaml", "-q").code == 0
+    for counters, attempt in (("1.1", 1), ("1.3", 3), ("2.1", 4), ("2.3", 6)):
+        assert project.weft("logs", f"inner#{counters}").out == f"{counters}\n"
+        shown = project.weft("explain", f"inner#{counters}").out
+        assert f"inner of run 1 (nested), iteration {counters} is completed" in shown
+        assert re.findall(r"attempt \d+: submitted", shown) == [f"attempt {attempt}: submitted"]
+        assert shown.count("it became completed") == 1
+        record = project.json("explain", f"inner#{counters}")
+        assert (record["task"], record["counters"]) == ("inner", [int(part) for part in counters.split(".")])
+    assert project.weft("explain", "inner", "-v").out.count("it became completed") == 6
+    for command in ("logs", "explain"):
+        refused(project.weft(command, "inner#2.4"), 2, "no iteration 'inner#2.4'; the last one is inner#2.3")
+        refused(project.weft(command, "first#3"), 2, "the last one is first#2")
+        refused(project.weft(command, "inner#1"), 2, "'inner' is in 2 loops", "for example 'inner#2.1'")
+        refused(project.weft(command, "first#x"), 2, "'x' in 'first#x'", "for example 'first#2'")
+        refused(project.weft(command, "alone#1"), 2, "'alone' is in no loop")
+    failing = "{x: {command: 'false', retries: 0}, never: {after: x, command: 'true'}}"
+    project.write("failing.yaml", f"weft: 1\ntasks: {failing}\n")
+    assert project.weft("run", "failing.yaml", "-q").code == 1
+    refused(project.weft("logs", "never"), 2, "'never' did not start; `weft explain never` shows why")
+
+
 def test_logs_prints_the_output_of_a_task(done: Project) -> None:
     assert done.weft("logs", "a").out == "made a\n"
     assert done.weft("logs", "a", "--follow").out == "made a\n"

@@ -290,8 +290,10 @@ def test_run_numbers_in_reports_are_those_of_the_project(project: Project) -> No
     assert project.weft("run", "other.yaml", "tiny.yaml").code == 0
     reported = [json.loads(line) for line in project.weft("report", "2", "--events", "-").out.splitlines()]
     assert {event["run"] for event in reported if event["workflow"] == "tiny"} == {3}
-    followed = [json.loads(line) for line in project.weft("watch", "2", "--json").out.splitlines()]
-    assert {event["run"] for event in followed} - {None} == {2, 3}
+    for run in (2, 3):
+        followed = [json.loads(line) for line in project.weft("watch", str(run), "--json").out.splitlines()]
+        assert {event["run"] for event in followed} - {None} == {run}
+        assert (followed[0]["what"], followed[-1]["what"]) == ("run-submitted", "run-ended")
     trace = (project.folder / ".weft/reports/2/trace.tsv").read_text()
     assert "\t2:only\t" in trace
     assert "\t3:a\t" in trace

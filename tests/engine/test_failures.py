@@ -8,6 +8,7 @@ from driven_engine import DrivenEngine, one_task, platform_of, simulated
 from weft.backends.simulation.scenario import Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
+from weft.engine.explanation import describe_stalled_run, describe_state
 from weft.engine.states import TaskState
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
@@ -80,6 +81,18 @@ def staging_out(retries=2, **facets):
     engine.handle(ev.Started(attempt=0))
     assert engine.handle(ev.Ended(attempt=0), at=10.0)[-1] == "epilog 0 m0"
     return engine
+
+
+def test_task_whose_outputs_are_copied_is_not_said_to_be_an_epilog():
+    engine = staging_out()
+    state = engine.engine.state
+    (line,) = describe_stalled_run(state, engine.run)
+    assert line.endswith(" (copying its outputs) waits for m0 to copy its outputs to their targets")
+    engine.handle(ev.StagedOut(attempt=0, problem="disk full"))
+    (line,) = describe_stalled_run(state, engine.run)
+    assert line.endswith(" (copying its outputs) waits for the next try to copy its outputs to their targets")
+    assert describe_state("epilog") == "copying its outputs"
+    assert describe_state("running") == "running"
 
 
 def test_outputs_are_copied_again_after_growing_pauses():

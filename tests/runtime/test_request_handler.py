@@ -9,7 +9,7 @@ import pytest
 from driven_engine import DrivenEngine, platform_of
 from weft.engine import messages as ev
 from weft.engine.journal import JournalEntry
-from weft.engine.states import Admission
+from weft.engine.states import Admission, TaskState
 from weft.platform.file_format import platform_document
 from weft.repository.database import open_database
 from weft.repository.journal import JournalHeader
@@ -84,6 +84,27 @@ def test_a_request_for_a_task_kind_applies_to_all_its_tasks_and_is_answered_once
         scene.engine_side.commit()
     reply = scene.user.reply(number)
     assert (reply.granted, reply.text) == (True, "done")
+
+
+def test_a_request_that_only_some_tasks_of_a_sweep_allow_is_granted_for_these(scene):
+    scene.hand.handle(ev.Ended(attempt=0), at=10.0)  # one task of the sweep starts, the other one waits
+    waiting = next(
+        task for task in (1, 2) if scene.hand.run.state[task] in (TaskState.WAITING, TaskState.READY)
+    )
+    started = scene.hand.run.name(3 - waiting)
+    number = scene.request("hold", run=0, task="many")
+    scene.decide()
+    reply = scene.user.reply(number)
+    assert (reply.granted, reply.text) == (True, f"1 of 2 tasks are held; not {started} (it is submitted)")
+    assert scene.hand.run.state[waiting] == TaskState.HELD
+    number = scene.request("release", run=0, task="many")
+    scene.decide()
+    reply = scene.user.reply(number)
+    assert (reply.granted, reply.text) == (True, f"1 of 2 tasks are released; not {started} (it is not held)")
+    number = scene.request("release", run=0, task="many")
+    scene.decide()
+    reply = scene.user.reply(number)
+    assert (reply.granted, reply.text) == (False, "release: it is not held")
 
 
 @pytest.mark.parametrize(

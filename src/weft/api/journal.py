@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from weft.engine.explanation import Candidate, Explanation, PlacementChoice, explain
+from weft.engine.explanation import Candidate, Explanation, PlacementChoice, describe_state, explain
 from weft.engine.history import AttemptRecord
 from weft.engine.replay import ReplayResult, replay
 from weft.engine.states import ACTIVE, format_counters
@@ -66,20 +66,22 @@ _ACTIVE = frozenset(state.name.lower() for state in ACTIVE)
 
 
 def explanation_lines(
-    found: Explanation, *, verbose: bool = False, interrupted: bool = False
+    found: Explanation, *, verbose: bool = False, interrupted: bool = False, one_iteration: bool = False
 ) -> Iterator[str]:
     """Yield an explanation as lines of text; ``verbose``: all machines and the whole history.
 
     ``interrupted``: no engine drives the run; the text says that the states are those of the last journal
     entry.
+    ``one_iteration``: the explanation is that of one iteration, which is named even if it is the first.
     """
     most = len(found.story) + _MOST_MACHINES if verbose else _SHOWN
-    later = any(count > 1 for count in found.counters)
+    later = one_iteration or any(count > 1 for count in found.counters)
     iteration = f", iteration {format_counters(found.counters)}" if later else ""
     at = f"at {format_seconds(found.at_s)}"
-    when = f"is {found.state} {at}"
+    state = describe_state(found.state)
+    when = f"is {state} {at}"
     if interrupted and found.state in _ACTIVE:
-        when = f"was {found.state} when the engine ended, {at}"
+        when = f"was {state} when the engine ended, {at}"
     yield f"{found.task} of run {found.run} ({found.workflow}){iteration} {when}"
     for reason in found.waits_for:
         yield f"  waits for {reason}"

@@ -17,6 +17,7 @@ from weft.backends.attempt.safe_paths import StagingProblem, open_inside
 from weft.backends.backend import Product
 from weft.backends.layout import ProjectLayout
 from weft.backends.local.records import RecordLog, SealedRecords
+from weft.engine.explanation import find_iteration, missing_iteration
 from weft.engine.history import AttemptRecord, RunSummary
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.run import RunState as RunState
@@ -224,6 +225,8 @@ def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: i
         names = list(state.compiled.names)
         kinds = list(dict.fromkeys(state.compiled.description(task).program for task in range(len(names))))
         own = _find_by_kind(name, names, kinds, tried)
+    if not own:
+        raise _describe_unstarted(state, name, is_running=followed.opened.state_of(run) == "running")
     if number is None:
         return own[-1] if followed.opened.state_of(run) == "running" else _last_begun(followed, own)
     if not 1 <= number <= len(own):
@@ -244,7 +247,7 @@ def _last_begun(followed: JournalFollower, own: list[AttemptRecord]) -> AttemptR
 def _find_by_kind(
     name: str, names: list[str], kinds: list[str], tried: list[AttemptRecord]
 ) -> list[AttemptRecord]:
-    bare = name.rpartition("#")[0] or name
+    """Return the attempts of the only task of a kind; an empty list: the named task has no attempt yet."""
     if name in kinds:
         found = list(dict.fromkeys(each.task for each in tried if each.kind == name))
         if len(found) == 1:
@@ -252,10 +255,20 @@ def _find_by_kind(
         if found:
             some = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
             raise InvalidInput(f"{name!r} has {len(found)} tasks", advice=f"name one of them: {some}")
-    if name in names or name in kinds or bare in names:
-        raise InvalidInput(
-            f"{name!r} has not started yet", advice=f"`weft explain {name}` shows what it waits for"
-        )
+    if name in names or name in kinds or name.rpartition("#")[0] in names:
+        return []
     near = nearest(name, [*kinds, *names])
     advice = f"did you mean {near!r}?" if near else f"the run has the tasks {', '.join(kinds[:8])}"
     raise InvalidInput(f"no task {name!r} in this run", advice=advice)
+
+
+def _describe_unstarted(run: RunState, name: str, *, is_running: bool) -> InvalidInput:
+    """Return the error that a task, or the named iteration of it, has no attempt."""
+    task, counters = find_iteration(run, name) or (-1, None)
+    if counters is not None and counters != run.loops.counters(task):
+        return missing_iteration(run, task, name)
+    if is_running:
+        return InvalidInput(
+            f"{name!r} has not started yet", advice=f"`weft explain {name}` shows what it waits for"
+        )
+    return InvalidInput(f"{name!r} did not start", advice=f"`weft explain {name}` shows why")

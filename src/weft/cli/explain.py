@@ -38,9 +38,10 @@ def command(
     """Explain the state of TASK: the last decision about it and the data behind that decision.
 
     JOURNAL is a file written by `weft simulate --journal`, or a project with runs (its folder or the database
-    in .weft); default: the current project. TASK is a name such as lapw0 or 'lapw1[3]'. Every machine is
-    shown with the conditions it meets or not and the estimates at the time of the decision; a waiting task is
-    shown with what it waits for.
+    in .weft); default: the current project. TASK is a name such as lapw0 or 'lapw1[3]'; 'conv#2' is the
+    second iteration of a task in a loop, 'conv#2.1' the first of an inner loop in the second of the outer
+    one. Every machine is shown with the conditions it meets or not and the estimates at the time of the
+    decision; a waiting task is shown with what it waits for.
     """
     if len(words) > 2 or (len(words) == 2 and project is not None):
         raise click.UsageError("Give JOURNAL and TASK, or a TASK of the project.")
@@ -56,7 +57,10 @@ def command(
         options.print_json(found.as_record())
         return
     interrupted = len(words) == 1 and at_s is None and _is_interrupted(project, found.run)
-    options.print_lines(explanation_lines(found, verbose=verbose, interrupted=interrupted))
+    lines = explanation_lines(
+        found, verbose=verbose, interrupted=interrupted, one_iteration=task != found.task
+    )
+    options.print_lines(lines)
 
 
 def _is_interrupted(project: str | None, run: int) -> bool:

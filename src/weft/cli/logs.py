@@ -54,8 +54,9 @@ def command(
 ) -> None:
     """Print the standard output of TASK, or with --stderr its standard error.
 
-    TASK is a name such as lapw0 or 'lapw1[3]'; 'conv#2' is the second iteration of a task in a loop. If the
-    stream is empty and the other is not, a note says so.
+    TASK is a name such as lapw0 or 'lapw1[3]'; 'conv#2' is the second iteration of a task in a loop,
+    'conv#2.1' the first of an inner loop in the second of the outer one. If the stream is empty and the other
+    is not, a note says so.
     """
     from weft.api.project import OpenProject, follow_run
     from weft.api.report import TaskLog, find_attempt

@@ -75,17 +75,12 @@ def _show(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None
 
 
 def _print_events(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None:
-    """Print the events of an execution as JSON lines until the run ends."""
+    """Print the events of a run and of its machines as JSON lines until the run ends."""
     from weft.reports.events_jsonl import EventLines
 
-    numbers: dict[int, int] = {}
-
-    def number(index: int) -> int:
-        if index not in numbers:
-            numbers.update((each.position, each.number) for each in followed.opened.runs.of(found.execution))
-        return numbers.get(index, index)
-
-    writer = EventLines(followed.history, followed.header.started_at_s, number)
+    writer = EventLines(
+        followed.history, followed.header.started_at_s, lambda _: found.number, run=found.position
+    )
     while True:
         running = _is_running(followed.opened, view, found)
         for entry in followed.new_entries():

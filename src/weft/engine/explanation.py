@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.engine import messages
 from weft.engine.engine import Engine
@@ -35,6 +35,7 @@ from weft.engine.states import (
     Stage,
     TaskState,
     describe_restart,
+    format_counters,
 )
 from weft.engine.transitions import absorb, enact
 from weft.engine.view import EngineView
@@ -416,6 +417,8 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
         where = state.machines[attempt.machine].label
         what = "start it" if attempt.stage == Stage.SUBMITTED else "copy its outputs to their targets"
         return [f"{where} to {what}"]
+    if attempt.stage == Stage.ENDED and run.state[attempt.task] == TaskState.EPILOG:
+        return ["the next try to copy its outputs to their targets"]
     if attempt.stage != Stage.ASSIGNED:
         return []
     machine = state.machines[attempt.machine]
@@ -463,7 +466,16 @@ def describe_stalled_run(state: EngineState, run: RunState) -> Iterator[str]:
 
 
 def _state_word(run: RunState, task: int) -> str:
-    return TaskState(run.state[task]).name.lower()
+    return describe_state(TaskState(run.state[task]).name.lower())
+
+
+_STATE_WORDS = {"prolog": "preparing its inputs", "epilog": "copying its outputs"}
+"""Words for states that are named after parts of an attempt; most tasks have no programs of these names."""
+
+
+def describe_state(name: str) -> str:
+    """Return words for the name of a task's state that follow "is" in a sentence."""
+    return _STATE_WORDS.get(name, name)
 
 
 def _shorten_list(names: list[str]) -> list[str]:
@@ -541,6 +553,7 @@ def explain(
 ) -> Explanation:
     """Return why a task of a run is in its state at time ``at_s`` of a journal.
 
+    ``task`` may name an iteration, such as ``solve#2`` or, in nested loops, ``solve#2.1``.
     ``run`` is the index of the run in the journal, ``number`` the run number shown to users (default: the
     index). ``fresh`` creates an engine with the settings of the journal. ``rebuilt(n)``, if given, returns an
     engine after the first n entries, for example from a snapshot; without ``rebuilt`` the entries are applied
@@ -551,52 +564,136 @@ def explain(
     engine, history = fresh(), History()
     engine.state.plans.update(plans)
     past = [entry for entry in entries if entry.now <= at_s]
-    messages_of_task: list[tuple[JournalEntry, messages.Event | messages.Command]] = []
-    placed: tuple[int, int] | None = None
-
-    def collect(entry: JournalEntry, _: EngineState) -> None:
-        nonlocal placed
-        for position, message in enumerate((entry.event, *entry.commands), start=-1):
-            if history.find_subject(message)[:2] != (run, task):
-                continue
-            if isinstance(message, Assign):
-                placed = history.entries - 1, position
-            messages_of_task.append((entry, message))
-
+    collected = _TaskMessages(run, task, history)
     for entry in past:
-        apply_entry(engine, entry, history.take, collect)
+        apply_entry(engine, entry, history.take, collected.add)
     there = _find_run(engine, run, shown)
-    if task not in there.compiled.names:
+    if (found := find_iteration(there, task)) is None:
         raise _unknown_task(there, task, shown)
-    position = there.compiled.names.index(task)
+    position, counters = found
+    chosen = collected.select(there.compiled.names[position], counters)
+    current = there.loops.counters(position)
+    is_over = counters is not None and counters != current
+    if is_over and not chosen:
+        raise missing_iteration(there, position, task)
     choice = None
-    if placed is not None:
-        index, command = placed
+    if placed := [each for each in chosen if isinstance(each.message, Assign)]:
+        index = placed[-1].entry
         before = rebuild(fresh(), past[:index], plans) if rebuilt is None else rebuilt(index)
-        choice = _reconstruct_choice(before, past[index], command)
+        choice = _reconstruct_choice(before, past[index], placed[-1].position)
     describe = _MessageText(engine.state, history, name_source or _name_execution).describe
     story: list[ExplanationStep] = []
-    for entry, message in messages_of_task:
+    for each in chosen:
+        entry = past[each.entry]
         with refuse_damage(entry):
-            text = describe(message)
+            text = describe(each.message)
         if text:
-            routine = isinstance(message, messages.Progressed | messages.Checkpointed)
+            routine = isinstance(each.message, messages.Progressed | messages.Checkpointed)
             story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text, routine=routine))
-    waiting = there.state[position] in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
+    state = _last_state(chosen) if is_over else TaskState(there.state[position])
+    waiting = not is_over and state in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
+    waits = [] if is_over or state in FINAL else _list_wait_reasons(engine.state, there, position)
+    shown_counters = counters or current
     return Explanation(
         run=shown,
         workflow=there.compiled.key,
-        task=task,
-        iteration=there.loops.iteration(position),
-        counters=there.loops.counters(position),
+        task=there.compiled.names[position],
+        iteration=shown_counters[-1] if shown_counters else 1,
+        counters=shown_counters,
         at_s=engine.state.now if math.isinf(at_s) else at_s,
-        state=TaskState(there.state[position]).name.lower(),
-        waits_for=()
-        if there.state[position] in FINAL
-        else tuple(_list_wait_reasons(engine.state, there, position)),
+        state=state.name.lower(),
+        waits_for=tuple(waits),
         choice=choice,
         candidates=tuple(_judge_candidates(engine.state, there, position)) if waiting else (),
         story=tuple(story),
+    )
+
+
+class _TaskMessage(NamedTuple):
+    """A message about a task and its place in the journal."""
+
+    task: str
+    counters: tuple[int, ...]
+    """Iterations of the loops around the task that the message is about, outermost first."""
+    entry: int
+    """Index of the journal entry."""
+    position: int
+    """Index of the command in its entry; -1: the event."""
+    message: messages.Event | messages.Command
+
+
+class _TaskMessages:
+    """Collects the messages about a task, which may be named with an iteration."""
+
+    def __init__(self, run: int, task: str, history: History) -> None:
+        self._run = run
+        self._names = {task, task.rpartition("#")[0]}
+        self._history = history
+        self._found: list[_TaskMessage] = []
+
+    def add(self, entry: JournalEntry, state: EngineState) -> None:
+        """Add the messages of an entry that the state and the history already contain."""
+        for position, message in enumerate((entry.event, *entry.commands), start=-1):
+            subject = self._history.find_subject(message)
+            if subject.run == self._run and subject.task in self._names:
+                attempt = self._history.attempts.get(-1 if subject.attempt is None else subject.attempt)
+                found = self._find_counters(entry, state, position) if attempt is None else attempt.counters
+                place = self._history.entries - 1, position
+                self._found.append(_TaskMessage(subject.task or "", found, *place, message))
+
+    def select(self, task: str, counters: tuple[int, ...] | None) -> list[_TaskMessage]:
+        """Return the messages about a task in one iteration; None: in all."""
+        return [each for each in self._found if each.task == task and counters in (None, each.counters)]
+
+    def _find_counters(self, entry: JournalEntry, state: EngineState, position: int) -> tuple[int, ...]:
+        """Return the iterations of a message that names a task but no attempt."""
+        message = entry.commands[position] if position >= 0 else entry.event
+        loops, task = state.runs[self._run].loops, getattr(message, "task", -1)
+        around = loops.around.get(task, ())
+        is_repeated = any(
+            isinstance(later, messages.RepeatLoop) and later.run == self._run and later.body in around
+            for later in entry.commands[position + 1 :]
+        )
+        # The state is that after the entry, in which the next iteration has begun.
+        return self._found[-1].counters if is_repeated and self._found else loops.counters(task)
+
+
+def _last_state(chosen: Sequence[_TaskMessage]) -> TaskState:
+    """Return the state in which an iteration of a task ended."""
+    settled = [each.message.state for each in chosen if isinstance(each.message, messages.Settle)]
+    return settled[-1] if settled else TaskState.COMPLETED
+
+
+def find_iteration(run: RunState, name: str) -> tuple[int, tuple[int, ...] | None] | None:
+    """Return the index of the named task, and the iterations in ``NAME#2.1`` (None: not stated).
+
+    None: there is no such task. InvalidInput: the iterations do not fit the loops around the task. Whether
+    the iteration has begun is not checked.
+    """
+    names = run.compiled.names
+    if name in names:
+        return names.index(name), None
+    bare, _, text = name.rpartition("#")
+    if bare not in names:
+        return None
+    task = names.index(bare)
+    parts, loops = text.split("."), len(run.loops.around.get(task, ()))
+    if not loops:
+        raise InvalidInput(f"{name!r} names an iteration", rule=f"{bare!r} is in no loop")
+    if len(parts) != loops or not all(part.isascii() and part.isdecimal() for part in parts):
+        example = f"{bare}#{format_counters((2,) + (1,) * (loops - 1))}"
+        order = ", outermost first" if loops > 1 else ""
+        rule = f"{bare!r} is in {format_count(loops, 'loop')}: give one number for each{order}"
+        raise InvalidInput(f"{text!r} in {name!r}", rule=rule, advice=f"for example {example!r}")
+    return task, tuple(int(part) for part in parts)
+
+
+def missing_iteration(run: RunState, task: int, name: str) -> InvalidInput:
+    """Return the error that a run has no such iteration of a task, or has not begun it."""
+    last = format_counters(run.loops.counters(task))
+    so_far = "" if run.ending else " so far"
+    return InvalidInput(
+        f"there is no iteration {name!r}", rule=f"the last one{so_far} is {run.compiled.names[task]}#{last}"
     )
 
 

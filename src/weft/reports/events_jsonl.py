@@ -85,20 +85,28 @@ class EventLines:
         history: History,
         zero_at_s: float | None = None,
         number: Callable[[int], int] | None = None,
+        *,
+        run: int | None = None,
     ) -> None:
         """Create a converter; ``zero_at_s``: Unix time of the engine's time 0, None if unknown.
 
-        ``number`` maps a run index to the number shown to users; None keeps the index.
+        ``number`` maps a run index to the number shown to users; None keeps the index. ``run``: index of the
+        only run whose events are wanted, with those of machines, which belong to no run; None: all runs.
         """
         self._history = history
         self._zero_at_s = zero_at_s
         self._run_number = number or int
+        self._run = run
 
     def lines(self, entry: JournalEntry, state: EngineState) -> Iterator[str]:
         """Yield the JSON lines of a journal entry, without line ends; the history must already contain it."""
         for message in (entry.event, *entry.commands):
-            if (told := EVENT_KINDS.get(type(message))) is not None:
+            told = EVENT_KINDS.get(type(message))
+            if told is not None and self._is_wanted(message):
                 yield self._line(entry, state, message, *told)
+
+    def _is_wanted(self, message: ev.Event | cm.Command) -> bool:
+        return self._run is None or self._history.find_subject(message).run in (None, self._run)
 
     def _line(
         self, entry: JournalEntry, state: EngineState, message: Any, what: str, keys: tuple[str, ...]

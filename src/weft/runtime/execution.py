@@ -61,6 +61,8 @@ _ALLOWED_WHEN_STOPPED = (RequestKind.RELEASE, RequestKind.RESUME)
 
 _ADMISSIONS = {"drain": Admission.DRAINED, "open": Admission.OPEN, "remove": Admission.REMOVED}
 """By request about a machine: the new admission."""
+_GRANTED = {"hold": "are held", "release": "are released", "migrate": "are being moved"}
+"""By request about tasks: what happens to those for which it is granted."""
 JOIN = "join"
 """Request with a platform to which machines were added, as JSON in place of the machine's name."""
 
@@ -84,7 +86,10 @@ class RequestHandler:
         self._execution = execution
         self._taken: deque[tuple[int, ev.Event]] = deque()
         """(number of the request, event) of the events that the engine has not handled yet."""
-        self._refusals: dict[int, str] = {}
+        self._handled: dict[int, int] = {}
+        """By number of a request that is not answered yet: how many of its events were handled."""
+        self._refusals: dict[int, list[Refuse]] = {}
+        """By number of a request that is not answered yet: the first refusal of each refused event."""
         self.joining: JournalHeader | None = None
         """A header with machines that join; the execution must be opened again with it."""
         self.compiled: WorkflowLibrary | None = None
@@ -114,14 +119,26 @@ class RequestHandler:
         if not self._taken or self._taken[0][1] is not entry.event:
             return  # requests of ``Execution.request`` are not in the database and get no answer
         number, _ = self._taken.popleft()
-        refusals = [command.reason for command in entry.commands if isinstance(command, Refuse)]
+        self._handled[number] = self._handled.get(number, 0) + 1
+        refusals = [command for command in entry.commands if isinstance(command, Refuse)]
         if refusals:
-            self._refusals.setdefault(number, refusals[0])
+            self._refusals.setdefault(number, []).append(refusals[0])
         if not self._taken or self._taken[0][0] != number:
-            refusal = self._refusals.pop(number, "")
+            handled, refused = self._handled.pop(number), self._refusals.pop(number, [])
             waits = [command.reason for command in entry.commands if isinstance(command, cm.AwaitMachine)]
-            text = refusal or (waits[0] if waits else "done")
-            self._requests.done(number, text, granted=not refusal)
+            text = waits[0] if waits else "done"
+            if refused:
+                text = refused[0].reason if len(refused) == handled else self._tell_part(refused, handled)
+            self._requests.done(number, text, granted=len(refused) < handled)
+
+    def _tell_part(self, refused: Sequence[Refuse], handled: int) -> str:
+        """Return the answer to a request for several tasks that was granted for some of them."""
+        first = refused[0]
+        what, _, why = first.reason.partition(": ")
+        named = self._engine.state.runs[first.run].name(first.task)
+        done = f"{handled - len(refused)} of {handled} tasks {_GRANTED.get(what, 'done')}"
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        return f"{done}; not {named} ({why}){more}"
 
     def _events(self, request: UserRequest) -> Sequence[ev.Event]:
         if request.what in _ADMISSIONS:
