@@ -27,6 +27,7 @@ from weft.backends.attempt.completion import (
     FinishedAttempt,
     TaskMonitor,
     add_measured_times,
+    describe_full_disk,
     halted_event,
     take_saved,
 )
@@ -819,8 +820,11 @@ class ProgramBackend:
         self, attempt: ActiveAttempt, ended: ev.Ended, lines: dict[str, tuple[str, ...]] | None = None
     ) -> None:
         if not attempt.over and (ended.cause or ended.exit_code) and ended.cause != Cause.CANCELLED:
-            # A lost machine may be the reason: it is reported first, which also ends the attempt.
-            self._transport.inspect(attempt.machine)
+            # A lost machine may be the reason: it is reported first, which also ends the attempt. A disk that
+            # the program may have filled itself is the reason of this failure alone.
+            disk = attempt.end.get("disk") if attempt.end is not None else None
+            if not describe_full_disk(disk, "", attempt.workdir_path):
+                self._transport.inspect(attempt.machine)
             self._process(self._transport.check())
         if attempt.over:
             return
