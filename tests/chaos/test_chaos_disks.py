@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.scene import Outcome, Scene
+from cli.projects import Project, wait_for
 from patience import PATIENCE_S
 from weft.engine.messages import MachineChanged
 
@@ -107,6 +108,58 @@ def test_run_without_space_for_the_database_can_be_resumed(scenes: Scenes, expec
             assert "full" in reported
         scene.again()
         assert scene.audit(expected_small) == []
+
+
+@_as_root
+@pytest.mark.parametrize("retries", [0, 1])
+def test_program_that_fills_the_sandbox_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], retries: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = Project(tmp_path, capsys)
+    with small_disk(tmp_path / "disk", 4096) as disk:
+        machine = f"{{nodes: 2, backend: {{kind: local, sandbox: {disk}/s}}}}"
+        project.write("one.yaml", f"weft: 1\nmachines:\n  only: {machine}\n")
+        project.write(
+            "two.yaml",
+            f"""\
+weft: 1
+name: two
+tasks:
+  p: {{command: "echo began; until test -e {tmp_path}/go; do sleep 0.05; done"}}
+  q: {{command: "until test -e {tmp_path}/fill; do sleep 0.05; done; head -c 80000000 /dev/zero > big"}}
+""",
+        )
+        process = project.start(
+            "run",
+            "two.yaml",
+            "-k",
+            "--on",
+            "one.yaml",
+            "--set",
+            f"retries.error={retries}",
+            "--set",
+            "timeouts.machines=2s",
+        )
+        try:
+            project.running(process, "began")
+            project.write("fill", "")
+            wait_for(
+                lambda: (
+                    any(each["failed"] for each in project.json("status")["kinds"])
+                    or "is lost" in project.weft("machines", "ls").out
+                )
+            )
+            project.write("go", "")
+            out, err = process.communicate(timeout=PATIENCE_S)
+        finally:
+            project.write("go", "")
+            project.end(process)
+        assert process.returncode == 1
+        assert "is lost" not in out + err
+        assert "1 completed" in out
+        assert "is nearly full" in out
+        assert "q failed permanently" in err + out
 
 
 def test_run_beyond_the_database_size_limit_can_be_resumed(scenes: Scenes, expected_small: Outcome) -> None:

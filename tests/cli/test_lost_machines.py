@@ -169,3 +169,36 @@ def test_events_of_a_run_contain_machine_measurements(project: Project):
     measured = [each for each in events if each["what"] == "machine-measured"]
     assert {each["machine"] for each in measured} == {"left", "right"}
     assert all(each["load"] >= 0.0 and each["free_memory_bytes"] > 0.0 for each in measured)
+
+
+def test_outputs_on_a_lost_machine_are_produced_again_on_another(project: Project):
+    sandbox = project.folder / "disk"
+    project.write("two.yaml", ONE.format(sandbox=sandbox) + "  other: {speed: 0.5, backend: {kind: local}}\n")
+    project.write(
+        "chain.yaml",
+        f"""\
+weft: 1
+name: chain
+tasks:
+  p: {{command: "echo one > o", outputs: [o], work: 1s}}
+  a:
+    command: "echo began; until test -e {project.folder}/go; do sleep 0.05; done"
+    after: p
+    work: 1s
+    requirements: name == 'other'
+  z: {{command: "cat o", inputs: [o], after: a, work: 8s}}
+""",
+    )
+    process = project.start("run", "chain.yaml", "--on", "two.yaml")
+    try:
+        project.running(process, "began")
+        sandbox.rename(project.folder / "gone")
+        sandbox.touch()
+        project.write("go", "")
+        out, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        project.end(process)
+    assert process.returncode == 0, out
+    assert "its outputs were on only, which is lost" in project.weft("explain", "p").out
+    assert "it is on only, which is lost" in project.weft("explain", "z").out
+    assert project.weft("logs", "z").out.splitlines()[-1] == "one"

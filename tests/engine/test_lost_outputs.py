@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from driven_engine import platform_of, simulated
+from driven_engine import DrivenEngine, platform_of, simulated
 from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine import messages as cm
+from weft.engine.states import Cause, TaskState
 from weft.formats.profiles import preset_settings
 from weft.workflow.builder import Builder
 
@@ -82,3 +83,23 @@ def test_bound_ancestors_of_a_failed_task_run_again_under_the_rule_always():
     assert len(runs_of(literal, "a")) == 2
     assert len(runs_of(ours, "a")) == 1
     assert literal.run.ending == ours.run.ending == "completed"
+
+
+def test_producer_runs_again_when_its_outputs_are_lost_at_the_start_of_a_program():
+    flow = Builder("pair")
+    flow.task("a", work=10, outputs={"x": 1000})
+    flow.task("c", work=10, inputs=["x"])
+    driven = DrivenEngine(flow.build(), platform_of(1.0, 0.5))
+    driven.handle(cm.Started(attempt=0), cm.Ended(attempt=0), at=10.0)
+    driven.handle(cm.MachineChanged(machine=0, up=False), at=11.0)
+    number = driven.run.attempt_of[1]
+    driven.handle(cm.StagedIn(attempt=number, part=0))
+    failed = cm.Ended(attempt=number, exit_code=None, cause=Cause.STAGING, story="x is lost", lost=(0,))
+    driven.handle(failed, at=12.0)
+    assert driven.run.facts_of(1).failures.get(Cause.STAGING, 0) == 0
+    assert driven.run.state[1] == TaskState.WAITING
+    again = driven.run.attempt_of[0]
+    assert driven.engine.state.attempts[again].machine == 1
+    driven.handle(cm.Started(attempt=again), cm.Ended(attempt=again), at=40.0)
+    assert driven.run.state[0] == TaskState.COMPLETED
+    assert 1 in driven.run.attempt_of

@@ -100,6 +100,8 @@ class Ended:
     """Whether a retry is pointless: inputs do not exist or are refused."""
     strays: int = 0
     """Number of processes that outlived the program when it ended by itself; weft ended them."""
+    lost: tuple[int, ...] = ()
+    """Machines that hold inputs of the attempt and are lost, so that the program could not be started."""
 
 
 @stored_as("StagedIn")

@@ -27,6 +27,7 @@ from weft.backends.attempt.completion import (
     FinishedAttempt,
     TaskMonitor,
     add_measured_times,
+    describe_full_disk,
     halted_event,
     take_saved,
 )
@@ -281,7 +282,7 @@ class ProgramBackend:
         if self._context.compiled_workflow(attempt.run).kind[attempt.task] == TRANSFER:
             self._threads.run(lambda: self._transfer(attempt, command), self._transferred)
         else:
-            then = partial(self._stage_prolog, attempt) if command.prolog else self._report
+            then = partial(self._stage_prolog, attempt) if command.prolog else self._report_staged
             self._threads.run(lambda: self._preparer.stage_in(attempt, command), then)
 
     def _transfer(self, attempt: ActiveAttempt, command: cm.StageIn) -> tuple[ev.StagedIn, Product | None]:
@@ -292,7 +293,7 @@ class ProgramBackend:
         staged = partial(ev.StagedIn, attempt=attempt.number, part=command.part)
         prepared = self._preparer.transfer(attempt, command)
         if prepared.problem:
-            return staged(problem=prepared.problem, lasting=prepared.lasting), None
+            return staged(problem=prepared.problem, lasting=prepared.lasting, lost=prepared.holders), None
         if prepared.reused is not None:
             return staged(moved_bytes=0.0, taken_over=prepared.reused_from or None), prepared.reused
         try:
@@ -309,7 +310,25 @@ class ProgramBackend:
         if product is not None:
             self._products.add(product)
             self._context.products.add(product)
-        self._events.append(event)
+        self._report_staged(event)
+
+    def _report_staged(self, event: ev.StagedIn | None) -> None:
+        """Report the end of a staging; None: the attempt was abandoned."""
+        if event is not None:
+            lost, text = self._find_lost(event.lost)
+            self._events.append(replace(event, problem=event.problem + text, lost=lost))
+
+    def _find_lost(self, holders: Sequence[int]) -> tuple[tuple[int, ...], str]:
+        """Return which machines that hold an unreadable input are lost, and a text that says so, or "".
+
+        Machines that are found to be lost are reported first.
+        """
+        lost = tuple(machine for machine in holders if self._transport.inspect(machine))
+        if not lost:
+            return (), ""
+        self._process(self._transport.check())
+        names = ", ".join(self._context.machines[machine].name for machine in lost)
+        return lost, f"; it is on {names}, which is lost"
 
     def _stage_prolog(self, attempt: ActiveAttempt, staged: ev.StagedIn | None) -> None:
         """Run the prolog of a task that moves to another machine after its data were staged there.
@@ -317,7 +336,7 @@ class ProgramBackend:
         The end of the staging is reported after the prolog.
         """
         if staged is None or staged.problem or attempt.cancelled or attempt.over:
-            self._report(staged)
+            self._report_staged(staged)
             return
         then = partial(self._launch_prolog, attempt, staged)
         self._threads.run(lambda: self._preparer.prepare(attempt), then)
@@ -326,7 +345,8 @@ class ProgramBackend:
         if attempt.cancelled or attempt.over or attempt.halted:
             return
         if prepared.problem:
-            self._report(replace(staged, problem=prepared.problem, lasting=prepared.lasting))
+            failed = replace(staged, problem=prepared.problem, lasting=prepared.lasting)
+            self._report_staged(replace(failed, lost=prepared.holders))
         elif prepared.prolog is None:  # a result of an earlier run is reused
             self._report(staged)
         else:
@@ -369,7 +389,9 @@ class ProgramBackend:
         if attempt.cancelled or attempt.halted:
             self._report_not_started(attempt)
         elif prepared.problem:
-            self._report_end(attempt, prepared.failure(attempt))
+            lost, text = self._find_lost(prepared.holders)
+            failure = prepared.failure(attempt)
+            self._report_end(attempt, replace(failure, story=failure.story + text, lost=lost))
         elif prepared.reused is not None:
             self._report_reuse(attempt, prepared, prepared.reused)
         elif prepared.order is None:
@@ -798,8 +820,11 @@ class ProgramBackend:
         self, attempt: ActiveAttempt, ended: ev.Ended, lines: dict[str, tuple[str, ...]] | None = None
     ) -> None:
         if not attempt.over and (ended.cause or ended.exit_code) and ended.cause != Cause.CANCELLED:
-            # A lost machine may be the reason: it is reported first, which also ends the attempt.
-            self._transport.inspect(attempt.machine)
+            # A lost machine may be the reason: it is reported first, which also ends the attempt. A disk that
+            # the program may have filled itself is the reason of this failure alone.
+            disk = attempt.end.get("disk") if attempt.end is not None else None
+            if not describe_full_disk(disk, "", attempt.workdir_path):
+                self._transport.inspect(attempt.machine)
             self._process(self._transport.check())
         if attempt.over:
             return

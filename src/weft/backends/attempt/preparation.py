@@ -71,6 +71,8 @@ class PreparedAttempt:
     cause: Cause = Cause.STAGING
     lasting: bool = False
     """Whether a retry would have the same problem."""
+    holders: tuple[int, ...] = ()
+    """The machine that holds the input that could not be staged; (): no machine holds it."""
     reused: Product | None = None
     """Product that replaces a run of the program or a copy: that of an earlier execution or, if source and
     destination of a transfer are parts of one machine, that of the producer. Its files stay where they are.
@@ -88,6 +90,7 @@ class PreparedAttempt:
             cause=self.cause,
             story=self.problem,
             lasting=self.lasting,
+            lost=self.holders,
         )
 
 
@@ -125,11 +128,16 @@ class AttemptPreparer:
         return not description.inputs and not (attempt.start and attempt.start.restart_from)
 
     def stage_in(self, attempt: ActiveAttempt, command: StageIn) -> StagedIn | None:
-        """Stage the inputs named by a command; return the event for it, None if the attempt was abandoned."""
+        """Stage the inputs named by a command; return the event for it, None if the attempt was abandoned.
+
+        ``lost`` of the event is the machine that holds the input that could not be staged; whether it is lost
+        is not known here.
+        """
         producers = {parcel.task for parcel in command.parcels if parcel.task >= 0}
         named = {parcel.name for parcel in command.parcels if parcel.source < 0}
         machine = self._context.machines[attempt.machine]
         moved, problem, lasting = 0.0, "", False
+        holders: tuple[int, ...] = ()
         try:
             self._make_workdir(attempt)
             with interruptible(lambda: attempt.abandoned):
@@ -139,9 +147,14 @@ class AttemptPreparer:
         except Interrupted:
             return None
         except StagingProblem as error:
-            problem, lasting = str(error), error.lasting
+            problem, lasting, holders = str(error), error.lasting, self._holders(error)
         return StagedIn(
-            attempt=attempt.number, part=command.part, problem=problem, moved_bytes=moved, lasting=lasting
+            attempt=attempt.number,
+            part=command.part,
+            problem=problem,
+            moved_bytes=moved,
+            lost=holders,
+            lasting=lasting,
         )
 
     def transfer(self, attempt: ActiveAttempt, command: StageIn) -> PreparedAttempt:
@@ -156,7 +169,7 @@ class AttemptPreparer:
             with interruptible(lambda: attempt.abandoned):
                 return self._transfer(attempt, here, moves=here != there)
         except StagingProblem as problem:
-            return PreparedAttempt(problem=str(problem), lasting=problem.lasting)
+            return self._failed(problem)
 
     def _transfer(self, attempt: ActiveAttempt, host: str, *, moves: bool) -> PreparedAttempt:
         compiled = self._context.compiled_workflow(attempt.run)
@@ -193,9 +206,17 @@ class AttemptPreparer:
             with interruptible(lambda: attempt.abandoned):
                 return self._prepare(attempt)
         except StagingProblem as problem:
-            return PreparedAttempt(problem=str(problem), lasting=problem.lasting)
+            return self._failed(problem)
         except JobProblem as problem:
             return PreparedAttempt(problem=str(problem), cause=Cause.ERROR)
+
+    def _failed(self, problem: StagingProblem) -> PreparedAttempt:
+        return PreparedAttempt(problem=str(problem), lasting=problem.lasting, holders=self._holders(problem))
+
+    def _holders(self, problem: StagingProblem) -> tuple[int, ...]:
+        """Return the machine that holds the file of a problem."""
+        names = [machine.name for machine in self._context.machines]
+        return (names.index(problem.holder),) if problem.holder in names else ()
 
     def _prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
         compiled = self._context.compiled_workflow(attempt.run)
@@ -390,17 +411,25 @@ class AttemptPreparer:
     def _stage_file(self, attempt: ActiveAttempt, product: Product, file: FileRecord) -> float:
         if attempt.input_digests.get(file.name) == file.digest:
             return 0.0
+        try:
+            moved = self._copy_output(attempt, product, file)
+        except StagingProblem as problem:
+            problem.holder = product.machine
+            raise
+        attempt.input_digests[file.name] = file.digest
+        return moved
+
+    def _copy_output(self, attempt: ActiveAttempt, product: Product, file: FileRecord) -> float:
+        """Copy an output of a task to the working directory of another; return the bytes copied."""
         directory = Path(product.directory)
         # The content is verified by the digest of the copy.
         if not looks_intact(directory, file):
             why = f"the output of {product.name} was modified or removed"
             raise StagingProblem("cannot be staged", file.name, why)
         modes: CopyPermissions = "own" if self._is_rewritten(attempt, file.name) else "read-only"
-        moved = clone_or_copy(
+        return clone_or_copy(
             directory, file.name, attempt.workdir, file.name, modes=modes, digest=file.digest
         )
-        attempt.input_digests[file.name] = file.digest
-        return moved
 
     def _is_rewritten(self, attempt: ActiveAttempt, name: str) -> bool:
         """Return whether the task overwrites an input, so that it needs permission to write it."""

@@ -50,6 +50,8 @@ class StagingProblem(WeftError):
         """
         self.lasting = lasting
         """Whether a retry cannot succeed until the user changes something."""
+        self.holder = ""
+        """Name of the machine that holds the file, an output of a task; "": no machine holds it."""
         tail = f"; {advice}" if advice else ""
         super().__init__(f"{quote_name(redact(file))} {what}: {self.why}{tail}")
 

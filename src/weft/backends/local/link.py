@@ -677,6 +677,7 @@ _WRONG_PATH = frozenset(
     }
 )
 """Errors of a path at which no sandbox can be created; a full disk or a failing file system may recover."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
@@ -705,6 +706,8 @@ class MachineHealth:
         """By machine: device and inode of its sandbox when it was last connected."""
         self._wrong: set[int] = set()
         """Machines whose sandbox could not be created at the last check, for a cause that does not pass."""
+        self._full: set[int] = set()
+        """Machines whose disk was full at the last check."""
         self.lost: dict[int, LostMachine] = {}
 
     def remember(self, machine: int) -> None:
@@ -730,6 +733,7 @@ class MachineHealth:
 
     def find_problem(self, machine: int) -> str:
         """Return why programs cannot work in the sandbox of a machine; "": they can."""
+        self._full.discard(machine)
         if machine in self._identity and (problem := self.find_missing(machine)):
             return problem
         return self._find_write_problem(machine)
@@ -752,6 +756,10 @@ class MachineHealth:
     def is_lasting(self, machine: int) -> bool:
         """Return whether a machine has never worked, because its sandbox cannot be created."""
         return machine in self._wrong and not self.has_worked(machine)
+
+    def is_full(self, machine: int) -> bool:
+        """Return whether the last problem of a machine was that its disk is full."""
+        return machine in self._full
 
     def lose(self, machine: int, problem: str) -> bool:
         """Mark a machine as lost; return whether it was not lost before."""
@@ -785,6 +793,7 @@ class MachineHealth:
         sandbox = self._sandbox(machine)
         name = sandbox / f".weft-{os.getpid()}-{machine}"
         self._wrong.discard(machine)
+        self._full.discard(machine)
         try:
             sandbox.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
             file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -797,10 +806,14 @@ class MachineHealth:
             is_file = isinstance(error, FileExistsError) and not sandbox.is_dir()
             if is_file or error.errno in _WRONG_PATH:
                 self._wrong.add(machine)
+            if error.errno in _FULL:
+                self._full.add(machine)
             why = "it is not a directory" if is_file else error.strerror
             return f"its sandbox {sandbox} cannot be written: {why}"
-        full = f"its sandbox {sandbox} cannot be written: no space left"
-        return "" if written == _CHECKED_BYTES else full
+        if written == _CHECKED_BYTES:
+            return ""
+        self._full.add(machine)
+        return f"its sandbox {sandbox} cannot be written: no space left"
 
 
 _FORGET_BATCH = 100
@@ -888,10 +901,17 @@ class RunnerPool:
             self._send(machine, order)
 
     def inspect(self, machine: int) -> str:
-        """Return why a machine cannot run programs now, or ""; a machine that cannot is reported as lost."""
+        """Return why a machine cannot run programs now, or ""; a machine that cannot is reported as lost.
+
+        A full disk is no reason while programs run there: they would be ended, although their ends may free
+        space.
+        """
         if machine in self._health.lost:
             return self._health.lost[machine].problem
-        if problem := self._health.find_problem(machine):
+        problem = self._health.find_problem(machine)
+        if self._health.is_full(machine) and self._programs.get(machine):
+            return ""
+        if problem:
             self._lose(machine, problem)
         return problem
 

@@ -26,7 +26,8 @@ from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState, TimerKin
 def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[int]) -> bool:
     """Rerun the completed predecessors of an attempt's task whose outputs were on the lost ``machines``.
 
-    The attempt is cancelled, and its task waits for these predecessors. Return whether there are any.
+    The attempt is cancelled if it has not ended, and its task waits for these predecessors. Return whether
+    there are any.
     """
     run = context.state.runs[attempt.run]
     lost = [
@@ -36,7 +37,8 @@ def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[i
     ]
     if not lost:
         return False
-    context.cancel(attempt, "its inputs are lost")
+    if attempt.live:
+        context.cancel(attempt, "its inputs are lost")
     context.reopen(run, attempt.task, "its inputs are lost")
     for task in lost:
         name = context.state.machines[run.where[task]].name

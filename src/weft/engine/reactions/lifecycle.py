@@ -237,6 +237,8 @@ def _on_ended(context: DecisionContext, event: messages.Ended) -> None:
         _handle_cancelled(context, run, attempt, event)
     elif requests_rerun(event):
         rerun_task(context, run, attempt, event)
+    elif event.lost and not run.stopping and rerun_lost(context, attempt, event.lost):
+        pass  # its task waits until these inputs are there again
     elif cause := find_cause(run, attempt, event):
         machines.probe_machine(context, attempt, cause)
         fail_task(context, run, attempt.task, cause, _describe_end(event), lasting=event.lasting)
