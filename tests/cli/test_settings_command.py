@@ -10,6 +10,13 @@ import pytest
 from cli.shell import refused
 from cli.warm_process import weft
 
+TWO = """\
+weft: 1
+machines:
+  fast: {speed: 4, price_per_node_hour: 100, backend: {kind: local}}
+  slow: {speed: 1, price_per_node_hour: 1, backend: {kind: local}}
+"""
+SWEEP = "tasks: {a: {sweep: {i: 1..4}, command: 'true', work: 10s}}\n"
 TASK = "tasks: {a: {command: 'true'}}\n"
 WRONG = {
     "planner: hefft": "unknown planner 'hefft'; did you mean 'heft'?",
@@ -55,11 +62,32 @@ def test_unknown_names_are_refused_everywhere(stated: str, folder: Path) -> None
         ("check", "flow.yaml"),
         ("check", "profile.yaml"),
         ("settings", "flow.yaml"),
+        ("plan", "flow.yaml"),
         ("settings", "good.yaml", *profile),
         ("run", "flow.yaml"),
         ("run", "good.yaml", *profile, *unplanned),
     ):
         refused(weft(*arguments, folder=folder), 2, WRONG[stated])
+
+
+def test_a_plan_is_made_with_the_settings_of_the_workflow_like_that_of_a_run(folder: Path) -> None:
+    flow, where = folder / "flow.yaml", ("flow.yaml", "--on", "two.yaml")
+    (folder / "two.yaml").write_text(TWO)
+
+    def planned(*arguments: str) -> dict[str, object]:
+        found = json.loads(weft("plan", *where, *arguments, "--json", folder=folder).out)
+        return {key: found[key] for key in ("planner", "objective", "makespan_s", "plan_steps")}
+
+    flow.write_text(f"weft: 1\nsettings: {{objective: cost, plan_steps: 50}}\n{SWEEP}")
+    cheap = {"planner": "auto", "objective": "cost", "makespan_s": 40.0, "plan_steps": 50}
+    assert planned() == cheap
+    (dry,) = json.loads(weft("run", "-n", *where, "--json", folder=folder).out)
+    assert {key: dry[key] for key in cheap} == cheap
+    assert planned("--objective", "makespan")["makespan_s"] == 10.0
+    flow.write_text(f"weft: 1\nsettings: {{planner: heft, deadline: 3s}}\n{SWEEP}")
+    for arguments in (("plan", *where), ("plan", *where, "--choose", "1", "--plan-steps", "50")):
+        refused(weft(*arguments, folder=folder), 3, "deadline")
+    assert planned("--deadline", "60")["planner"] == "heft"
 
 
 def test_values_that_exclude_each_other_are_refused(folder: Path) -> None:

@@ -204,6 +204,17 @@ def find_unknown_names(layer: SettingsLayer, origin: str | None = None) -> Itera
             yield from (replace(each, location=where) for each in error.problems)
 
 
+def refuse_unknown_names(layer: SettingsLayer) -> None:
+    """Raise InvalidInput if settings name an unknown policy, planner, objective or option."""
+    if problems := list(find_unknown_names(layer)):
+        raise InvalidInput(problems)
+
+
+def stated_options(**values: Any) -> SettingsLayer:
+    """Return the options that are not None, by attribute of ``RunSettings``."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _requires_plan(settings: RunSettings) -> bool:
     limited = (settings.deadline_s, settings.max_cost) != (None, None)
     return limited or settings.replans or settings.objective != "makespan" or settings.planner is not None

@@ -76,11 +76,6 @@ def set_state_interval(layers: SettingsLayers, instances: Iterable[Instance]) ->
     return replace(layers, base=replace(layers.base, fetch_every_s=MEASURE_EVERY_S))
 
 
-def stated_options(**values: Any) -> SettingsLayer:
-    """Return the options that are not None, by attribute of ``RunSettings``."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRow:
     """One setting of a run: its value, and the layer that states it."""
