@@ -70,6 +70,22 @@ def test_unknown_names_are_refused_everywhere(stated: str, folder: Path) -> None
         refused(weft(*arguments, folder=folder), 2, WRONG[stated])
 
 
+SELECTORS = {
+    "fof": ("flow.yaml:2:", "selector of task 'a': unknown policy 'fof'; did you mean 'foft'?"),
+    "nosel": ("flow.yaml:2:", "tasks.a.selector", "unknown policy 'nosel'"),
+    "plan": ("selector of task 'a': 'plan'", "must be a policy that follows no plan"),
+}
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_selectors_that_are_no_policy_are_refused_before_a_run(selector: str, tmp_path: Path) -> None:
+    flow = f"weft: 1\ntasks: {{a: {{command: 'true', work: 1s, selector: {selector}}}}}\n"
+    (tmp_path / "flow.yaml").write_text(flow)
+    for command in ("check", "run", "simulate"):
+        refused(weft(command, "flow.yaml", folder=tmp_path), 2, *SELECTORS[selector])
+    assert [each.name for each in tmp_path.iterdir()] == ["flow.yaml"]
+
+
 def test_a_plan_is_made_with_the_settings_of_the_workflow_like_that_of_a_run(folder: Path) -> None:
     flow, where = folder / "flow.yaml", ("flow.yaml", "--on", "two.yaml")
     (folder / "two.yaml").write_text(TWO)

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from weft.documents import locate_problems
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation, nearest, shorten, suggest
@@ -31,7 +32,7 @@ from weft.runtime.budget import PlanningBudget
 from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold, find_prediction_problems
 from weft.workflow.settings import RunSettings, SettingsLayer, SettingsLayers, complete_layer
-from weft.workflow.task import Isolation
+from weft.workflow.task import Isolation, Task
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.workflow import Workflow, set_params
 
@@ -134,6 +135,7 @@ class Request:
         """Raise InvalidInput if settings name an unknown policy, planner or objective, even an unused one."""
         each = [layers.of_workflow(flow) for flow in self.workflows.values()]
         found = [list(find_unknown_names(complete_layer(one))) for one in (common, *each)]
+        found += [list(find_unknown_selectors(flow)) for flow in self.workflows.values()]
         if problems := list(dict.fromkeys(problem for some in found for problem in some)):
             raise InvalidInput(problems)
 
@@ -202,6 +204,32 @@ def find_unknown_names(layer: SettingsLayer, origin: str | None = None) -> Itera
         except InvalidInput as error:
             where = None if origin is None else SourceLocation(file=origin)
             yield from (replace(each, location=where) for each in error.problems)
+
+
+def find_unknown_selectors(workflow: Workflow) -> Iterator[Problem]:
+    """Yield the problems of the policies that tasks name as their selectors."""
+    problems = (problem for task in workflow.tasks for problem in _selector_problems(task))
+    return locate_problems(problems, workflow.document)
+
+
+def _selector_problems(task: Task) -> Iterator[Problem]:
+    job = task.job
+    if job is None or not job.selector or job.selector_program:
+        return
+    what, path = f"selector of task {task.name!r}", ("tasks", task.name, "selector")
+    try:
+        planned = make_policy(job.selector).needs_plan
+    except InvalidInput as error:
+        advice = "a program is written with a slash: ./select"
+        yield from (
+            replace(each, what=f"{what}: {each.what}", advice=each.advice or advice, path=path)
+            for each in error.problems
+        )
+        return
+    if planned:
+        rule = "it must be a policy that follows no plan, because a single job has none"
+        advice = "`weft policies` lists the policies"
+        yield Problem(what=f"{what}: {job.selector!r}", rule=rule, advice=advice, path=path)
 
 
 def refuse_unknown_names(layer: SettingsLayer) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from weft.workflow.settings import SettingsLayer
     from weft.workflow.task import Task
     from weft.workflow.task_graph import TaskGraph
+    from weft.workflow.workflow import Workflow
 
 
 _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
@@ -134,6 +135,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     reader = detect_format(source)
     workflow = reader.read(source)
     _check_names(workflow.settings, name)
+    _check_selectors(workflow)
     graph = check_and_unfold(workflow if machines is None else bind_services(workflow, machines))
     _check_programs(graph, name)
     if reader.name == WeftYaml.name:
@@ -191,6 +193,17 @@ def _check_names(settings: SettingsLayer, origin: str) -> None:
     from weft.errors import InvalidInput
 
     if problems := list(find_unknown_names(settings, origin)):
+        raise InvalidInput(problems)
+
+
+def _check_selectors(workflow: Workflow) -> None:
+    """Raise InvalidInput if a task names a policy as its selector that is unknown or needs a plan."""
+    if not any(task.job is not None and task.job.selector for task in workflow.tasks):
+        return
+    from weft.api.request import find_unknown_selectors
+    from weft.errors import InvalidInput
+
+    if problems := list(find_unknown_selectors(workflow)):
         raise InvalidInput(problems)
 
 
@@ -281,6 +294,7 @@ def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, 
     workflows = load_arrival_workflows(scenario)
     for key, workflow in workflows.items():
         _check_names(workflow.settings, key)
+        _check_selectors(workflow)
     arrivals = sum(1 for entry in scenario.arrivals for _ in workflow_keys(entry))
     check_scenario(scenario, machines, workflows or None)
     summary = (
