@@ -110,6 +110,13 @@ def test_values_that_exclude_each_other_are_refused(folder: Path) -> None:
     refused(weft("settings", "--set", "alpha=0.3", folder=folder), 2, "'makespan' has no alpha")
     both = ("--set", "plan_time=3", "--set", "plan_steps=9")
     refused(weft("settings", *both, folder=folder), 2, "both a planning time")
+    stated = {"alpha: 0.3": "'makespan' has no alpha", "plan_time: 3, plan_steps: 9": "both a planning time"}
+    for settings, message in stated.items():
+        (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{{settings}}}\n{TASK}")
+        refused(weft("check", "flow.yaml", folder=folder), 2, "flow.yaml: ", message)
+        refused(weft("run", "flow.yaml", folder=folder), 2, message)
+    (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{alpha: 0.3, objective: on-demand}}\n{TASK}")
+    assert weft("check", "flow.yaml", folder=folder).code == 0
 
 
 def test_check_refuses_options_of_a_grid_that_no_planner_has(folder: Path) -> None:

@@ -206,6 +206,14 @@ def find_unknown_names(layer: SettingsLayer, origin: str | None = None) -> Itera
             yield from (replace(each, location=where) for each in error.problems)
 
 
+def check_values(settings: RunSettings) -> None:
+    """Raise InvalidInput if objective, alpha, limits and budget of a run do not fit together."""
+    make_objective(
+        settings.objective, settings.alpha, deadline_s=settings.deadline_s, max_cost=settings.max_cost
+    )
+    PlanningBudget(time_s=settings.plan_time_s, steps=settings.plan_steps)
+
+
 def find_unknown_selectors(workflow: Workflow) -> Iterator[Problem]:
     """Yield the problems of the policies that tasks name as their selectors."""
     problems = (problem for task in workflow.tasks for problem in _selector_problems(task))

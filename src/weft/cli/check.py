@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -134,8 +136,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         return other
     reader = detect_format(source)
     workflow = reader.read(source)
-    _check_names(workflow.settings, name)
-    _check_selectors(workflow)
+    _check_settings(workflow, name)
     graph = check_and_unfold(workflow if machines is None else bind_services(workflow, machines))
     _check_programs(graph, name)
     if reader.name == WeftYaml.name:
@@ -194,6 +195,33 @@ def _check_names(settings: SettingsLayer, origin: str) -> None:
 
     if problems := list(find_unknown_names(settings, origin)):
         raise InvalidInput(problems)
+
+
+def _check_settings(workflow: Workflow, origin: str) -> None:
+    """Raise InvalidInput if `weft run` would reject the settings of a workflow or a selector of its tasks."""
+    from weft.workflow.settings import DEFAULTS
+
+    _check_names(workflow.settings, origin)
+    _check_selectors(workflow)
+    if workflow.settings:
+        from weft.api.request import check_values
+
+        with _located(origin):
+            check_values(DEFAULTS.with_layers(workflow.settings))
+
+
+@contextmanager
+def _located(file: str) -> Iterator[None]:
+    """Context manager that adds the name of a file to the problems of InvalidInput."""
+    from weft.errors import InvalidInput, SourceLocation
+
+    try:
+        yield
+    except InvalidInput as error:
+        where = SourceLocation(file=file)
+        raise InvalidInput(
+            [replace(each, location=each.location or where) for each in error.problems]
+        ) from None
 
 
 def _check_selectors(workflow: Workflow) -> None:
@@ -293,8 +321,7 @@ def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, 
     scenario = read_scenario(document)
     workflows = load_arrival_workflows(scenario)
     for key, workflow in workflows.items():
-        _check_names(workflow.settings, key)
-        _check_selectors(workflow)
+        _check_settings(workflow, key)
     arrivals = sum(1 for entry in scenario.arrivals for _ in workflow_keys(entry))
     check_scenario(scenario, machines, workflows or None)
     summary = (
