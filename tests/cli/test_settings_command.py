@@ -119,6 +119,15 @@ def test_values_that_exclude_each_other_are_refused(folder: Path) -> None:
     assert weft("check", "flow.yaml", folder=folder).code == 0
 
 
+def test_options_of_planning_need_a_policy_that_follows_plans(folder: Path) -> None:
+    (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{objective: cost}}\n{TASK}")
+    for option in (("--objective", "cost"), ("--planner", "heft"), ("--set", "planner=heft")):
+        for command in (("run",), ("run", "-n"), ("simulate",)):
+            done = weft(*command, "flow.yaml", "--policy", "foft", *option, folder=folder)
+            refused(done, 2, "policy 'foft' follows no plan, so it does not use the", "--policy plan")
+    assert weft("simulate", "flow.yaml", "--policy", "foft", folder=folder).code == 0
+
+
 def test_check_refuses_options_of_a_grid_that_no_planner_has(folder: Path) -> None:
     grid = folder / "knobs.yaml"
     grid.write_text("weft: 1\ngrid: {populaton: [4, 8]}\n")

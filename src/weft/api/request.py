@@ -110,6 +110,8 @@ class Request:
         plans = make_policy(policy).needs_plan
         if plans:
             self._check_planners(layers, planner)
+        else:
+            _refuse_unused(layers.overrides, policy)
         budget = PlanningBudget(time_s=common.plan_time_s, steps=common.plan_steps)
         return PlanningChoice(policy=policy, planner=planner, budget=budget, plans=plans)
 
@@ -249,6 +251,18 @@ def refuse_unknown_names(layer: SettingsLayer) -> None:
 def stated_options(**values: Any) -> SettingsLayer:
     """Return the options that are not None, by attribute of ``RunSettings``."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _refuse_unused(stated: SettingsLayer, policy: str) -> None:
+    """Raise InvalidInput if the user states how to plan, and the policy follows no plan.
+
+    What workflows and profiles state is not refused: they are used with several policies.
+    """
+    names = [name for name in ("planner", "objective", "alpha") if stated.get(name) is not None]
+    if names:
+        what = f"policy {policy!r} follows no plan, so it does not use the {' and the '.join(names)}"
+        rule = "--planner, --objective and --alpha need a policy that follows plans"
+        raise InvalidInput(what, rule=rule, advice="use --policy plan, or omit them")
 
 
 def _requires_plan(settings: RunSettings) -> bool:
