@@ -119,6 +119,18 @@ def test_values_that_exclude_each_other_are_refused(folder: Path) -> None:
     assert weft("check", "flow.yaml", folder=folder).code == 0
 
 
+@pytest.mark.parametrize("stated", ["planner: heft, objective: cost", "planner: moldable-genetic"])
+def test_check_refuses_planners_that_cannot_plan_on_the_platform(stated: str, folder: Path) -> None:
+    (folder / "two.yaml").write_text(TWO)
+    (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{{stated}}}\n{SWEEP}")
+    message = f"planner {stated.split()[1].strip(',')!r} cannot plan 'flow'"
+    for command in ("check", "run"):
+        done = weft(command, "flow.yaml", "--on", "two.yaml", folder=folder)
+        refused(done, 2, *(("flow.yaml: ",) if command == "check" else ()), message)
+    (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{policy: foft, {stated}}}\n{SWEEP}")
+    assert weft("check", "flow.yaml", "--on", "two.yaml", folder=folder).code == 0
+
+
 def test_options_of_planning_need_a_policy_that_follows_plans(folder: Path) -> None:
     (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{objective: cost}}\n{TASK}")
     for option in (("--objective", "cost"), ("--planner", "heft"), ("--set", "planner=heft")):

@@ -45,10 +45,11 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
 
     This includes what `weft run` would reject: file names outside the task directory, URLs of an unknown
     kind, programs to copy that do not exist, and settings of local machines. Input files that do not exist
-    and that no task produces are noted, and URLs with a password, a token or a signature. With --on and
-    machines that have a backend, tasks without a program, transfers of files that no task writes, and tasks
-    that cannot be isolated there are problems too. Exit code 0: no problems; 2: problems, each with
-    position, value, rule and advice; 3: with --on, some task can run on no machine.
+    and that no task produces are noted, and URLs with a password, a token or a signature. With --on, a
+    planner of the settings that cannot plan the workflow there is a problem; with machines that have a
+    backend also tasks without a program, transfers of files that no task writes, and tasks that cannot be
+    isolated. Exit code 0: no problems; 2: problems, each with position, value, rule and advice; 3: with
+    --on, some task can run on no machine.
     """
     from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
     from weft.formats.files import load_platform
@@ -151,10 +152,14 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         f"({reader.name}); no problems found"
     )
     if machines is not None:
-        from weft.api.request import compile_graph
+        from weft.api.request import Request, compile_graph
         from weft.backends.attempt.isolation import check_isolation
+        from weft.workflow.settings import SettingsLayers
 
-        compile_graph(graph, machines)
+        instances = {graph.workflow.name: compile_graph(graph, machines)}
+        if workflow.settings:
+            with _located(name):
+                Request(platform=machines, instances=instances).choose_planning(SettingsLayers())
         if all("kind" in machine.backend for machine in machines.machines):
             check_runnable([graph])
             check_isolation([graph.workflow])
