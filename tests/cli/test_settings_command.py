@@ -10,6 +10,13 @@ import pytest
 from cli.shell import refused
 from cli.warm_process import weft
 
+TWO = """\
+weft: 1
+machines:
+  fast: {speed: 4, price_per_node_hour: 100, backend: {kind: local}}
+  slow: {speed: 1, price_per_node_hour: 1, backend: {kind: local}}
+"""
+SWEEP = "tasks: {a: {sweep: {i: 1..4}, command: 'true', work: 10s}}\n"
 TASK = "tasks: {a: {command: 'true'}}\n"
 WRONG = {
     "planner: hefft": "unknown planner 'hefft'; did you mean 'heft'?",
@@ -55,6 +62,7 @@ def test_unknown_names_are_refused_everywhere(stated: str, folder: Path) -> None
         ("check", "flow.yaml"),
         ("check", "profile.yaml"),
         ("settings", "flow.yaml"),
+        ("plan", "flow.yaml"),
         ("settings", "good.yaml", *profile),
         ("run", "flow.yaml"),
         ("run", "good.yaml", *profile, *unplanned),
@@ -62,10 +70,74 @@ def test_unknown_names_are_refused_everywhere(stated: str, folder: Path) -> None
         refused(weft(*arguments, folder=folder), 2, WRONG[stated])
 
 
+SELECTORS = {
+    "fof": ("flow.yaml:2:", "selector of task 'a': unknown policy 'fof'; did you mean 'foft'?"),
+    "nosel": ("flow.yaml:2:", "tasks.a.selector", "unknown policy 'nosel'"),
+    "plan": ("selector of task 'a': 'plan'", "must be a policy that follows no plan"),
+}
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_selectors_that_are_no_policy_are_refused_before_a_run(selector: str, tmp_path: Path) -> None:
+    flow = f"weft: 1\ntasks: {{a: {{command: 'true', work: 1s, selector: {selector}}}}}\n"
+    (tmp_path / "flow.yaml").write_text(flow)
+    for command in ("check", "run", "simulate"):
+        refused(weft(command, "flow.yaml", folder=tmp_path), 2, *SELECTORS[selector])
+    assert [each.name for each in tmp_path.iterdir()] == ["flow.yaml"]
+
+
+def test_a_plan_is_made_with_the_settings_of_the_workflow_like_that_of_a_run(folder: Path) -> None:
+    flow, where = folder / "flow.yaml", ("flow.yaml", "--on", "two.yaml")
+    (folder / "two.yaml").write_text(TWO)
+
+    def planned(*arguments: str) -> dict[str, object]:
+        found = json.loads(weft("plan", *where, *arguments, "--json", folder=folder).out)
+        return {key: found[key] for key in ("planner", "objective", "makespan_s", "plan_steps")}
+
+    flow.write_text(f"weft: 1\nsettings: {{objective: cost, plan_steps: 50}}\n{SWEEP}")
+    cheap = {"planner": "auto", "objective": "cost", "makespan_s": 40.0, "plan_steps": 50}
+    assert planned() == cheap
+    (dry,) = json.loads(weft("run", "-n", *where, "--json", folder=folder).out)
+    assert {key: dry[key] for key in cheap} == cheap
+    assert planned("--objective", "makespan")["makespan_s"] == 10.0
+    flow.write_text(f"weft: 1\nsettings: {{planner: heft, deadline: 3s}}\n{SWEEP}")
+    for arguments in (("plan", *where), ("plan", *where, "--choose", "1", "--plan-steps", "50")):
+        refused(weft(*arguments, folder=folder), 3, "deadline")
+    assert planned("--deadline", "60")["planner"] == "heft"
+
+
 def test_values_that_exclude_each_other_are_refused(folder: Path) -> None:
     refused(weft("settings", "--set", "alpha=0.3", folder=folder), 2, "'makespan' has no alpha")
     both = ("--set", "plan_time=3", "--set", "plan_steps=9")
     refused(weft("settings", *both, folder=folder), 2, "both a planning time")
+    stated = {"alpha: 0.3": "'makespan' has no alpha", "plan_time: 3, plan_steps: 9": "both a planning time"}
+    for settings, message in stated.items():
+        (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{{settings}}}\n{TASK}")
+        refused(weft("check", "flow.yaml", folder=folder), 2, "flow.yaml: ", message)
+        refused(weft("run", "flow.yaml", folder=folder), 2, message)
+    (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{alpha: 0.3, objective: on-demand}}\n{TASK}")
+    assert weft("check", "flow.yaml", folder=folder).code == 0
+
+
+@pytest.mark.parametrize("stated", ["planner: heft, objective: cost", "planner: moldable-genetic"])
+def test_check_refuses_planners_that_cannot_plan_on_the_platform(stated: str, folder: Path) -> None:
+    (folder / "two.yaml").write_text(TWO)
+    (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{{stated}}}\n{SWEEP}")
+    message = f"planner {stated.split()[1].strip(',')!r} cannot plan 'flow'"
+    for command in ("check", "run"):
+        done = weft(command, "flow.yaml", "--on", "two.yaml", folder=folder)
+        refused(done, 2, *(("flow.yaml: ",) if command == "check" else ()), message)
+    (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{policy: foft, {stated}}}\n{SWEEP}")
+    assert weft("check", "flow.yaml", "--on", "two.yaml", folder=folder).code == 0
+
+
+def test_options_of_planning_need_a_policy_that_follows_plans(folder: Path) -> None:
+    (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{objective: cost}}\n{TASK}")
+    for option in (("--objective", "cost"), ("--planner", "heft"), ("--set", "planner=heft")):
+        for command in (("run",), ("run", "-n"), ("simulate",)):
+            done = weft(*command, "flow.yaml", "--policy", "foft", *option, folder=folder)
+            refused(done, 2, "policy 'foft' follows no plan, so it does not use the", "--policy plan")
+    assert weft("simulate", "flow.yaml", "--policy", "foft", folder=folder).code == 0
 
 
 def test_check_refuses_options_of_a_grid_that_no_planner_has(folder: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from weft.api.plan import PlannedWorkflow, measure_plan, open_pool
-from weft.api.request import PredictionFiles, Request, load_request
+from weft.api.request import PredictionFiles, Request, load_request, stated_options
 from weft.engine.stored_fields import DAMAGE
 from weft.errors import InvalidInput, WeftError
 from weft.instance.instance import Instance
@@ -62,6 +62,7 @@ from weft.schedule.verification import refuse_invalid
 from weft.search.pool import Pool
 from weft.units import format_count
 from weft.workflow.file_format import workflow_document
+from weft.workflow.settings import SettingsLayers
 from weft.workflow.task_graph import COMPUTE
 from weft.workflow.workflow import Workflow
 
@@ -522,10 +523,15 @@ def choose(
     """Return the plan of point ``number`` of the last front for this workflow, parameters and platform.
 
     If no front is stored, search for one with the options ``search`` of ``pareto`` and store it. Raises
-    Infeasible if the plan exceeds the deadline or the maximal cost.
+    Infeasible if the plan exceeds the deadline or the maximal cost: those stated here, else those of the
+    workflow's ``settings``.
     """
     request = load_request(workflow, on=on, params=params, predictions=predictions)
-    return choose_point(request, number, deadline_s=deadline_s, max_cost=max_cost, folder=folder, **search)
+    stated = stated_options(deadline_s=deadline_s, max_cost=max_cost)
+    limits = SettingsLayers(overrides=stated).of_workflow(request.instance.graph.workflow)
+    return choose_point(
+        request, number, deadline_s=limits.deadline_s, max_cost=limits.max_cost, folder=folder, **search
+    )
 
 
 def choose_point(

@@ -16,7 +16,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft.api.request import DEFAULT_PLANNER, PlanningChoice, PredictionFiles, Request, load_request
+from weft.api.request import (
+    DEFAULT_PLANNER,
+    PlanningChoice,
+    PredictionFiles,
+    Request,
+    load_request,
+    refuse_unknown_names,
+    stated_options,
+)
 from weft.engine.replan.promise import Promise, compute_promise
 from weft.engine.state.plan import StoredPlan, store_schedule
 from weft.errors import Infeasible, InvalidInput, shorten
@@ -57,7 +65,7 @@ from weft.schedule.schedule import Schedule, expected_total_seconds
 from weft.schedule.verification import Violation, check_foreign, verify
 from weft.search.pool import INLINE_POOL, Pool
 from weft.units import format_count, format_seconds
-from weft.workflow.settings import SettingsLayers, merge_layers
+from weft.workflow.settings import RunSettings, SettingsLayers, complete_layer, merge_layers
 from weft.workflow.task_graph import COMPUTE, TaskGraph
 from weft.workflow.workflow import Workflow
 
@@ -319,8 +327,8 @@ def plan(
     workflow: Workflow | str | Path | Request,
     *,
     on: Platform | str | Path = "local",
-    planner: str = DEFAULT_PLANNER,
-    objective: str | Formula | Objective = "makespan",
+    planner: str | None = None,
+    objective: str | Formula | Objective | None = None,
     alpha: float | None = None,
     deadline_s: float | None = None,
     max_cost: float | None = None,
@@ -338,6 +346,8 @@ def plan(
 ) -> PlannedWorkflow:
     """Plan a workflow (object, file of any format, or request) on a platform (object, file or short form).
 
+    Planner, objective, alpha, limits and budget that are None are those of the workflow's ``settings``, as in
+    a run; by default the planner is ``auto`` and the objective the makespan.
     ``planner`` may have options (``"heft:averaging=self-loops"``). ``objective`` is a name, a formula over
     quantities of the schedule (``"makespan + 0.1*cost"``), or a function of a schedule and its instance that
     is minimised. ``predictor`` and the files ``predictions`` have precedence over the estimates in the
@@ -347,15 +357,42 @@ def plan(
     deterministic. They use ``workers`` local processes, a Dask ``cluster`` (``"tcp://host:8786"``) or any
     other ``pool``; ``progress`` is called with every improved plan.
     """
-    chosen = make_planner(planner)
-    if plan_time_s is None and plan_steps is None and is_search(chosen):
-        plan_time_s = DEFAULT_PLAN_TIME_S
-    budget = make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps, progress=progress)
-    goal = make_objective(objective, alpha, deadline_s=deadline_s, max_cost=max_cost)
+    stated = stated_options(
+        planner=planner, objective=objective, alpha=alpha, deadline_s=deadline_s, max_cost=max_cost,
+        plan_time_s=plan_time_s, plan_steps=plan_steps,
+    )  # fmt: skip
+    refuse_unknown_names(stated)  # before a large file is read
     if seed < 0:
         raise InvalidInput(f"seed {seed}", rule="must be at least 0")
     request = load_request(
         workflow, on=on, params=params, pinned=pinned, predictor=predictor, predictions=predictions
+    )
+    settings = SettingsLayers(overrides=stated).of_workflow(request.instance.graph.workflow)
+    refuse_unknown_names(complete_layer(settings))
+    return _plan_instance(
+        request, settings, seed=seed, workers=workers, cluster=cluster, pool=pool, progress=progress
+    )
+
+
+def _plan_instance(
+    request: Request,
+    settings: RunSettings,
+    *,
+    seed: int,
+    workers: int = 1,
+    cluster: str | None = None,
+    pool: Pool | str | None = None,
+    progress: Callable[[PlanProgress], None] | None = None,
+) -> PlannedWorkflow:
+    """Return the plan of a request of one workflow with these settings (see ``plan``)."""
+    planner = settings.planner or DEFAULT_PLANNER
+    plan_time_s, plan_steps = settings.plan_time_s, settings.plan_steps
+    chosen = make_planner(planner)
+    if plan_time_s is None and plan_steps is None and is_search(chosen):
+        plan_time_s = DEFAULT_PLAN_TIME_S
+    budget = make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps, progress=progress)
+    goal = make_objective(
+        settings.objective, settings.alpha, deadline_s=settings.deadline_s, max_cost=settings.max_cost
     )
     instance = request.instance
     with open_pool(workers=workers, cluster=cluster, pool=pool) as opened, exclude_compilation(budget):
@@ -506,17 +543,14 @@ def _plan_with_settings(
     request: Request, layers: SettingsLayers, chosen: PlanningChoice, seed: int
 ) -> PlannedWorkflow:
     settings = layers.of_workflow(request.instance.graph.workflow)
-    return plan(
-        request,
+    budget = chosen.budget
+    used = replace(
+        settings,
         planner=settings.planner or chosen.planner,
-        objective=settings.objective,
-        alpha=settings.alpha,
-        deadline_s=settings.deadline_s,
-        max_cost=settings.max_cost,
-        seed=seed,
-        plan_time_s=chosen.budget.time_s,
-        plan_steps=chosen.budget.steps,
+        plan_time_s=budget.time_s,
+        plan_steps=budget.steps,
     )
+    return _plan_instance(request, used, seed=seed)
 
 
 def _store_plan(request: Request, key: str, planned: PlannedWorkflow) -> StoredPlan:

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from weft.documents import locate_problems
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation, nearest, shorten, suggest
@@ -31,7 +32,7 @@ from weft.runtime.budget import PlanningBudget
 from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold, find_prediction_problems
 from weft.workflow.settings import RunSettings, SettingsLayer, SettingsLayers, complete_layer
-from weft.workflow.task import Isolation
+from weft.workflow.task import Isolation, Task
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.workflow import Workflow, set_params
 
@@ -109,6 +110,8 @@ class Request:
         plans = make_policy(policy).needs_plan
         if plans:
             self._check_planners(layers, planner)
+        else:
+            _refuse_unused(layers.overrides, policy)
         budget = PlanningBudget(time_s=common.plan_time_s, steps=common.plan_steps)
         return PlanningChoice(policy=policy, planner=planner, budget=budget, plans=plans)
 
@@ -134,6 +137,7 @@ class Request:
         """Raise InvalidInput if settings name an unknown policy, planner or objective, even an unused one."""
         each = [layers.of_workflow(flow) for flow in self.workflows.values()]
         found = [list(find_unknown_names(complete_layer(one))) for one in (common, *each)]
+        found += [list(find_unknown_selectors(flow)) for flow in self.workflows.values()]
         if problems := list(dict.fromkeys(problem for some in found for problem in some)):
             raise InvalidInput(problems)
 
@@ -202,6 +206,63 @@ def find_unknown_names(layer: SettingsLayer, origin: str | None = None) -> Itera
         except InvalidInput as error:
             where = None if origin is None else SourceLocation(file=origin)
             yield from (replace(each, location=where) for each in error.problems)
+
+
+def check_values(settings: RunSettings) -> None:
+    """Raise InvalidInput if objective, alpha, limits and budget of a run do not fit together."""
+    make_objective(
+        settings.objective, settings.alpha, deadline_s=settings.deadline_s, max_cost=settings.max_cost
+    )
+    PlanningBudget(time_s=settings.plan_time_s, steps=settings.plan_steps)
+
+
+def find_unknown_selectors(workflow: Workflow) -> Iterator[Problem]:
+    """Yield the problems of the policies that tasks name as their selectors."""
+    problems = (problem for task in workflow.tasks for problem in _selector_problems(task))
+    return locate_problems(problems, workflow.document)
+
+
+def _selector_problems(task: Task) -> Iterator[Problem]:
+    job = task.job
+    if job is None or not job.selector or job.selector_program:
+        return
+    what, path = f"selector of task {task.name!r}", ("tasks", task.name, "selector")
+    try:
+        planned = make_policy(job.selector).needs_plan
+    except InvalidInput as error:
+        advice = "a program is written with a slash: ./select"
+        yield from (
+            replace(each, what=f"{what}: {each.what}", advice=each.advice or advice, path=path)
+            for each in error.problems
+        )
+        return
+    if planned:
+        rule = "it must be a policy that follows no plan, because a single job has none"
+        advice = "`weft policies` lists the policies"
+        yield Problem(what=f"{what}: {job.selector!r}", rule=rule, advice=advice, path=path)
+
+
+def refuse_unknown_names(layer: SettingsLayer) -> None:
+    """Raise InvalidInput if settings name an unknown policy, planner, objective or option."""
+    if problems := list(find_unknown_names(layer)):
+        raise InvalidInput(problems)
+
+
+def stated_options(**values: Any) -> SettingsLayer:
+    """Return the options that are not None, by attribute of ``RunSettings``."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _refuse_unused(stated: SettingsLayer, policy: str) -> None:
+    """Raise InvalidInput if the user states how to plan, and the policy follows no plan.
+
+    What workflows and profiles state is not refused: they are used with several policies.
+    """
+    names = [name for name in ("planner", "objective", "alpha") if stated.get(name) is not None]
+    if names:
+        what = f"policy {policy!r} follows no plan, so it does not use the {' and the '.join(names)}"
+        rule = "--planner, --objective and --alpha need a policy that follows plans"
+        raise InvalidInput(what, rule=rule, advice="use --policy plan, or omit them")
 
 
 def _requires_plan(settings: RunSettings) -> bool:

@@ -29,6 +29,7 @@ from weft.api.request import (
     load_workflows,
     prepare_flows,
     separate_results,
+    stated_options,
 )
 from weft.api.settings import (
     ProfileSource,
@@ -36,7 +37,6 @@ from weft.api.settings import (
     find_profile,
     load_layers,
     set_state_interval,
-    stated_options,
 )
 from weft.backends.attempt.isolation import check_isolation
 from weft.backends.attempt.modules import check_programs

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft.api.request import DEFAULT_PLANNER, DEFAULT_POLICY, find_unknown_names
+from weft.api.request import DEFAULT_PLANNER, DEFAULT_POLICY, check_values, find_unknown_names
 from weft.engine.state.state import MEASURE_EVERY_S
 from weft.errors import InvalidInput, suggest
 from weft.formats.profiles import DEFAULT_PRESET, Profile, load_preset, load_profile
 from weft.instance.instance import Instance
 from weft.instance.preferences import measures_machines
 from weft.records import dataclass
-from weft.runtime.budget import DEFAULT_PLAN_TIME_S, PlanningBudget
+from weft.runtime.budget import DEFAULT_PLAN_TIME_S
 from weft.schedule.objective import make_objective
 from weft.workflow.settings import (
     DEFAULTS,
@@ -76,11 +76,6 @@ def set_state_interval(layers: SettingsLayers, instances: Iterable[Instance]) ->
     return replace(layers, base=replace(layers.base, fetch_every_s=MEASURE_EVERY_S))
 
 
-def stated_options(**values: Any) -> SettingsLayer:
-    """Return the options that are not None, by attribute of ``RunSettings``."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRow:
     """One setting of a run: its value, and the layer that states it."""
@@ -132,11 +127,7 @@ def _check_layers(named: Iterable[tuple[str, SettingsLayer]]) -> None:
     layers = list(named)
     if problems := [each for origin, layer in layers for each in find_unknown_names(layer, origin)]:
         raise InvalidInput(problems)
-    settings = DEFAULTS.with_layers(*(layer for _, layer in layers))
-    make_objective(
-        settings.objective, settings.alpha, deadline_s=settings.deadline_s, max_cost=settings.max_cost
-    )
-    PlanningBudget(time_s=settings.plan_time_s, steps=settings.plan_steps)
+    check_values(DEFAULTS.with_layers(*(layer for _, layer in layers)))
 
 
 def _chosen_values(settings: RunSettings) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from weft.api.request import (
     apply_params,
     compile_request,
     load_machines,
+    stated_options,
     unique_key,
 )
 from weft.api.settings import (
@@ -26,7 +27,6 @@ from weft.api.settings import (
     find_profile,
     load_layers,
     set_state_interval,
-    stated_options,
 )
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
 from weft.backends.simulation.scenario_checks import check_scenario, list_submissions

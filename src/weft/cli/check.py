@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from weft.workflow.settings import SettingsLayer
     from weft.workflow.task import Task
     from weft.workflow.task_graph import TaskGraph
+    from weft.workflow.workflow import Workflow
 
 
 _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
@@ -44,10 +47,11 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
 
     This includes what `weft run` would reject: file names outside the task directory, URLs of an unknown
     kind, programs to copy that do not exist, and settings of local machines. Input files that do not exist
-    and that no task produces are noted, and URLs with a password, a token or a signature. With --on and
-    machines that have a backend, tasks without a program, transfers of files that no task writes, and tasks
-    that cannot be isolated there are problems too. Exit code 0: no problems; 2: problems, each with
-    position, value, rule and advice; 3: with --on, some task can run on no machine.
+    and that no task produces are noted, and URLs with a password, a token or a signature. With --on, a
+    planner of the settings that cannot plan the workflow there is a problem; with machines that have a
+    backend also tasks without a program, transfers of files that no task writes, and tasks that cannot be
+    isolated. Exit code 0: no problems; 2: problems, each with position, value, rule and advice; 3: with
+    --on, some task can run on no machine.
     """
     from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
     from weft.formats.files import load_platform
@@ -135,7 +139,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         return other
     reader = detect_format(source)
     workflow = reader.read(source)
-    _check_names(workflow.settings, name)
+    _check_settings(workflow, name)
     graph = check_and_unfold(workflow if machines is None else bind_services(workflow, machines))
     _check_programs(graph, name)
     if reader.name == WeftYaml.name:
@@ -150,10 +154,14 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         f"({reader.name}); no problems found"
     )
     if machines is not None:
-        from weft.api.request import compile_graph
+        from weft.api.request import Request, compile_graph
         from weft.backends.attempt.isolation import check_isolation
+        from weft.workflow.settings import SettingsLayers
 
-        compile_graph(graph, machines)
+        instances = {graph.workflow.name: compile_graph(graph, machines)}
+        if workflow.settings:
+            with _located(name):
+                Request(platform=machines, instances=instances).choose_planning(SettingsLayers())
         if all("kind" in machine.backend for machine in machines.machines):
             check_runnable([graph])
             check_isolation([graph.workflow])
@@ -193,6 +201,44 @@ def _check_names(settings: SettingsLayer, origin: str) -> None:
     from weft.errors import InvalidInput
 
     if problems := list(find_unknown_names(settings, origin)):
+        raise InvalidInput(problems)
+
+
+def _check_settings(workflow: Workflow, origin: str) -> None:
+    """Raise InvalidInput if `weft run` would reject the settings of a workflow or a selector of its tasks."""
+    from weft.workflow.settings import DEFAULTS
+
+    _check_names(workflow.settings, origin)
+    _check_selectors(workflow)
+    if workflow.settings:
+        from weft.api.request import check_values
+
+        with _located(origin):
+            check_values(DEFAULTS.with_layers(workflow.settings))
+
+
+@contextmanager
+def _located(file: str) -> Iterator[None]:
+    """Context manager that adds the name of a file to the problems of InvalidInput."""
+    from weft.errors import InvalidInput, SourceLocation
+
+    try:
+        yield
+    except InvalidInput as error:
+        where = SourceLocation(file=file)
+        raise InvalidInput(
+            [replace(each, location=each.location or where) for each in error.problems]
+        ) from None
+
+
+def _check_selectors(workflow: Workflow) -> None:
+    """Raise InvalidInput if a task names a policy as its selector that is unknown or needs a plan."""
+    if not any(task.job is not None and task.job.selector for task in workflow.tasks):
+        return
+    from weft.api.request import find_unknown_selectors
+    from weft.errors import InvalidInput
+
+    if problems := list(find_unknown_selectors(workflow)):
         raise InvalidInput(problems)
 
 
@@ -319,7 +365,7 @@ def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, 
     scenario = read_scenario(document)
     workflows = load_arrival_workflows(scenario)
     for key, workflow in workflows.items():
-        _check_names(workflow.settings, key)
+        _check_settings(workflow, key)
     arrivals = sum(1 for entry in scenario.arrivals for _ in workflow_keys(entry))
     check_scenario(scenario, machines, workflows or None)
     summary = (

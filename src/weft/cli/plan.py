@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 @options.on_platform
 @click.option(
     "--planner",
-    default="auto",
-    show_default=True,
     metavar="NAME[:OPTION=VALUE...]",
-    help="Planner; `weft planners` lists them, `weft planners NAME` lists its options.",
+    help="Planner; `weft planners` lists them, `weft planners NAME` lists its options (default: that of the "
+    "settings of WORKFLOW, else auto).",
 )
 @options.objective
 @options.seed("Seed of randomised planners.")
@@ -48,7 +47,7 @@ def command(
     workflow: str,
     *,
     on: str,
-    planner: str,
+    planner: str | None,
     objective: str | None,
     alpha: float | None,
     choose: int | None,
@@ -63,25 +62,28 @@ def command(
 
     WORKFLOW is a file in any format of `weft formats`, or - for the standard input; for --out and --html, -
     is the standard output. Search planners, such as the default, stop after --plan-time, with Ctrl-C (the
-    best plan found is shown), or when the plan is optimal. Exit code 3: no plan exists, or the plan exceeds
-    the deadline or the maximal cost; the message says by how much.
+    best plan found is shown), or when the plan is optimal. Planner, objective, limits and budget that no
+    option states are those of the settings of WORKFLOW, as in `weft run`. Exit code 3: no plan exists, or
+    the plan exceeds the deadline or the maximal cost; the message says by how much.
     """
     options.check_plan_files(workflow, on, out, html, as_json=as_json)
-    if choose is not None and (planner, objective, alpha) != ("auto", None, None):
+    if choose is not None and (planner, objective, alpha) != (None, None, None):
         raise click.UsageError("--choose uses a stored plan: omit --planner, --objective and --alpha.")
     with stage("loading"):
         from weft.api.plan import plan
+        from weft.api.request import DEFAULT_PLANNER
         from weft.formats.files import load_platform, read_workflow_file
 
         how["on"] = load_platform(on)
     with stage(f"reading {workflow}"):
         loaded = read_workflow_file(workflow, format_name=format_name)
     if choose is None:
-        with stage(f"planning {len(loaded.tasks)} task descriptions with {planner}") as line:
+        name = planner or loaded.settings.get("planner") or DEFAULT_PLANNER
+        with stage(f"planning {len(loaded.tasks)} task descriptions with {name}") as line:
             planned = plan(
                 loaded,
                 planner=planner,
-                objective=objective or "makespan",
+                objective=objective,
                 alpha=alpha,
                 **how,
                 progress=line.on_progress,
