@@ -169,3 +169,30 @@ def test_events_of_a_run_contain_machine_measurements(project: Project):
     measured = [each for each in events if each["what"] == "machine-measured"]
     assert {each["machine"] for each in measured} == {"left", "right"}
     assert all(each["load"] >= 0.0 and each["free_memory_bytes"] > 0.0 for each in measured)
+
+
+def test_a_sandbox_that_can_never_be_created_is_refused(project: Project):
+    file = project.write("notes", "a file, no directory\n")
+    project.write("long.yaml", LONG)
+    wrong = {"/proc/mistyped/x": "No such file or directory", file: "it is not a directory",
+             file / "box": "Not a directory"}  # fmt: skip
+    for sandbox, why in wrong.items():
+        project.write("one.yaml", ONE.format(sandbox=sandbox))
+        checked = project.weft("check", "long.yaml", "--on", "one.yaml")
+        assert checked.code == 2
+        said = " ".join(checked.err.split())
+        assert f"machine 'only': its sandbox {sandbox} cannot be written: {why}" in said
+    box = project.folder / "new" / "box"
+    project.write("one.yaml", ONE.format(sandbox=box))
+    assert project.weft("check", "long.yaml", "--on", "one.yaml").code == 0
+    assert not box.parent.exists()
+    assert not list(project.folder.glob(".weft-*"))
+    process = project.start("run", "long.yaml", "--on", "one.yaml")
+    try:
+        project.running(process, "began")
+        added = project.weft("machines", "add", "b", "backend={kind: local, sandbox: /proc/nope}")
+        assert added.code == 2
+        assert "machine 'b': its sandbox /proc/nope cannot be written" in " ".join(added.err.split())
+        assert [each["name"] for each in project.json("machines", "ls")["machines"]] == ["only"]
+    finally:
+        project.end(process)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.api.project import REPLY_TIMEOUT_S, OpenProject, follow_run, send_request
-from weft.backends.layout import check_sandboxes
+from weft.backends.layout import check_sandboxes, refuse_wrong_sandboxes
 from weft.documents import DocumentNode, from_python
 from weft.engine.state.state import EngineState
 from weft.engine.states import Admission, Stage
@@ -144,6 +144,7 @@ def _join(
         raise InvalidInput(problems)
     check_backend(platform)
     check_sandboxes(opened.layout, platform.machines)
+    refuse_wrong_sandboxes(opened.layout, machines)
     for workflow in header.workflows.values():
         compile_instance(check_and_unfold(workflow), platform)  # raises if an expression is invalid
     text = json.dumps(platform_document(platform))
