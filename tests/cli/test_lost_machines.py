@@ -196,3 +196,23 @@ def test_a_sandbox_that_can_never_be_created_is_refused(project: Project):
         assert [each["name"] for each in project.json("machines", "ls")["machines"]] == ["only"]
     finally:
         project.end(process)
+
+
+def test_a_task_does_not_leave_for_a_machine_that_cannot_be_used(project: Project):
+    project.write("long.yaml", LONG)
+    sandbox = project.write("disk", "")
+    slow = f"  slow: {{speed: 0.5, backend: {{kind: local, sandbox: {sandbox}}}}}\n"
+    project.write("two.yaml", ONE.format(sandbox=project.folder / "box") + slow)
+    process = project.start("run", "long.yaml", "--on", "two.yaml")
+    why = f"slow is lost: its sandbox {sandbox} cannot be written: it is not a directory"
+    try:
+        project.running(process, "began")
+        for words in ([], ["--to", "slow"]):
+            moved = project.weft("migrate", "a", *words)
+            assert moved.code == 1
+            assert moved.out == ""
+            assert why in " ".join(moved.err.split())
+        assert [each["attempt"] for each in project.json("status")["running"]] == [0]
+        assert project.json("report")["migrations"] == []
+    finally:
+        project.end(process)

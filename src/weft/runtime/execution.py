@@ -59,6 +59,8 @@ _ALLOWED_WHEN_STOPPED = (RequestKind.RELEASE, RequestKind.RESUME)
 """Requests that are valid for a run that has stopped and waits for the user."""
 
 
+_WITH_PROGRAM = (Stage.SUBMITTED, Stage.RUNNING)
+"""Stages of an attempt whose program runs or is being started."""
 _ADMISSIONS = {"drain": Admission.DRAINED, "open": Admission.OPEN, "remove": Admission.REMOVED}
 """By request about a machine: the new admission."""
 JOIN = "join"
@@ -69,6 +71,10 @@ class _RequestRefused(Exception):
     """The request is invalid; the text is the answer to the user."""
 
 
+class _RequestPostponed(Exception):
+    """The engine must hear of a lost machine before it decides about the request."""
+
+
 class RequestHandler:
     """Turns the user requests in the database into events, and writes their answers.
 
@@ -77,11 +83,20 @@ class RequestHandler:
     admit these machines.
     """
 
-    def __init__(self, requests: RequestTable, engine: Engine, header: JournalHeader, execution: int) -> None:
+    def __init__(
+        self,
+        requests: RequestTable,
+        engine: Engine,
+        header: JournalHeader,
+        execution: int,
+        inspect: Callable[[int], str] = lambda _: "",
+    ) -> None:
+        """Initialise the handler; ``inspect`` returns why a machine cannot run programs now (``Backend``)."""
         self._requests = requests
         self._engine = engine
         self._header = header
         self._execution = execution
+        self._inspect = inspect
         self._taken: deque[tuple[int, ev.Event]] = deque()
         """(number of the request, event) of the events that the engine has not handled yet."""
         self._refusals: dict[int, str] = {}
@@ -102,6 +117,8 @@ class RequestHandler:
                 events = self._events(request)
             except _RequestRefused as refusal:
                 self._requests.done(request.number, str(refusal), granted=False)
+                continue
+            except _RequestPostponed:
                 continue
             if self.joining is not None:
                 break
@@ -191,7 +208,33 @@ class RequestHandler:
         if request.task is None:
             return [RequestReceived(what=RequestKind(request.what), run=run.index, machine=machine)]
         what, tasks = RequestKind(request.what), _find_tasks(run, request.task)
+        if what == RequestKind.MIGRATE:
+            self._inspect_targets(run, tasks, machine)
         return [RequestReceived(what=what, run=run.index, task=task, machine=machine) for task in tasks]
+
+
+    def _inspect_targets(self, run: RunState, tasks: Sequence[int], target: int | None) -> None:
+        """Check the machines to which tasks may move (None: all others) before their programs are ended.
+
+        A machine on which programs run is not checked: it works, or its loss is found without this.
+        """
+        state = self._engine.state
+        moving = [each for each in state.attempts.values() if each.run == run.index and each.task in tasks]
+        left = {each.machine for each in moving if each.stage <= Stage.RUNNING}
+        if not left:
+            return  # the engine refuses the request
+        others = [each for each in state.machines if left != {each.index} and target in (None, each.index)]
+        busy = {each.machine for each in state.attempts.values() if each.stage in _WITH_PROGRAM}
+        usable = [each for each in others if each.up and each.admission == Admission.OPEN]
+        lost = [each for each in usable if each.index not in busy and self._inspect(each.index)]
+        if lost and target is not None:
+            raise _RequestRefused(f"migrate: {lost[0].name} is lost: {self._inspect(lost[0].index)}")
+        if lost:
+            raise _RequestPostponed
+        if others and not usable and (down := [each for each in others if not each.up and each.reason]):
+            reasons = "; ".join(f"{each.name} is lost: {each.reason}" for each in down)
+            what = "" if target is not None else "no other machine can run it now: "
+            raise _RequestRefused(f"migrate: {what}{reasons}")
 
 
 def _find_tasks(run: RunState, name: str) -> list[int]:
@@ -391,7 +434,9 @@ class Execution:
             engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake,
             given=plans,
         )  # fmt: skip
-        self._requests = RequestHandler(RequestTable(database), engine, header, self.number)
+        self._requests = RequestHandler(
+            RequestTable(database), engine, header, self.number, self.backend.inspect
+        )
         self.loop = DriverLoop(
             engine,
             self.backend,
