@@ -216,3 +216,28 @@ def test_a_task_does_not_leave_for_a_machine_that_cannot_be_used(project: Projec
         assert project.json("report")["migrations"] == []
     finally:
         project.end(process)
+
+
+def test_the_only_usable_machine_is_not_removed_while_programs_run_there(project: Project):
+    project.write("long.yaml", LONG)
+    project.write(
+        "two.yaml", ONE.format(sandbox=project.folder / "box") + "  next: {backend: {kind: local}}\n"
+    )
+    process = project.start("run", "long.yaml", "--on", "two.yaml")
+    try:
+        project.running(process, "began")
+        here = project.json("status")["running"][0]["machine"]
+        other = "next" if here == "only" else "only"
+        assert project.weft("machines", "remove", other).code == 0  # nothing runs there
+        refused = project.weft("machines", "remove", here)
+        assert refused.code == 1
+        assert f"{here} is the only machine that can be used, and programs run there" in refused.err
+        assert "`weft stop`" in refused.err
+        states = {each["name"]: each["state"] for each in project.json("machines", "ls")["machines"]}
+        assert states == {here: "open", other: "removed"}
+        assert [each["attempt"] for each in project.json("status")["running"]] == [0]
+        assert project.weft("machines", "drain", other, "--undo").code == 0
+        assert project.weft("machines", "remove", here).code == 0
+        wait_for(lambda: [each["machine"] for each in project.json("status")["running"]] == [other])
+    finally:
+        project.end(process)

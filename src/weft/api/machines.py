@@ -182,8 +182,9 @@ def reload_machines(opened: OpenProject, file: str | Path | None = None) -> Relo
     removed = [each for each in known - listed if state.get(each) != Admission.REMOVED]
     returned = [each for each in listed & known if state.get(each) == Admission.REMOVED]
     replies = [_join(opened, run, follower.header, joined)] if joined else []
-    replies += [send_request(opened, "remove", run, machine=each) for each in sorted(removed)]
+    # A machine is removed last: programs on it need another one.
     replies += [send_request(opened, "open", run, machine=each) for each in sorted(returned)]
+    replies += [send_request(opened, "remove", run, machine=each) for each in sorted(removed)]
     return ReloadResult(
         file=name,
         joined=(*(each.name for each in joined), *sorted(returned)),

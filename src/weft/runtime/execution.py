@@ -35,6 +35,7 @@ from weft.engine.reactions.dispatch import describe_selection
 from weft.engine.replan.promise import Promise
 from weft.engine.replay import apply_entry
 from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
@@ -168,7 +169,23 @@ class RequestHandler:
         machine = machines[names.index(name)]
         if machine.admission == admission:
             raise _RequestRefused(f"{name} is {admission} already")
+        if admission == Admission.REMOVED:
+            self._keep_last(machine)
         return ev.MachineChanged(machine=machine.index, admission=admission, reason="by the user")
+
+    def _keep_last(self, machine: MachineState) -> None:
+        """Refuse to remove a machine on which programs run if no other machine can be used."""
+        state = self._engine.state
+        runs = any(
+            each.machine == machine.index and each.stage in _WITH_PROGRAM for each in state.attempts.values()
+        )
+        others = [each for each in state.machines if each is not machine]
+        if runs and not any(each.up and each.admission == Admission.OPEN for each in others):
+            raise _RequestRefused(
+                f"{machine.name} is the only machine that can be used, and programs run there; add another "
+                f"one first (`weft machines add`), let them end (`weft machines drain {machine.name}`), or "
+                "end them with `weft stop` (`weft resume` continues) or `weft cancel`"
+            )
 
     def _join(self, text: str) -> Sequence[ev.Event]:
         """Return the events of machines that join; if the platform must grow first, set ``joining``."""
@@ -211,7 +228,6 @@ class RequestHandler:
         if what == RequestKind.MIGRATE:
             self._inspect_targets(run, tasks, machine)
         return [RequestReceived(what=what, run=run.index, task=task, machine=machine) for task in tasks]
-
 
     def _inspect_targets(self, run: RunState, tasks: Sequence[int], target: int | None) -> None:
         """Check the machines to which tasks may move (None: all others) before their programs are ended.
