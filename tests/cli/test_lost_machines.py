@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 from cli.projects import Project, wait_for
 from patience import PATIENCE_S
@@ -241,3 +242,29 @@ def test_the_only_usable_machine_is_not_removed_while_programs_run_there(project
         wait_for(lambda: [each["machine"] for each in project.json("status")["running"]] == [other])
     finally:
         project.end(process)
+
+
+def test_a_loss_is_shown_once_although_machines_join_later(project: Project):
+    project.write(
+        "long.yaml", LONG.replace("exec sleep 600", f"until test -e {project.folder}/go; do sleep 0.1; done")
+    )
+    sandbox = project.write("disk", "")
+    slow = f"  slow: {{speed: 0.5, backend: {{kind: local, sandbox: {sandbox}}}}}\n"
+    project.write("two.yaml", ONE.format(sandbox=project.folder / "box") + slow)
+    process = project.start("run", "long.yaml", "--on", "two.yaml")
+    try:
+        project.running(process, "began")
+        assert project.weft("migrate", "a").code == 1
+        wait_for(lambda: "slow is lost" in project.weft("machines", "ls").out)
+        assert project.weft("machines", "add", "third").code == 0
+        assert project.weft("machines", "remove", "slow").code == 0
+        assert project.weft("machines", "add", "fourth").code == 0
+        assert "is lost" not in project.weft("machines", "ls").out
+        time.sleep(1.5)  # the new execution checks lost machines once a second
+        project.write("go", "")
+        out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        project.end(process)
+    assert process.returncode == 0
+    assert [text.count("machine slow is lost") for text in (out, err)] == [1, 1]
+    assert project.weft("report").out.count("machine slow is lost") == 1

@@ -38,7 +38,7 @@ class MachineStatus:
     state: str
     """``open``, ``lost``, ``drained``, ``removed`` or ``absent`` (it joins later)."""
     reason: str
-    """Why the machine is lost; "" if it is not lost or the reason is unknown."""
+    """Why the machine is lost; "" if it is not lost, was removed, or the reason is unknown."""
     nodes: int
     free_nodes: int
     running: int
@@ -67,7 +67,7 @@ def _describe(state: EngineState, index: int) -> MachineStatus:
     return MachineStatus(
         name=machine.name,
         state=str(machine.admission) if closed else "open" if machine.up else "lost",
-        reason=machine.reason,
+        reason="" if machine.admission == Admission.REMOVED else machine.reason,
         nodes=machine.nodes,
         free_nodes=machine.free_nodes,
         running=sum(each.stage in (Stage.SUBMITTED, Stage.RUNNING) for each in here),

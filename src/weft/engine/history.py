@@ -465,6 +465,8 @@ class History:
         """(machine, start, end) of every outage; end None: still down."""
         self.machine_changes: list[MachineChange] = []
         """Machines that were lost, came back, joined, or were drained, removed or opened."""
+        self._up_text: dict[int, str] = {}
+        """By machine that was lost: the text of the last change about its loss or return."""
         self.module_failures: Counter[ModuleFailure] = Counter()
         """Number of occurrences of each module failure, ordered by the first occurrence."""
         self.stage_retries: list[StageRetry] = []
@@ -679,7 +681,10 @@ class History:
         self.machine_changes.append(MachineChange(at_s=self.now, machine=machine, text=text))
 
     def _set_up(self, machine: int, up: bool, reason: str) -> None:
-        self._note_machine(machine, "is back" if up else f"is lost: {reason}" if reason else "is lost")
+        text = "is back" if up else f"is lost: {reason}" if reason else "is lost"
+        if self._up_text.get(machine) != text:  # a loss is reported again when the execution is reopened
+            self._note_machine(machine, text)
+            self._up_text[machine] = text
         last = next((row for row in reversed(self.down) if row[0] == machine), None)
         is_down = last is not None and last[2] is None
         if up and is_down and last is not None:
