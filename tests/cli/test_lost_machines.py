@@ -268,3 +268,19 @@ def test_a_loss_is_shown_once_although_machines_join_later(project: Project):
     assert process.returncode == 0
     assert [text.count("machine slow is lost") for text in (out, err)] == [1, 1]
     assert project.weft("report").out.count("machine slow is lost") == 1
+
+
+def test_tasks_that_only_waited_on_a_lost_machine_have_not_failed(project: Project):
+    project.write(
+        "many.yaml", "weft: 1\nname: many\ntasks:\n  x: {sweep: {k: 1..3}, command: 'true', seconds: 1}\n"
+    )
+    sandbox = project.write("disk", "")
+    project.write("one.yaml", ONE.format(sandbox=sandbox))
+    process = project.start("run", "many.yaml", "--on", "one.yaml")
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    lost, failed = err.splitlines()[:2]
+    assert lost.startswith("machine only is lost")
+    assert failed.startswith("x[1] failed, will be retried (lost: only is lost")
+    assert [each["task"] for each in project.json("report")["failures"]] == ["x[1]"]
+    assert "failed" not in project.weft("explain", "x[2]").out

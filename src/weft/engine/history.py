@@ -803,6 +803,10 @@ class History:
         attempt = self._last[command.run].get(name)
         if attempt is not None and attempt.ending:
             attempt = None  # it had ended before; the command is about the task
+        if attempt is not None and self._has_only_waited(attempt, command):
+            self.running.pop(attempt.number, None)
+            attempt.ending, attempt.left_for = "withdrawn", attempt.left_for or command.reason
+            return
         if command.cause:
             self._add_failure(command, attempt)
         if attempt is not None:
@@ -811,6 +815,12 @@ class History:
             epoch = count_epoch(run, command.task, self._repeated[command.run])
             done = self._execution(command.task, epoch, attempt)
             self._executions[command.run][command.task, epoch] = done
+
+    def _has_only_waited(self, attempt: AttemptRecord, command: messages.Settle) -> bool:
+        """Return whether the machine of an attempt was lost before its program started; nothing failed."""
+        reported = getattr(self._entry.event, "attempt", None) == attempt.number
+        for_good = command.state in (TaskState.FAILED, TaskState.STOPPED)
+        return command.cause == Cause.LOST and attempt.started_s is None and not (reported or for_good)
 
     def _execution(self, task: int, epoch: int, attempt: AttemptRecord | None) -> TaskExecution:
         now_n = self._entry.sequence
