@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 from cli.projects import Project, wait_for
 from patience import PATIENCE_S
@@ -202,3 +203,117 @@ tasks:
     assert "its outputs were on only, which is lost" in project.weft("explain", "p").out
     assert "it is on only, which is lost" in project.weft("explain", "z").out
     assert project.weft("logs", "z").out.splitlines()[-1] == "one"
+
+
+def test_a_sandbox_that_can_never_be_created_is_refused(project: Project):
+    file = project.write("notes", "a file, no directory\n")
+    project.write("long.yaml", LONG)
+    wrong = {"/proc/mistyped/x": "No such file or directory", file: "it is not a directory",
+             file / "box": "Not a directory"}  # fmt: skip
+    for sandbox, why in wrong.items():
+        project.write("one.yaml", ONE.format(sandbox=sandbox))
+        checked = project.weft("check", "long.yaml", "--on", "one.yaml")
+        assert checked.code == 2
+        said = " ".join(checked.err.split())
+        assert f"machine 'only': its sandbox {sandbox} cannot be written: {why}" in said
+    box = project.folder / "new" / "box"
+    project.write("one.yaml", ONE.format(sandbox=box))
+    assert project.weft("check", "long.yaml", "--on", "one.yaml").code == 0
+    assert not box.parent.exists()
+    assert not list(project.folder.glob(".weft-*"))
+    process = project.start("run", "long.yaml", "--on", "one.yaml")
+    try:
+        project.running(process, "began")
+        added = project.weft("machines", "add", "b", "backend={kind: local, sandbox: /proc/nope}")
+        assert added.code == 2
+        assert "machine 'b': its sandbox /proc/nope cannot be written" in " ".join(added.err.split())
+        assert [each["name"] for each in project.json("machines", "ls")["machines"]] == ["only"]
+    finally:
+        project.end(process)
+
+
+def test_a_task_does_not_leave_for_a_machine_that_cannot_be_used(project: Project):
+    project.write("long.yaml", LONG)
+    sandbox = project.write("disk", "")
+    slow = f"  slow: {{speed: 0.5, backend: {{kind: local, sandbox: {sandbox}}}}}\n"
+    project.write("two.yaml", ONE.format(sandbox=project.folder / "box") + slow)
+    process = project.start("run", "long.yaml", "--on", "two.yaml")
+    why = f"slow is lost: its sandbox {sandbox} cannot be written: it is not a directory"
+    try:
+        project.running(process, "began")
+        for words in ([], ["--to", "slow"]):
+            moved = project.weft("migrate", "a", *words)
+            assert moved.code == 1
+            assert moved.out == ""
+            assert why in " ".join(moved.err.split())
+        assert [each["attempt"] for each in project.json("status")["running"]] == [0]
+        assert project.json("report")["migrations"] == []
+    finally:
+        project.end(process)
+
+
+def test_the_only_usable_machine_is_not_removed_while_programs_run_there(project: Project):
+    project.write("long.yaml", LONG)
+    project.write(
+        "two.yaml", ONE.format(sandbox=project.folder / "box") + "  next: {backend: {kind: local}}\n"
+    )
+    process = project.start("run", "long.yaml", "--on", "two.yaml")
+    try:
+        project.running(process, "began")
+        here = project.json("status")["running"][0]["machine"]
+        other = "next" if here == "only" else "only"
+        assert project.weft("machines", "remove", other).code == 0  # nothing runs there
+        refused = project.weft("machines", "remove", here)
+        assert refused.code == 1
+        assert f"{here} is the only machine that can be used, and programs run there" in refused.err
+        assert "`weft stop`" in refused.err
+        states = {each["name"]: each["state"] for each in project.json("machines", "ls")["machines"]}
+        assert states == {here: "open", other: "removed"}
+        assert [each["attempt"] for each in project.json("status")["running"]] == [0]
+        assert project.weft("machines", "drain", other, "--undo").code == 0
+        assert project.weft("machines", "remove", here).code == 0
+        wait_for(lambda: [each["machine"] for each in project.json("status")["running"]] == [other])
+    finally:
+        project.end(process)
+
+
+def test_a_loss_is_shown_once_although_machines_join_later(project: Project):
+    project.write(
+        "long.yaml", LONG.replace("exec sleep 600", f"until test -e {project.folder}/go; do sleep 0.1; done")
+    )
+    sandbox = project.write("disk", "")
+    slow = f"  slow: {{speed: 0.5, backend: {{kind: local, sandbox: {sandbox}}}}}\n"
+    project.write("two.yaml", ONE.format(sandbox=project.folder / "box") + slow)
+    process = project.start("run", "long.yaml", "--on", "two.yaml")
+    try:
+        project.running(process, "began")
+        assert project.weft("migrate", "a").code == 1
+        wait_for(lambda: "slow is lost" in project.weft("machines", "ls").out)
+        assert project.weft("machines", "add", "third").code == 0
+        assert project.weft("machines", "remove", "slow").code == 0
+        assert project.weft("machines", "add", "fourth").code == 0
+        assert "is lost" not in project.weft("machines", "ls").out
+        time.sleep(1.5)  # the new execution checks lost machines once a second
+        project.write("go", "")
+        out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        project.end(process)
+    assert process.returncode == 0
+    assert [text.count("machine slow is lost") for text in (out, err)] == [1, 1]
+    assert project.weft("report").out.count("machine slow is lost") == 1
+
+
+def test_tasks_that_only_waited_on_a_lost_machine_have_not_failed(project: Project):
+    project.write(
+        "many.yaml", "weft: 1\nname: many\ntasks:\n  x: {sweep: {k: 1..3}, command: 'true', seconds: 1}\n"
+    )
+    sandbox = project.write("disk", "")
+    project.write("one.yaml", ONE.format(sandbox=sandbox))
+    process = project.start("run", "many.yaml", "--on", "one.yaml")
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    lost, failed = err.splitlines()[:2]
+    assert lost.startswith("machine only is lost")
+    assert failed.startswith("x[1] failed, will be retried (lost: only is lost")
+    assert [each["task"] for each in project.json("report")["failures"]] == ["x[1]"]
+    assert "failed" not in project.weft("explain", "x[2]").out

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.api.project import REPLY_TIMEOUT_S, OpenProject, follow_run, send_request
-from weft.backends.layout import check_sandboxes
+from weft.backends.layout import check_sandboxes, refuse_wrong_sandboxes
 from weft.documents import DocumentNode, from_python
 from weft.engine.state.state import EngineState
 from weft.engine.states import Admission, Stage
@@ -38,7 +38,7 @@ class MachineStatus:
     state: str
     """``open``, ``lost``, ``drained``, ``removed`` or ``absent`` (it joins later)."""
     reason: str
-    """Why the machine is lost; "" if it is not lost or the reason is unknown."""
+    """Why the machine is lost; "" if it is not lost, was removed, or the reason is unknown."""
     nodes: int
     free_nodes: int
     running: int
@@ -67,7 +67,7 @@ def _describe(state: EngineState, index: int) -> MachineStatus:
     return MachineStatus(
         name=machine.name,
         state=str(machine.admission) if closed else "open" if machine.up else "lost",
-        reason=machine.reason,
+        reason="" if machine.admission == Admission.REMOVED else machine.reason,
         nodes=machine.nodes,
         free_nodes=machine.free_nodes,
         running=sum(each.stage in (Stage.SUBMITTED, Stage.RUNNING) for each in here),
@@ -144,6 +144,7 @@ def _join(
         raise InvalidInput(problems)
     check_backend(platform)
     check_sandboxes(opened.layout, platform.machines)
+    refuse_wrong_sandboxes(opened.layout, machines)
     for workflow in header.workflows.values():
         compile_instance(check_and_unfold(workflow), platform)  # raises if an expression is invalid
     text = json.dumps(platform_document(platform))
@@ -181,8 +182,9 @@ def reload_machines(opened: OpenProject, file: str | Path | None = None) -> Relo
     removed = [each for each in known - listed if state.get(each) != Admission.REMOVED]
     returned = [each for each in listed & known if state.get(each) == Admission.REMOVED]
     replies = [_join(opened, run, follower.header, joined)] if joined else []
-    replies += [send_request(opened, "remove", run, machine=each) for each in sorted(removed)]
+    # A machine is removed last: programs on it need another one.
     replies += [send_request(opened, "open", run, machine=each) for each in sorted(returned)]
+    replies += [send_request(opened, "remove", run, machine=each) for each in sorted(removed)]
     return ReloadResult(
         file=name,
         joined=(*(each.name for each in joined), *sorted(returned)),

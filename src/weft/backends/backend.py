@@ -132,6 +132,9 @@ class Backend(Protocol):
     def poll(self, timeout_s: float) -> list[Event]:
         """Return new events; without any, wait for at most ``timeout_s``."""
 
+    def inspect(self, machine: int) -> str:
+        """Return why a machine cannot run programs now; "": it can. ``poll`` reports it if it cannot."""
+
     def confirm_ends(self, attempts: Sequence[int]) -> None:
         """Drop the backend's own records of the ends of these attempts: the journal on disk has them now."""
 

@@ -16,6 +16,7 @@ of working directories therefore contain the identity of the project and the non
 
 from __future__ import annotations
 
+import errno
 import grp
 import hashlib
 import os
@@ -30,7 +31,7 @@ from pathlib import Path
 
 from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
-from weft.private_files import STATE_FOLDER, find_foreign_owner
+from weft.private_files import FOLDER_MODE, STATE_FOLDER, find_foreign_owner
 from weft.records import dataclass
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -169,6 +170,68 @@ def _find_sandbox_problem(sandbox: Path) -> Problem | None:
         if status.st_mode & shared and not status.st_mode & stat.S_ISVTX:
             advice = f"`chmod go-w '{folder}'`, or `chmod +t '{folder}'` if others need it"
             return Problem(what=f"{where} can be written by other users", rule=rule, advice=advice)
+    return None
+
+
+_WRONG_PATH = frozenset(
+    {
+        errno.EACCES,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+"""Errors of a path at which no sandbox can be created; a full disk or a failing file system may recover."""
+
+
+def describe_sandbox_error(sandbox: Path, error: OSError) -> tuple[str, bool]:
+    """Return why a sandbox cannot be written, and whether the cause does not pass by itself."""
+    is_file = (
+        isinstance(error, FileExistsError | NotADirectoryError) and sandbox.exists() and not sandbox.is_dir()
+    )
+    why = "it is not a directory" if is_file else error.strerror
+    return f"its sandbox {sandbox} cannot be written: {why}", is_file or error.errno in _WRONG_PATH
+
+
+def refuse_wrong_sandboxes(layout: ProjectLayout, machines: Iterable[Machine]) -> None:
+    """Raise InvalidInput if a machine states a sandbox that can never be created or written.
+
+    The sandbox is not created. Causes that may pass, such as a full disk, are no problem.
+    """
+    problems = []
+    for machine in machines:
+        if isinstance(stated := machine.backend.get("sandbox"), str) and stated:
+            sandbox = layout.sandbox(machine)
+            if (error := _try_sandbox(sandbox)) is not None:
+                text, lasting = describe_sandbox_error(sandbox, error)
+                advice = "correct `sandbox` of the machine, or omit it: then weft chooses a folder in .weft"
+                found = Problem(what=f"machine {machine.name!r}: {text}", advice=advice)
+                problems += [found] if lasting else []
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _try_sandbox(sandbox: Path) -> OSError | None:
+    """Return the error if no directory can be created in a sandbox or, if it is missing, its next parent.
+
+    Permissions alone do not show this: in some file systems even root cannot create directories.
+    """
+    for folder in (sandbox, *sandbox.parents):
+        tried = folder / f".weft-{os.getpid()}-check"
+        try:
+            folder.stat()
+            tried.mkdir(mode=FOLDER_MODE)
+            tried.rmdir()
+        except FileNotFoundError as error:
+            if folder.exists():
+                return error
+        except OSError as error:
+            return error
+        else:
+            return None
     return None
 
 

@@ -46,12 +46,12 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
     """Report all problems of files: workflow, platform, scenario, profile, grid, services, predictions.
 
     This includes what `weft run` would reject: file names outside the task directory, URLs of an unknown
-    kind, programs to copy that do not exist, and settings of local machines. Input files that do not exist
-    and that no task produces are noted, and URLs with a password, a token or a signature. With --on, a
-    planner of the settings that cannot plan the workflow there is a problem; with machines that have a
-    backend also tasks without a program, transfers of files that no task writes, and tasks that cannot be
-    isolated. Exit code 0: no problems; 2: problems, each with position, value, rule and advice; 3: with
-    --on, some task can run on no machine.
+    kind, programs to copy that do not exist, and settings of local machines, also sandboxes that can never
+    be created. Input files that do not exist and that no task produces are noted, and URLs with a password,
+    a token or a signature. With --on, a planner of the settings that cannot plan the workflow there is a
+    problem; with machines that have a backend also tasks without a program, transfers of files that no task
+    writes, and tasks that cannot be isolated. Exit code 0: no problems; 2: problems, each with position,
+    value, rule and advice; 3: with --on, some task can run on no machine.
     """
     from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
     from weft.formats.files import load_platform
@@ -79,10 +79,10 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
 
 
 def _check_machines(platform: Platform) -> Platform:
-    """Return the platform unchanged; raise InvalidInput if `weft run` would reject its machines."""
+    """Return the platform unchanged; raise InvalidInput if a machine of it cannot be used."""
     from weft.api.project import find_project
     from weft.backends import BACKENDS
-    from weft.backends.layout import check_sandboxes
+    from weft.backends.layout import check_sandboxes, refuse_wrong_sandboxes
     from weft.errors import InvalidInput
 
     if problems := list(platform.find_unknown_backends(BACKENDS)):
@@ -93,6 +93,7 @@ def _check_machines(platform: Platform) -> Platform:
         BACKENDS.load(kind).check_machines(machines)
         if any(each.backend.get("sandbox") for each in machines):
             check_sandboxes(find_project(), machines)
+            refuse_wrong_sandboxes(find_project(), machines)
     return platform
 
 

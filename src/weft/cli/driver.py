@@ -110,6 +110,11 @@ class RunDriver:
         failures = self.view.progress.history.failures
         if self.live.drawn:
             return
+        # Before the failures: the loss of a machine is their reason.
+        changes = self.view.progress.history.machine_changes
+        for change in changes[self._printed_changes :] if not self._only_errors else ():
+            self.live.say(self.view.describe_machine(change))
+        self._printed_changes = len(changes)
         for failure in failures[self._printed_failures :]:
             if failure.for_good or not self._only_errors:
                 for line in self.view.describe_failure(failure):
@@ -123,10 +128,6 @@ class RunDriver:
         for stage in stages[self._printed_stages :] if not self._only_errors else ():
             self.live.say(self.view.describe_retry(stage))
         self._printed_stages = len(stages)
-        changes = self.view.progress.history.machine_changes
-        for change in changes[self._printed_changes :] if not self._only_errors else ():
-            self.live.say(self.view.describe_machine(change))
-        self._printed_changes = len(changes)
         modules = self.view.progress.history.module_failures
         if len(modules) > self._printed_modules and not self._only_errors:
             for line in self.view.module_lines()[self._printed_modules :]:

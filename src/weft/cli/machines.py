@@ -122,7 +122,8 @@ def remove(name: str, project: str | None, as_json: bool) -> None:
     """Start no more tasks on the machine NAME and move those that run there to other machines.
 
     They restart from their last checkpoints. Exit code 2: the run has no such machine; 1: no engine is
-    running, or the machine is removed already.
+    running, the machine is removed already, or programs run there and no other machine can be used; then
+    nothing changes.
     """
     from weft.engine.states import Admission
 

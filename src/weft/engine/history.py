@@ -465,6 +465,8 @@ class History:
         """(machine, start, end) of every outage; end None: still down."""
         self.machine_changes: list[MachineChange] = []
         """Machines that were lost, came back, joined, or were drained, removed or opened."""
+        self._up_text: dict[int, str] = {}
+        """By machine that was lost: the text of the last change about its loss or return."""
         self.module_failures: Counter[ModuleFailure] = Counter()
         """Number of occurrences of each module failure, ordered by the first occurrence."""
         self.stage_retries: list[StageRetry] = []
@@ -679,7 +681,10 @@ class History:
         self.machine_changes.append(MachineChange(at_s=self.now, machine=machine, text=text))
 
     def _set_up(self, machine: int, up: bool, reason: str) -> None:
-        self._note_machine(machine, "is back" if up else f"is lost: {reason}" if reason else "is lost")
+        text = "is back" if up else f"is lost: {reason}" if reason else "is lost"
+        if self._up_text.get(machine) != text:  # a loss is reported again when the execution is reopened
+            self._note_machine(machine, text)
+            self._up_text[machine] = text
         last = next((row for row in reversed(self.down) if row[0] == machine), None)
         is_down = last is not None and last[2] is None
         if up and is_down and last is not None:
@@ -798,6 +803,10 @@ class History:
         attempt = self._last[command.run].get(name)
         if attempt is not None and attempt.ending:
             attempt = None  # it had ended before; the command is about the task
+        if attempt is not None and self._has_only_waited(attempt, command):
+            self.running.pop(attempt.number, None)
+            attempt.ending, attempt.left_for = "withdrawn", attempt.left_for or command.reason
+            return
         if command.cause:
             self._add_failure(command, attempt)
         if attempt is not None:
@@ -806,6 +815,12 @@ class History:
             epoch = count_epoch(run, command.task, self._repeated[command.run])
             done = self._execution(command.task, epoch, attempt)
             self._executions[command.run][command.task, epoch] = done
+
+    def _has_only_waited(self, attempt: AttemptRecord, command: messages.Settle) -> bool:
+        """Return whether the machine of an attempt was lost before its program started; nothing failed."""
+        reported = getattr(self._entry.event, "attempt", None) == attempt.number
+        for_good = command.state in (TaskState.FAILED, TaskState.STOPPED)
+        return command.cause == Cause.LOST and attempt.started_s is None and not (reported or for_good)
 
     def _execution(self, task: int, epoch: int, attempt: AttemptRecord | None) -> TaskExecution:
         now_n = self._entry.sequence

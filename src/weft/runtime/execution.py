@@ -35,6 +35,7 @@ from weft.engine.reactions.dispatch import describe_selection
 from weft.engine.replan.promise import Promise
 from weft.engine.replay import apply_entry
 from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
@@ -59,6 +60,8 @@ _ALLOWED_WHEN_STOPPED = (RequestKind.RELEASE, RequestKind.RESUME)
 """Requests that are valid for a run that has stopped and waits for the user."""
 
 
+_WITH_PROGRAM = (Stage.SUBMITTED, Stage.RUNNING)
+"""Stages of an attempt whose program runs or is being started."""
 _ADMISSIONS = {"drain": Admission.DRAINED, "open": Admission.OPEN, "remove": Admission.REMOVED}
 """By request about a machine: the new admission."""
 _GRANTED = {"hold": "are held", "release": "are released", "migrate": "are being moved"}
@@ -71,6 +74,10 @@ class _RequestRefused(Exception):
     """The request is invalid; the text is the answer to the user."""
 
 
+class _RequestPostponed(Exception):
+    """The engine must hear of a lost machine before it decides about the request."""
+
+
 class RequestHandler:
     """Turns the user requests in the database into events, and writes their answers.
 
@@ -79,11 +86,20 @@ class RequestHandler:
     admit these machines.
     """
 
-    def __init__(self, requests: RequestTable, engine: Engine, header: JournalHeader, execution: int) -> None:
+    def __init__(
+        self,
+        requests: RequestTable,
+        engine: Engine,
+        header: JournalHeader,
+        execution: int,
+        inspect: Callable[[int], str] = lambda _: "",
+    ) -> None:
+        """Initialise the handler; ``inspect`` returns why a machine cannot run programs now (``Backend``)."""
         self._requests = requests
         self._engine = engine
         self._header = header
         self._execution = execution
+        self._inspect = inspect
         self._taken: deque[tuple[int, ev.Event]] = deque()
         """(number of the request, event) of the events that the engine has not handled yet."""
         self._handled: dict[int, int] = {}
@@ -107,6 +123,8 @@ class RequestHandler:
                 events = self._events(request)
             except _RequestRefused as refusal:
                 self._requests.done(request.number, str(refusal), granted=False)
+                continue
+            except _RequestPostponed:
                 continue
             if self.joining is not None:
                 break
@@ -168,7 +186,23 @@ class RequestHandler:
         machine = machines[names.index(name)]
         if machine.admission == admission:
             raise _RequestRefused(f"{name} is {admission} already")
+        if admission == Admission.REMOVED:
+            self._keep_last(machine)
         return ev.MachineChanged(machine=machine.index, admission=admission, reason="by the user")
+
+    def _keep_last(self, machine: MachineState) -> None:
+        """Refuse to remove a machine on which programs run if no other machine can be used."""
+        state = self._engine.state
+        runs = any(
+            each.machine == machine.index and each.stage in _WITH_PROGRAM for each in state.attempts.values()
+        )
+        others = [each for each in state.machines if each is not machine]
+        if runs and not any(each.up and each.admission == Admission.OPEN for each in others):
+            raise _RequestRefused(
+                f"{machine.name} is the only machine that can be used, and programs run there; add another "
+                f"one first (`weft machines add`), let them end (`weft machines drain {machine.name}`), or "
+                "end them with `weft stop` (`weft resume` continues) or `weft cancel`"
+            )
 
     def _join(self, text: str) -> Sequence[ev.Event]:
         """Return the events of machines that join; if the platform must grow first, set ``joining``."""
@@ -208,7 +242,32 @@ class RequestHandler:
         if request.task is None:
             return [RequestReceived(what=RequestKind(request.what), run=run.index, machine=machine)]
         what, tasks = RequestKind(request.what), _find_tasks(run, request.task)
+        if what == RequestKind.MIGRATE:
+            self._inspect_targets(run, tasks, machine)
         return [RequestReceived(what=what, run=run.index, task=task, machine=machine) for task in tasks]
+
+    def _inspect_targets(self, run: RunState, tasks: Sequence[int], target: int | None) -> None:
+        """Check the machines to which tasks may move (None: all others) before their programs are ended.
+
+        A machine on which programs run is not checked: it works, or its loss is found without this.
+        """
+        state = self._engine.state
+        moving = [each for each in state.attempts.values() if each.run == run.index and each.task in tasks]
+        left = {each.machine for each in moving if each.stage <= Stage.RUNNING}
+        if not left:
+            return  # the engine refuses the request
+        others = [each for each in state.machines if left != {each.index} and target in (None, each.index)]
+        busy = {each.machine for each in state.attempts.values() if each.stage in _WITH_PROGRAM}
+        usable = [each for each in others if each.up and each.admission == Admission.OPEN]
+        lost = [each for each in usable if each.index not in busy and self._inspect(each.index)]
+        if lost and target is not None:
+            raise _RequestRefused(f"migrate: {lost[0].name} is lost: {self._inspect(lost[0].index)}")
+        if lost:
+            raise _RequestPostponed
+        if others and not usable and (down := [each for each in others if not each.up and each.reason]):
+            reasons = "; ".join(f"{each.name} is lost: {each.reason}" for each in down)
+            what = "" if target is not None else "no other machine can run it now: "
+            raise _RequestRefused(f"migrate: {what}{reasons}")
 
 
 def _find_tasks(run: RunState, name: str) -> list[int]:
@@ -408,7 +467,9 @@ class Execution:
             engine, planner=header.planner, budget=budget, seed=header.seed, wake=self.backend.wake,
             given=plans,
         )  # fmt: skip
-        self._requests = RequestHandler(RequestTable(database), engine, header, self.number)
+        self._requests = RequestHandler(
+            RequestTable(database), engine, header, self.number, self.backend.inspect
+        )
         self.loop = DriverLoop(
             engine,
             self.backend,

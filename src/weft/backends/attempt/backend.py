@@ -693,6 +693,10 @@ class ProgramBackend:
             then()
         return min((due_s for due_s, _ in self._later), default=math.inf) - now_s
 
+    def inspect(self, machine: int) -> str:
+        """Return why a machine cannot run programs now, or ""; a machine that cannot is reported as lost."""
+        return self._transport.inspect(machine)
+
     def confirm_ends(self, attempts: Sequence[int]) -> None:
         """Let the transport drop the ends of these attempts: the journal on disk has them now."""
         for number in attempts:

@@ -33,6 +33,7 @@ from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import SurvivingPrograms
 from weft.backends.attempt.safe_paths import StagingProblem, open_directory
 from weft.backends.backend import ProjectContext, RecoveredAttempt
+from weft.backends.layout import describe_sandbox_error
 from weft.backends.local import runner
 from weft.backends.local.message_socket import PROTOCOL, MessageSocket
 from weft.backends.local.processes import (
@@ -665,18 +666,6 @@ _CHECKED_BYTES = 65536
 """Number of bytes that are written to check for free space on a disk."""
 
 
-_WRONG_PATH = frozenset(
-    {
-        errno.EACCES,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EPERM,
-        errno.EROFS,
-    }
-)
-"""Errors of a path at which no sandbox can be created; a full disk or a failing file system may recover."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -803,13 +792,12 @@ class MachineHealth:
                 os.close(file)
                 name.unlink()
         except OSError as error:
-            is_file = isinstance(error, FileExistsError) and not sandbox.is_dir()
-            if is_file or error.errno in _WRONG_PATH:
+            problem, lasting = describe_sandbox_error(sandbox, error)
+            if lasting:
                 self._wrong.add(machine)
             if error.errno in _FULL:
                 self._full.add(machine)
-            why = "it is not a directory" if is_file else error.strerror
-            return f"its sandbox {sandbox} cannot be written: {why}"
+            return problem
         if written == _CHECKED_BYTES:
             return ""
         self._full.add(machine)

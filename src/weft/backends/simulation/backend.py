@@ -150,6 +150,10 @@ class SimulationBackend:
         order = tuple(each.machine for each in command.candidates)
         self._queue.schedule(ev.MachinesSelected(run=command.run, task=command.task, machines=order))
 
+    def inspect(self, machine: int) -> str:  # noqa: ARG002
+        """Return "": what happens to simulated machines is not known before."""
+        return ""
+
     def confirm_ends(self, attempts: Sequence[int]) -> None:
         """Do nothing: ends of simulated programs are not stored."""
 
