@@ -143,7 +143,7 @@ def _live(order: dict[str, Any], running: Any) -> int:
     else:
         ran = running.run(
             [Path(each) for each in order["workflows"]], on=order["on"], project=".", policy=order["policy"],
-            planner="heft", preset="patient", **order.get("more", {}),
+            planner="heft" if order["policy"] == "plan" else None, preset="patient", **order.get("more", {}),
         )  # fmt: skip
     sys.stderr.write(f"ended: {ran.ending}\n")
     return 0 if ran.ending.state == "completed" else 1
