@@ -95,7 +95,7 @@ class Project:
         wait_for(found)
 
     def programs(self) -> list[int]:
-        """Return the processes in the project's sandboxes."""
+        """Return the processes in folders of the project: in its sandboxes, wherever a test puts them."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -103,7 +103,7 @@ class Project:
                     where = (entry / "cwd").readlink()
                 except OSError:
                     continue
-                if where.is_relative_to(self.folder / ".weft" / "sandbox"):
+                if where != self.folder and where.is_relative_to(self.folder):
                     found.append(int(entry.name))
         return found
 
