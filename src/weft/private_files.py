@@ -269,7 +269,7 @@ def _assigns_owner(folder: int, owner: int) -> bool:
     """Return whether files that this process creates in a folder belong to ``owner``.
 
     This is so on some network file systems, on which all files have the same owner. Also True on a read-only
-    file system, because nobody can change files there.
+    file system, because no user can change files there.
     """
     name = f".weft-new-{os.urandom(8).hex()}"
     try:

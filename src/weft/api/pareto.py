@@ -404,7 +404,7 @@ _VERSION = 1
 _SPENT = (
     "preset", "seed", "steps", "bound_s", "cut", "planning_s", "plan_time_s", "plan_steps", "workers",
 )  # fmt: skip
-"""Attributes of a Front that are written to its file as they are."""
+"""Attributes of a Front whose values are written to its file without conversion."""
 _CLOSE = 1e-9
 """Relative tolerance between the makespan of a decoded schedule and the stored one."""
 

@@ -5,7 +5,7 @@ class and the machines that hold input data are compared. For a task whose expre
 classes are divided by the values of the expressions; for one whose expressions use live names, all machines
 are compared.
 
-Templates in file names are filled in for each machine (docs/papers/adaptive-jobs.md, section 6), so that one
+Fields in file names are replaced for each machine (docs/papers/adaptive-jobs.md, section 6), so that one
 template can name different programs on different architectures. A shared file is copied to a host once. The
 last restart files of a task are also kept with the project, so they survive the machine that wrote them (gap
 G3).

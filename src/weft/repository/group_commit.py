@@ -1,8 +1,8 @@
 """Group commit: a thread that makes the commits of an engine durable.
 
 SQLite writes a commit to the write-ahead log (WAL) without waiting for the disk (``synchronous=NORMAL``). The
-thread calls fdatasync on the log; one call covers all commits before it. If no sync was requested, the thread
-first waits up to ``_DELAY_S``, so that one call covers more commits.
+thread calls fdatasync on the log; one call covers all commits before it. Unless somebody waits for a sync, the
+thread delays the call by up to ``_DELAY_S``, so that it covers more commits.
 
 After a failed fdatasync the kernel may have dropped the data although the file still shows them, and a second
 call can succeed without writing them. Therefore the first failure is final: nothing more is written, and the

@@ -155,7 +155,7 @@ def _find_obstacle(context: DecisionContext, run: RunState, attempt: Attempt, ma
 
 
 def _migrate_to(context: DecisionContext, run: RunState, attempt: Attempt, machine: int) -> None:
-    """Migrate an attempt to a machine: now if enough nodes are free, otherwise as soon as they are."""
+    """Migrate an attempt to a machine at once if enough nodes are free, otherwise when they become free."""
     counts, task = run.compiled.options(attempt.task).counts[machine], attempt.task
     fastest = min(counts, key=lambda count: run.compiled.seconds(task, machine, count))
     count = attempt.count if attempt.count in counts else fastest

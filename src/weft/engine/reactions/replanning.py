@@ -100,8 +100,8 @@ def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
     """Return whether violations cause new plans for the run of an attempt that violates its contract.
 
     If they do, mark the attempt as violating, and set the timer for a plan request if enough attempts violate
-    their contracts. The timer fires at the current time, after all progress reports of this time, so that one
-    plan covers all violations.
+    their contracts. The timer is set to the current time and fires after all progress reports that have this
+    time. So one plan covers all violations.
     """
     run = context.state.runs[attempt.run]
     if "violated" not in run.settings.replan_when or not run.planned:
