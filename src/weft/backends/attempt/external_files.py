@@ -26,7 +26,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, field, replace
-from http import HTTPStatus
 from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
@@ -227,6 +226,8 @@ def _url_problem(what: str, url: str, shown: str, error: Exception) -> StagingPr
         return StagingProblem(what, shown or url, "there is no such file", number=number, lasting=True)
     why, lasting = _explain(error, url, shown), False
     if isinstance(status, int):
+        from http import HTTPStatus  # only failures need it
+
         # The library's text has the URL, and the server's own phrase, which may repeat it.
         phrase = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
         why, lasting = f"the server answered {status}{phrase}", 400 <= status < 500 and status not in _PASSING
