@@ -277,7 +277,7 @@ def test_published_procedure_rejects_unsupported_workflows() -> None:
 @pytest.mark.parametrize(
     ("options", "reported"),
     [
-        ({"against": "time"}, "time against 'time'; must be cost, idle, or a formula over makespan"),
+        ({"against": "time"}, "traded against 'time'; must be cost, idle, or a formula over makespan"),
         ({"against": "efficiency"}, "which is maximised; write a formula to minimise"),
         ({"against": "makespan"}, "which is the time itself"),
         ({"against": "on-demand"}, "must be cost, idle, or a formula over makespan"),

@@ -31,7 +31,7 @@ VALUES = {
     (*PARETO, "--plan-time", "soon"): ["--plan-time 'soon'"],
     (*PARETO, "--plan-time", "1", "--plan-steps", "3"): ["only one of them"],
     (*PARETO, "--preset", "s2"): ["preset 's2'", "one machine"],
-    (*PARETO, "--against", "fame"): ["time against 'fame'", "cost, idle, or a formula"],
+    (*PARETO, "--against", "fame"): ["time cannot be traded against 'fame'", "cost, idle, or a formula"],
     (*PARETO, "--against", "cost +"): ["invalid syntax"],
     (*PARETO, "-p", "sedes=3"): ["'sedes'", "seeds"],
     (*QUICK, "--html", "nowhere/x.html"): ["nowhere/x.html"],

@@ -70,7 +70,7 @@ def test_reproduce_exits_with_0_when_figures_are_within_tolerance(tmp_path: Path
     prepare(tmp_path)
     shown = weft(*QUICK, folder=tmp_path)
     assert shown.code == 0
-    assert "22 of 22 runs were stored before" in shown.err
+    assert "the stored results of 22 of 22 runs were reused" in shown.err
     lines = shown.out.splitlines()
     assert lines[1] == "quick: 22 runs, seed 0"
     assert any(line.endswith("not judged: depends on this host") for line in lines)
@@ -139,6 +139,6 @@ def test_a_killed_experiment_is_resumed_and_gives_the_same_rows(tmp_path: Path) 
 
 def test_an_interrupted_experiment_reports_its_stored_runs(tmp_path: Path) -> None:
     code, reported, made = stop_experiment(tmp_path, signal.SIGINT)
-    assert (code, b"the same command continues" in reported) == (130, True)
+    assert (code, b"repeat the same command to continue" in reported) == (130, True)
     assert 3 <= made < 12
     assert {found["visited"] for found in ledger_of(tmp_path).read().values()} == {25_000}

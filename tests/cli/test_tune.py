@@ -56,7 +56,7 @@ def test_tables_are_printed_and_finished_runs_reused(knobs: Path) -> None:
     assert any(line.startswith("elitist ") for line in lines)
     again = weft(*TUNE, folder=knobs)
     assert again.out == shown.out
-    assert "8 runs were stored before" in again.err
+    assert "the stored results of 8 runs were reused" in again.err
 
 
 def test_tune_prints_json_and_writes_csv_and_json_files(knobs: Path) -> None:
@@ -77,7 +77,9 @@ def test_grid_files_are_checked_and_have_a_schema(knobs: Path) -> None:
         "knobs.yaml: a tuning grid of 4 experiments for genetic, moldable-genetic; no problems found\n"
     )
     (knobs / "bad.yaml").write_text("weft: 1\ngrid: {population: []}\nvary: none\n")
-    lines = refused(weft("check", "bad.yaml", folder=knobs), 2, "no values of 'population'", "all, alone")
+    lines = refused(
+        weft("check", "bad.yaml", folder=knobs), 2, "option 'population' has no values", "all, alone"
+    )
     assert len(lines) == 2
     schema = json.loads(weft("schema", "grid", folder=knobs).out)
     assert set(schema["properties"]) == {"weft", "vary", "grid"}

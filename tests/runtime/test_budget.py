@@ -61,11 +61,14 @@ class TestBudget:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ({"plan_time_s": 1.0, "plan_steps": 5}, "1 s and 5 planning steps; only one"),
-            ({"plan_time_s": 0.0}, "planning time of 0 s; must be a number of seconds above 0"),
+            ({"plan_time_s": 1.0, "plan_steps": 5}, "1 s and 5 planning steps are both given; only one"),
+            (
+                {"plan_time_s": 0.0},
+                "planning time of 0 s is not allowed; must be a number of seconds above 0",
+            ),
             ({"plan_time_s": float("nan")}, "planning time of nan s"),
             ({"plan_time_s": float("inf")}, "planning time of inf s"),
-            ({"plan_steps": 0}, "0 planning steps; must be at least 1"),
+            ({"plan_steps": 0}, "0 planning steps are not allowed; must be at least 1"),
         ],
     )
     def test_invalid_budgets_are_refused(self, given, message):

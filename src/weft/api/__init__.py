@@ -1,6 +1,7 @@
 """Python API; ``weft`` exports its main names.
 
-``task`` and ``gather`` are exported here because ``weft.task`` is the module for programs run by weft.
+``task`` and ``gather`` are exported only here, because ``weft.task`` is already the name of a module: the one
+that the programs of tasks import.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ BASELINE = "shuffle"
 """Planner that is the default baseline if it is compared (docs/papers/parameter-sweeps.md, section 6)."""
 
 Progress = Callable[[str], AbstractContextManager[object]]
-"""Context manager factory that displays a description while a step runs."""
+"""Factory of context managers; each displays a description while its block runs."""
 
 _Source = Workflow | str | Path
 _BudgetFactory = Callable[[Planner], Budget]
@@ -224,7 +224,7 @@ def _try_planner(
     seed: int,
     spending: _BudgetFactory,
 ) -> tuple[PlannerResult, float]:
-    """Run one planner; return its result and the lower bound of the makespan that it proved, else 0."""
+    """Run one planner; return its result and the lower bound of the makespan that it proved (0 if none)."""
     if (refusal := planner.supports(instance, objective)) is not None:
         return PlannerResult(planner=name, makespan_s=None, reason=refusal.reason), 0.0
     budget = spending(planner)
@@ -272,7 +272,8 @@ def _require_a_plan(made: PlannerComparison) -> None:
 def _set_baseline(made: PlannerComparison, baseline: str | None) -> PlannerComparison:
     """Return a comparison with its baseline set.
 
-    None selects ``BASELINE`` if it planned some workflow; otherwise there is no baseline.
+    If ``baseline`` is None, the baseline is the planner ``BASELINE``, provided that it planned at least one
+    workflow; otherwise there is no baseline.
     """
     if baseline is None:
         planned = {standing.planner for standing in made.standings if standing.planned}

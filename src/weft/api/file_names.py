@@ -99,7 +99,7 @@ def _missing_inputs(
 ) -> Iterator[tuple[Task, int, str]]:
     """Yield (task, position of the input, quoted file name) for the first missing file of each input.
 
-    ``select`` returns the positions of the inputs of a task that are checked.
+    ``select`` is a function that returns the positions of the task's inputs to check.
     """
     tasks = graph.workflow.tasks
     selected = [select(task) if task.job is not None else () for task in tasks]
@@ -125,7 +125,7 @@ def _missing_inputs(
 
 
 def _list_programs(task: Task) -> Sequence[int]:
-    """Return the positions of the inputs that are programs in the task's command lines."""
+    """Return the positions of those inputs of a task that its command lines run as programs."""
     job = task.job
     if job is None or not task.inputs:
         return ()
@@ -204,7 +204,7 @@ def _tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
 
 
 def find_open_secrets(workflow: Workflow) -> list[Problem]:
-    """Return a problem for each text of a workflow with a password, token or signature in a URL."""
+    """Return a problem for each text in a workflow that has a password, token or signature in a URL."""
     found = []
     for path, text in _texts(workflow):
         if has_secret(text):
@@ -244,7 +244,7 @@ def _matches_file(name: str, folder: Path) -> bool:
 
 
 def _may_exist(name: str, folder: Path) -> bool:
-    """Return whether a file exists, or cannot be checked because it is remote or its name is incomplete."""
+    """Return whether a file exists or may exist: a remote file or an incomplete name cannot be checked."""
     if list_fields(name):
         return True
     try:

@@ -53,7 +53,7 @@ def explain_task(
 
 
 def _name_source(found: SelectedJournal, attempt: AttemptRecord) -> str:
-    """Return the run whose outputs an attempt reuses as text: ``run 3``, or ``an earlier run`` if unknown."""
+    """Return the run whose outputs an attempt reuses, such as ``run 3``; ``an earlier run`` if unknown."""
     assert found.database is not None
     assert found.execution is not None
     assert attempt.reused_from is not None
@@ -71,8 +71,8 @@ def explanation_lines(
     """Yield an explanation as lines of text; ``verbose``: all machines and the whole history.
 
     ``interrupted``: no engine drives the run; the text says that the states are those of the last journal
-    entry.
-    ``one_iteration``: the explanation is that of one iteration, which is named even if it is the first.
+    entry. ``one_iteration``: the explanation is about one iteration of a loop, and the text names the
+    iteration even if it is the first.
     """
     most = len(found.story) + _MOST_MACHINES if verbose else _SHOWN
     later = one_iteration or any(count > 1 for count in found.counters)

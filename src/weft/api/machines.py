@@ -36,19 +36,19 @@ class MachineStatus:
 
     name: str
     state: str
-    """``open``, ``lost``, ``drained``, ``removed`` or ``absent`` (it joins later)."""
+    """``open``, ``lost``, ``drained``, ``removed``, or ``absent`` (the machine joins later)."""
     reason: str
-    """Why the machine is lost; "" if it is not lost, was removed, or the reason is unknown."""
+    """Why the machine is lost; "" if it is not lost, if it was removed, or if the reason is unknown."""
     nodes: int
     free_nodes: int
     running: int
     """Number of attempts on the machine that are submitted or running."""
     queued: int
-    """Number of tasks in the queue of the machine, which wait for nodes."""
+    """Number of tasks that wait in the queue of the machine until nodes are free."""
     speed_factor: float
     """Estimated speed relative to the platform's description."""
     load: float | None
-    """Cores that programs other than weft's tasks keep busy or wait for; None: not measured."""
+    """Number of cores that programs other than weft's tasks keep busy or wait for; None: not measured."""
     free_memory_bytes: float | None
     free_disk_bytes: float | None
 
@@ -153,7 +153,7 @@ def _join(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadResult:
-    """Names of the machines that joined, or were removed, when the platform file of a run was read again."""
+    """Names of the machines that joined, or were removed, after the platform file of a run was read again."""
 
     file: str
     joined: tuple[str, ...]
@@ -164,9 +164,9 @@ class ReloadResult:
 def reload_machines(opened: OpenProject, file: str | Path | None = None) -> ReloadResult:
     """Add the machines that are new in a platform file, and remove those that it no longer lists.
 
-    A removed machine that the file lists again is opened again. ``file``: default is the file with which the
-    run was started. Raises InvalidInput, before anything is
-    changed, if the file cannot be read or describes a machine, site or link of the run differently.
+    A removed machine that the file lists again is opened again. If ``file`` is None, the platform file with
+    which the run was started is read. Raises InvalidInput, before anything is changed, if the file cannot be
+    read or describes a machine, site or link of the run differently.
     """
     run, follower = follow_run(opened, None)
     name = str(file or follower.header.platform_file)
@@ -194,7 +194,7 @@ def reload_machines(opened: OpenProject, file: str | Path | None = None) -> Relo
 
 
 def _refuse_changes(old: Platform, new: Platform, file: str) -> None:
-    """Raise InvalidInput if a platform file changes what the journal of a run refers to."""
+    """Raise InvalidInput if a file changes a machine, or another part of the platform, of the run."""
     before = {each.name: each for each in old.machines}
     changed = [each.name for each in new.machines if before.get(each.name, each) != each]
     rule = "during a run machines can be added and removed, but not changed"

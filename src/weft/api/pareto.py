@@ -1,7 +1,8 @@
 """Pareto fronts: the functions behind ``weft pareto`` and ``weft plan --choose``.
 
-The last front of a workflow is stored in ``.weft/fronts`` as genomes (order, machines, modes), from which the
-schedules are decoded again. The file name is a digest of workflow, parameters and platform.
+The last front of a workflow is stored in ``.weft/fronts``. The file holds the genome of each plan (order,
+machines, modes), and the schedules are decoded from the genomes again. The file name is a digest of workflow,
+parameters and platform.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ from weft.workflow.task_graph import COMPUTE
 from weft.workflow.workflow import Workflow
 
 _ALPHA_OBJECTIVES = {"cost": "on-demand", "idle": "static-literal"}
-"""Name of the objective with which a point with an alpha was planned, by the measure traded against time."""
+"""By measure traded against time: the objective with which points that have an alpha were planned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Front:
     """Verified plans by increasing makespan; no plan is better than another one in both measures.
 
-    With a preset, this holds only among plans with the same alpha: every alpha has a front of its own.
+    With a preset, every alpha has a front of its own, so that only plans with the same alpha are compared.
     """
 
     instance: Instance
@@ -289,7 +290,7 @@ DEFAULT_FRONT_TIME_S = 10.0
 DEFAULT_POINTS = 10
 
 Preset = Literal["s2"]
-"""Names of published procedures for computing a front."""
+"""Name of a published procedure that computes a front."""
 
 
 def pareto(
@@ -314,13 +315,13 @@ def pareto(
 ) -> Front:
     """Search plans that trade time against another measure, and return the non-dominated ones.
 
-    ``against`` is the measure: ``cost`` (node-seconds if no machine has a price), ``idle``, the idle share of
-    node-time, or a formula over quantities of the schedule that is minimised. About ``points`` objectives are
-    searched within ``plan_time_s`` (default 10) or ``plan_steps``; with steps the result is deterministic.
-    The preset ``s2`` is a published procedure that needs no budget. It ignores ``points`` and returns one
-    front for every alpha. Plans that exceed ``deadline_s`` or ``max_cost`` are left out.
+    ``against`` is the measure: ``cost`` (node-seconds if no machine has a price), ``idle`` (the idle share of
+    node-time), or a formula over quantities of the schedule; the measure is minimised. About ``points``
+    objectives are searched within ``plan_time_s`` (default 10) or ``plan_steps``; with steps the result is
+    deterministic. The preset ``s2`` is a published procedure that needs no budget. It ignores ``points`` and
+    returns one front for every alpha. Plans that exceed ``deadline_s`` or ``max_cost`` are left out.
 
-    ``front.choose(k)`` returns the plan of a point as ``weft.plan`` does.
+    ``front.choose(k)`` returns the plan of point ``k`` in the same form as ``weft.plan``.
     """
     _check(points, preset, seed)
     if plan_time_s is None and plan_steps is None and preset is None:
@@ -386,7 +387,7 @@ def _check_preset(instance: Instance, tradeoff: Tradeoff, goal: Objective, prese
 
 
 def _require_a_point(result: FrontResult, goal: Objective, instance: Instance) -> None:
-    """Raise Infeasible if no plan meets the limits; the message states values of the nearest plan."""
+    """Raise Infeasible if no plan meets the limits; the message states the values of the nearest plan."""
     if not result.entries:
         bound_s = max(result.bound_s, compute_bounds(instance).best_s)
         refuse_missed_limits(
@@ -523,8 +524,8 @@ def choose(
     """Return the plan of point ``number`` of the last front for this workflow, parameters and platform.
 
     If no front is stored, search for one with the options ``search`` of ``pareto`` and store it. Raises
-    Infeasible if the plan exceeds the deadline or the maximal cost: those stated here, else those of the
-    workflow's ``settings``.
+    Infeasible if the plan exceeds the deadline or the maximal cost. A limit that is not given as an argument
+    is taken from the workflow's ``settings``.
     """
     request = load_request(workflow, on=on, params=params, predictions=predictions)
     stated = stated_options(deadline_s=deadline_s, max_cost=max_cost)

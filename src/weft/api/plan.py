@@ -74,7 +74,7 @@ from weft.workflow.workflow import Workflow
 def open_pool(
     *, workers: int = 1, cluster: str | None = None, pool: Pool | str | None = None
 ) -> Iterator[Pool]:
-    """Context manager with a pool for planning: a named pool, a Dask cluster or local processes.
+    """Context manager that yields a pool for planning: a named pool, a Dask cluster or local processes.
 
     A pool object is used as it is and stays open; other pools are closed at the end.
     """
@@ -152,7 +152,7 @@ class PlannedWorkflow:
 
     @property
     def lower_bound_by(self) -> str:
-        """Return by which method the best lower bound was proved, as text."""
+        """Return the method that proved the best lower bound, as text."""
         proven = self.plan.bound_s > self.bounds.best_s
         return f"proof of {self.plan.bound_by or self.planner}" if proven else self.bounds.argument
 
@@ -306,7 +306,7 @@ _SHOWN_RANKS = 3
 
 
 def _rank_text(ranked: Sequence[RankChoice]) -> str:
-    """Return a note that lists tasks whose machine is chosen during the run by a rank expression."""
+    """Return a note that lists the tasks for which a rank expression chooses the machine during the run."""
     shown = [
         f"{each.task} on {each.machine}{'' if each.value is None else f' ({each.rank} = {each.value:.6g})'}"
         for each in ranked[:_SHOWN_RANKS]
@@ -346,12 +346,13 @@ def plan(
 ) -> PlannedWorkflow:
     """Plan a workflow (object, file of any format, or request) on a platform (object, file or short form).
 
-    Planner, objective, alpha, limits and budget that are None are those of the workflow's ``settings``, as in
-    a run; by default the planner is ``auto`` and the objective the makespan.
-    ``planner`` may have options (``"heft:averaging=self-loops"``). ``objective`` is a name, a formula over
-    quantities of the schedule (``"makespan + 0.1*cost"``), or a function of a schedule and its instance that
-    is minimised. ``predictor`` and the files ``predictions`` have precedence over the estimates in the
-    workflow. Raises Infeasible if no plan exists, or if the plan exceeds the deadline or the maximal cost.
+    Planner, objective, alpha, limits and budget that are None are taken from the workflow's ``settings``, as
+    in a run. If the settings do not state them either, the planner is ``auto`` and the objective is the
+    makespan. ``planner`` may have options (``"heft:averaging=self-loops"``). ``objective`` is a name, a
+    formula over quantities of the schedule (``"makespan + 0.1*cost"``), or a function of a schedule and its
+    instance that is minimised. ``predictor`` and the files ``predictions`` have precedence over the estimates
+    in the workflow. Raises Infeasible if no plan exists, or if the plan exceeds the deadline or the maximal
+    cost.
 
     Search planners stop after ``plan_time_s`` (default 2) or after ``plan_steps``; with steps the plan is
     deterministic. They use ``workers`` local processes, a Dask ``cluster`` (``"tcp://host:8786"``) or any
@@ -384,7 +385,7 @@ def _plan_instance(
     pool: Pool | str | None = None,
     progress: Callable[[PlanProgress], None] | None = None,
 ) -> PlannedWorkflow:
-    """Return the plan of a request of one workflow with these settings (see ``plan``)."""
+    """Return the plan for a request that has one workflow, under the given settings (see ``plan``)."""
     planner = settings.planner or DEFAULT_PLANNER
     plan_time_s, plan_steps = settings.plan_time_s, settings.plan_steps
     chosen = make_planner(planner)
@@ -471,8 +472,8 @@ def prepare_plans(
 
     If the user names a plan (a file, or a point of a front), that plan is returned, and its objective and
     limits are added to the layers unless the user overrides them. Otherwise every workflow with a deadline or
-    a maximal cost is planned. Raises Infeasible if a plan exceeds a limit, InvalidInput if a named plan does
-    not fit the request or the policy follows no plan.
+    a maximal cost is planned. Raises Infeasible if a plan exceeds a limit. Raises InvalidInput if a named
+    plan does not fit the request, or if there is a plan and the policy follows no plan.
     """
     if plan_file is not None or choose is not None:
         planned = _load_named_plan(request, layers, plan_file, choose)
@@ -511,9 +512,11 @@ def _load_named_plan(
 ) -> PlannedWorkflow:
     """Return the plan in a file or at a point of a front; raise Infeasible if it exceeds a stated limit."""
     if plan_file is not None and choose is not None:
-        raise InvalidInput("both a plan file and a point of a front", advice="omit --plan or --choose")
+        raise InvalidInput(
+            "a plan file and a point of a front are both given", advice="omit --plan or --choose"
+        )
     if len(request.instances) > 1:
-        what = f"a plan for {len(request.instances)} workflows"
+        what = f"one plan is given for {len(request.instances)} workflows"
         raise InvalidInput(what, rule="a named plan is for one workflow")
     settings = layers.of_workflow(request.instance.graph.workflow)
     deadline_s, max_cost = settings.deadline_s, settings.max_cost
@@ -648,7 +651,7 @@ def _read_schedule(file: str | Path, rows: Sequence[Any], instance: Instance) ->
 
 
 def _check_nodes(file: str | Path, record: Mapping[str, Any], instance: Instance) -> None:
-    """Raise InvalidInput if machines or their node counts differ from those of a plan file.
+    """Raise InvalidInput if the machines or their node counts differ from those in a plan file.
 
     ``verify`` would accept a plan for fewer nodes. Files of earlier versions state no node counts and are
     accepted.
@@ -669,7 +672,7 @@ def _check_nodes(file: str | Path, record: Mapping[str, Any], instance: Instance
 def _refuse_other(
     file: str | Path, kind: str, missing: set[str], unknown: set[str], instance: Instance
 ) -> NoReturn:
-    """Raise InvalidInput that names a missing and an unknown task or machine (``kind``) of a plan file."""
+    """Raise InvalidInput that names a missing or an unknown task or machine (``kind``) of a plan file."""
     here = instance.graph.workflow.name if kind == "task" else instance.platform.name
     found = [f"it has no {kind} {min(missing)!r}"] if missing else []
     found += [f"{here!r} has no {kind} {min(unknown)!r}"] if unknown else []

@@ -1,20 +1,22 @@
 """Progress of an execution: task counts by kind, failures, running attempts and the time left.
 
-``ExecutionProgress`` is a view of the history, during the run or while a journal is read.
+``ExecutionProgress`` computes these from the history, during the run or while a journal is read.
 
 The pace of a task is its measured time divided by its estimated time. The time left is the rest of the plan
-multiplied by the pace of the completed tasks: their median for P50, their 90 % quantile for P90. Before any
-task has completed, the pace is computed from the promise. Tasks without a stated time have a placeholder in
-the plan and use the pace of completed tasks of their kind. The paces of these groups of tasks are averaged,
-weighted by planned seconds.
+multiplied by an expected pace. For tasks with a stated time, the expected pace is the median (for P50) or the
+90 % quantile (for P90) of the paces of completed tasks; before any of these tasks has completed, it is
+computed from the promise. For tasks without a stated time, which have a placeholder in the plan, it is the
+same statistic over completed tasks of the same kind. The paces of the tasks with a stated time and of each
+kind without one are averaged, weighted by their planned seconds.
 
 The time left is unknown in these cases: there is no plan; held tasks block the run; all machines are lost;
 the selector or the requirement of a ready task accepts no machine; an unfinished task has neither an estimate
 nor a completed task of its kind; a loop states no expected number of iterations or exceeds it; the planned
-end has passed; at the end of the run only outputs are copied or epilogs run.
+end has passed; all programs have ended, and only outputs are still copied or epilogs run.
 
-A plan made during the run, for example after a migration, has no lines for the tasks that were running then.
-The rest of the plan begins when they end, if its tasks wait for them; otherwise the later end counts.
+A plan made during the run, for example after a migration, has no lines for the tasks that were running at
+that time. If planned tasks wait for such a running task, the rest of the plan begins when it ends. Otherwise
+the time left lasts until both the running task and the plan have ended.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from weft.units import format_count, format_seconds
 _BLOCKED = {TaskState.HELD, TaskState.WAITING}
 _QUEUED = (TaskState.SCHEDULED, TaskState.PROLOG)
 _KEPT = 1_000
-"""Number of last completed tasks from which paces are computed; also the number of failures returned."""
+"""Number of last completed tasks whose paces are used; also the largest number of failures returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ class RunningAttempt:
     nodes: int
     since_s: float
     host: str | None = None
-    """Physical machine, if ``machine`` is a share of one."""
+    """The physical machine if ``machine`` is a share of one, else None."""
 
 
 class ExecutionProgress:
@@ -79,7 +81,7 @@ class ExecutionProgress:
         self.update()
 
     def take(self, entry: JournalEntry) -> None:
-        """Add an entry to the history; the engine's state must already include the entry."""
+        """Add an entry to the history; the engine must already have applied the entry to its state."""
         self.history.take(entry, self.state)
         self.update()
 
@@ -149,7 +151,7 @@ class ExecutionProgress:
         ]
 
     def counts(self, run: int | None = None) -> list[KindCount]:
-        """Return a row of task counts for each kind of a run (None: of every run), in workflow order."""
+        """Return a row of task counts for each kind, in workflow order; of every run if ``run`` is None."""
         chosen = [each for each in self.state.runs if run in (None, each.index)]
         return [row for each in chosen for row in count_kinds(each, self.history)]
 
@@ -158,7 +160,7 @@ _MINIMAL_PACE = 0.05
 """Smaller measured paces are raised to this value, because they come from very short tasks."""
 
 _Pace = tuple[float, float | None]
-"""Median and 90 % quantile (None if unknown) of measured time divided by estimated time."""
+"""Median and 90 % quantile (None if unknown) of the paces of tasks: measured time / estimated time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +170,7 @@ class TimeLeft:
     p50_s: float | None
     p90_s: float | None
     why: str = ""
-    """Why the time is unknown; "" if it is known or there is no reason to state."""
+    """Why the time is unknown; "" if it is known, or if it is unknown without a reason to state."""
     held: int = 0
     """Number of held tasks, if no task is running and no other task can start; otherwise 0."""
 
@@ -288,8 +290,9 @@ def _reached_by_unplanned(
 ) -> list[float]:
     """Return the planned times that correspond to the progress of running tasks without plan lines.
 
-    It is the planned start of the first task that waits for the running task, minus its remaining seconds in
-    ``rest_s``. A task waits for its predecessors, and for the nodes of its machine.
+    For each running task that planned tasks wait for, this is the earliest planned start of a waiting task
+    minus the remaining seconds of the running task (``rest_s``). A task waits for its predecessors and for
+    the nodes of its machine.
     """
     if not rest_s or run.plan is None:
         return []
@@ -367,7 +370,7 @@ def _measured_pace(paces: Iterable[float]) -> _Pace:
 
 
 def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
-    """Return the seconds of expected loop iterations that the plan does not contain; None: unknown."""
+    """Return the seconds of the expected loop iterations that the plan does not contain; None if unknown."""
     total_s = 0.0
     for declared in run.compiled.graph.loops:
         counts = [_to_come(run, body) for body in run.loops.bodies if body.loop.name == declared.loop.name]
@@ -416,10 +419,11 @@ def _reached_s(
 
 
 def _attempt_left_s(progress: ExecutionProgress, attempt: Attempt, now_s: float, pace: float) -> float:
-    """Return the remaining estimated seconds of an attempt on its machine, without ``pace``.
+    """Return the remaining estimated seconds of an attempt on its machine, not multiplied by ``pace``.
 
-    The machine may be another than planned, and the attempt may have begun with restart files. After the end
-    of the program it is the time until its outputs are copied again; the time for the copy is unknown.
+    The machine may differ from the planned one, and the attempt may have begun with restart files. If the
+    program has ended, the result is the time until the copy of its outputs is tried again; the duration of
+    the copy is unknown.
     """
     state = progress.state
     if state.runs[attempt.run].state[attempt.task] == TaskState.EPILOG:
@@ -440,9 +444,9 @@ def _attempt_left_s(progress: ExecutionProgress, attempt: Attempt, now_s: float,
 
 
 def _unreported_s(attempt: Attempt, until_s: float) -> float:
-    """Return the seconds since the last progress report, at most the time between two reports.
+    """Return the seconds since the last progress report, limited to the interval between two reports.
 
-    If the next report is overdue, the program may have stopped working.
+    The limit is needed because a program whose next report is overdue may have stopped working.
     """
     passed_s = 0.0 if attempt.reported_s is None else max(0.0, until_s - attempt.reported_s)
     return passed_s if attempt.reports_every_s is None else min(passed_s, attempt.reports_every_s)

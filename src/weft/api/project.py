@@ -49,10 +49,10 @@ from weft.runtime.lock import Lock, LockOwner, find_holder, user_name
 
 
 def find_project(stated: str | Path | None = None) -> ProjectLayout:
-    """Return the stated project; None: the nearest project in the current directory and its parents.
+    """Return the stated project, or the nearest project in the current directory and its parents.
 
-    If no project is found, return the current directory as a new project. A folder ``.weft`` of another user
-    in a parent directory, such as ``/tmp``, is ignored.
+    The nearest project is returned if ``stated`` is None. If there is none, the current directory is returned
+    as a new project. A folder ``.weft`` of another user in a parent directory, such as ``/tmp``, is ignored.
     """
     layout = _locate_project(stated)
     refuse_links(layout.project)
@@ -165,7 +165,10 @@ class JournalFollower:
     def __init__(
         self, opened: OpenProject, execution: int, *, compiled: WorkflowLibrary | None = None
     ) -> None:
-        """Read the header of the journal but no entry; ``compiled``: the workflows, if already compiled."""
+        """Read the header of the journal but no entry.
+
+        ``compiled`` are the workflows, if they are already compiled.
+        """
         self.opened = opened
         self.execution = execution
         self._store = JournalStore(opened.database)
@@ -227,7 +230,10 @@ def read_progress(execution: Execution) -> ExecutionProgress:
 
 
 def follow_run(opened: OpenProject, run: int | None) -> tuple[RunRecord, JournalFollower]:
-    """Return a run (None: the last run) and a follower that has read all entries of the run's journal."""
+    """Return a run and a follower that has read all entries of the run's journal.
+
+    If ``run`` is None, it is the last run.
+    """
     meant = opened.runs.run(run)
     followed = JournalFollower(opened, meant.execution)
     followed.catch_up()
@@ -382,9 +388,10 @@ def clean(
 
 
 def _list_originals(opened: OpenProject, runs: Sequence[int]) -> dict[int, str]:
-    """Return, by number of the run, the folder of the original project of a copied project.
+    """Return, by run number, the folder of the original project, for runs that only the original can resume.
 
-    Only those of ``runs`` are returned that the original, but not the copy, can resume or cancel.
+    In a copied project, some of ``runs`` can be resumed or cancelled by the original project but not by the
+    copy; only these are returned.
     """
     found: dict[int, str] = {}
     for number in runs:
@@ -443,7 +450,7 @@ def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[E
 def _folders(
     opened: OpenProject, execution: int, header: JournalHeader, spared: set[str]
 ) -> Iterator[tuple[Path, str]]:
-    """Yield (root, path relative to root) of each folder of an execution; skip directories in ``spared``."""
+    """Yield (root, path relative to root) of each folder of an execution, without those in ``spared``."""
     number = str(execution)
     for machine in planned_machines(header.platform):
         for sandbox in _own_sandboxes(opened, execution, machine):
@@ -510,7 +517,7 @@ def _remove(root: Path, name: str, found: CleanupResult, shared: Mapping[str, st
 
 
 def _disk_usage(folder: Path) -> tuple[int, int]:
-    """Return the number of files in a folder, and the bytes of the files without another hard link."""
+    """Return the number of files in a folder, and the total size of its files without another hard link."""
     files = freed = 0
     for parent, _, names in os.walk(folder, followlinks=False):
         for name in names:

@@ -104,9 +104,10 @@ def read_report(
 
 
 def _add_endings(summaries: list[RunSummary], records: list[RunRecord], zero_at_s: float) -> None:
-    """Set outcome and end of runs that failed at a standstill, from the records of the database.
+    """Set outcome and end of the failed runs whose end the journal does not record.
 
-    The journal has no command that ends such a run.
+    The journal has no command for the end of a run that failed because no task could continue. The values are
+    taken from the database.
     """
     for record in records:
         if record.position < len(summaries) and record.state == "failed" and record.ended_at_s is not None:
@@ -212,11 +213,11 @@ class TaskLog:
 
 
 def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: int | None) -> AttemptRecord:
-    """Return the attempt ``number`` (from 1) of the task ``name``; None: the last attempt.
+    """Return the attempt ``number`` (from 1) of the task ``name``; the last attempt if ``number`` is None.
 
     If the run is not running, the last attempt is the last one that started. ``name`` is the name of a task,
     or of a kind of which exactly one task has attempts. ``NAME#2`` is the second iteration of a task in a
-    loop; ``NAME#2.1`` is the first iteration of the inner loop within the second one of the outer loop.
+    loop; ``NAME#2.1`` is the first iteration of the inner loop within the second iteration of the outer loop.
     """
     state = followed.state.runs[run.position]
     tried = [each for each in followed.history.attempts.values() if each.run == run.position]
@@ -247,7 +248,7 @@ def _last_begun(followed: JournalFollower, own: list[AttemptRecord]) -> AttemptR
 def _find_by_kind(
     name: str, names: list[str], kinds: list[str], tried: list[AttemptRecord]
 ) -> list[AttemptRecord]:
-    """Return the attempts of the only task of a kind; an empty list: the named task has no attempt yet."""
+    """Return the attempts of the only task of a kind; an empty list if the named task has no attempt yet."""
     if name in kinds:
         found = list(dict.fromkeys(each.task for each in tried if each.kind == name))
         if len(found) == 1:
@@ -263,7 +264,7 @@ def _find_by_kind(
 
 
 def _describe_unstarted(run: RunState, name: str, *, is_running: bool) -> InvalidInput:
-    """Return the error that a task, or the named iteration of it, has no attempt."""
+    """Return the error which says that a task, or the named iteration of the task, has no attempt."""
     task, counters = find_iteration(run, name) or (-1, None)
     if counters is not None and counters != run.loops.counters(task):
         return missing_iteration(run, task, name)

@@ -1,4 +1,4 @@
-"""The request behind every command: workflows on a platform, loaded, checked, unfolded and compiled once."""
+"""The request behind every command: workflows, loaded, checked, unfolded and compiled for a platform."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FAIR_POLICY, SHARED_POLICY = "foft", "shared-plans"
 """Default policies of an execution with several runs: without plans, and with plans."""
 
 DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "auto"
-"""Default policy of ``run`` and ``simulate``, and default planner of these and of ``plan``."""
+"""Default policy of ``run`` and ``simulate``, and default planner of ``run``, ``simulate`` and ``plan``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class Request:
         choose: int | None,
         seed: int,
     ) -> tuple[dict[str, StoredPlan], SettingsLayers]:
-        """Return the plans needed before a run and the layers for it (see ``api.plan.prepare_plans``)."""
+        """Return the plans needed before a run and its settings layers (see ``api.plan.prepare_plans``)."""
         each = (layers.of_workflow(flow) for flow in self.workflows.values())
         limited = any((one.deadline_s, one.max_cost) != (None, None) for one in each)
         if plan_file is None and choose is None and not limited:
@@ -249,7 +249,7 @@ def refuse_unknown_names(layer: SettingsLayer) -> None:
 
 
 def stated_options(**values: Any) -> SettingsLayer:
-    """Return the options that are not None, by attribute of ``RunSettings``."""
+    """Return the options that are not None; their names are attributes of ``RunSettings``."""
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -301,7 +301,8 @@ def load_request(
 def compile_graph(graph: TaskGraph, platform: Platform, **how: Any) -> Instance:
     """Compile a task graph for a platform.
 
-    If no machine fits and the workflow's file describes machines, the message of Infeasible suggests them.
+    If a task fits no machine and the workflow's file describes machines itself, the message of Infeasible
+    suggests to use these machines.
 
     ``how``: further arguments of ``compile_instance``.
     """
@@ -552,8 +553,9 @@ RESULTS_FOLDER = "results"
 def separate_results(submissions: Sequence[Submission]) -> list[Submission]:
     """Return submissions whose outputs do not overwrite each other.
 
-    Submissions of one file with the same folder for results get subfolders of it, numbered in the order of
-    submission: ``results/gee-1``, ``results/gee-2``, ... If they state no folder, it is ``results``.
+    If several submissions of one file have the same folder for results, each gets a subfolder, numbered in
+    the order of submission: ``results/gee-1``, ``results/gee-2``, ... If they state no folder, the subfolders
+    are in ``results``.
     """
     groups = Counter((each.origin, each.results) for each in submissions)
     numbers = Counter[tuple[str, str]]()

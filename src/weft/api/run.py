@@ -159,8 +159,8 @@ _MIN_POLL_S = 0.5
 def set_poll_interval(layers: SettingsLayers, instances: Iterable[Instance]) -> SettingsLayers:
     """Return layers in which tasks with a contract are polled several times within their estimated time.
 
-    The default interval of half a minute suits tasks of hours; a task of seconds would end before its first
-    poll. An interval that a workflow, a profile or the user states has precedence.
+    The default interval of half a minute suits tasks that take hours; a task that takes seconds would end
+    before its first poll. An interval stated by a workflow, a profile or the user has precedence.
     """
     shortest_s = [least_s for each in instances for least_s in _shortest_contract_task(each, layers)]
     if not shortest_s:
@@ -464,7 +464,7 @@ def _drive(
 def _run_once(
     execution: Execution, watch: Watcher | None, interrupted: Callable[[], bool] | None
 ) -> ExecutionOutcome:
-    """Drive an execution until it ends, is interrupted, or must be reopened because machines join."""
+    """Drive an execution until it ends, is interrupted, or must be opened again because machines join."""
     if watch is not None:
         execution.loop.listen(watch(execution))
     if _log.isEnabledFor(logging.DEBUG):

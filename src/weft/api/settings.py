@@ -154,7 +154,11 @@ def _note(setting: Setting, value: Any) -> str:
 
 
 def _row(setting: Setting, value: Any, origin: str, stated: Any, default: Any) -> SettingRow:
-    """Return a row; ``stated`` is the value in the layer, ``value`` the one that a run uses if it is None."""
+    """Return the row of a setting.
+
+    ``stated`` is the value in the layer, None if no layer states the setting. ``value`` is the value that a
+    run uses.
+    """
     plain = write_settings({setting.attribute: value})
     for part in setting.key.split("."):
         plain = plain[part]
@@ -171,7 +175,10 @@ def _row(setting: Setting, value: Any, origin: str, stated: Any, default: Any) -
 
 def _find_task(workflow: Workflow | None, name: str) -> Any:
     if workflow is None:
-        raise InvalidInput(f"settings of task {name!r}", advice="name the workflow: weft settings WORKFLOW")
+        raise InvalidInput(
+            f"the settings of task {name!r} need a workflow",
+            advice="name the workflow: weft settings WORKFLOW",
+        )
     tasks = {task.name: task for task in workflow.tasks}
     if name not in tasks:
         what = f"no task {name!r} in {workflow.name!r}"

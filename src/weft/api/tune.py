@@ -66,14 +66,14 @@ def tune(
 ) -> TuningResult:
     """Run a planner's search ``repeat`` times with every setting of a grid and return the results.
 
-    ``planner`` is ``genetic``, ``moldable-genetic`` or ``annealing`` with options; the options of ``grid``
-    replace them. Precision and success are relative to ``reference``: ``"best"`` (the best value of all
-    runs), ``"bound"`` (the lower bound of the makespan), a number, or the name of a planner, whose plan is
-    evaluated. With ``stop_at_reference`` a run ends when it reaches the reference; ``plan_steps`` limits the
-    visited points of a run. Every run has its own random generator, so that the result depends on the seed
-    only.
+    ``planner`` is ``genetic``, ``moldable-genetic`` or ``annealing``, possibly with options; the options of
+    ``grid`` replace them. Precision and success are relative to ``reference``: ``"best"`` (the best value of
+    all runs), ``"bound"`` (the lower bound of the makespan), a number, or the name of a planner, whose plan
+    is evaluated. With ``stop_at_reference`` a run ends when it reaches the reference; ``plan_steps`` limits
+    the number of schedules that a run evaluates. Every run has its own random generator, so that the result
+    depends on the seed only.
 
-    ``folder`` stores finished runs, so that an interrupted call continues; ``fresh`` discards stored ones.
+    Finished runs are stored in ``folder``, so that an interrupted call can continue; ``fresh`` discards them.
     """
     for number, noun, least in ((repeat, "repetitions", 1), (seed, "seed", 0)):
         if number < least:
@@ -90,7 +90,9 @@ def tune(
         known = None if reference == BEST else _find_reference(reference, instance, goal, seed)
         if stop_at_reference and known is None:
             rule = "the best value is known only at the end"
-            raise InvalidInput("stop at the best value of all runs", rule=rule, advice="state a reference")
+            raise InvalidInput(
+                "a run cannot stop at the best value of all runs", rule=rule, advice="state a reference"
+            )
         trials = _TuningTrials(
             instance=instance,
             objective=goal,
@@ -122,7 +124,10 @@ def tune(
 
 
 def _load_grid(grid: GridSource | None) -> TuningGrid:
-    """Return the grid of values; None gives an empty grid: one experiment with the planner's own options."""
+    """Return a grid of option values from an object, a mapping or a file.
+
+    If ``grid`` is None, the grid is empty: there is one experiment, with the planner's own options.
+    """
     if grid is None:
         return TuningGrid()
     if isinstance(grid, TuningGrid):
@@ -145,7 +150,9 @@ def _find_reference(reference: str | float, instance: Instance, goal: Objective,
     if reference == BOUND:
         if not goal.is_makespan:
             rule = "only the makespan has a lower bound"
-            raise InvalidInput(f"the lower bound of {goal.name!r}", rule=rule, advice="state a number")
+            raise InvalidInput(
+                f"the objective {goal.name!r} has no lower bound", rule=rule, advice="state a number"
+            )
         return compute_bounds(instance).best_s
     chosen = make_planner(reference)
     makespan = make_objective("makespan")
@@ -171,7 +178,7 @@ class _TuningTrials:
     plan_steps: int | None
 
     def cell(self, text: str) -> ExperimentCell:
-        """Return the cell of an experiment, with its work estimated as population times generations."""
+        """Return the cell of an experiment; its work is estimated as population times generations."""
         planner = self.planners[text]
         work = float(getattr(planner, "population", 0) or 50) * (getattr(planner, "generations", 0) or 500)
         return ExperimentCell(name=text, runs=DEFAULT_REPEAT, work=work)

@@ -12,4 +12,4 @@ BACKENDS = Registry(
         "simulation": "weft.backends.simulation.backend:SimulationBackend",
     },
 )
-"""To add a backend, add one module and one line here."""
+"""The classes of all backends, by kind. To add a backend, add a module and one line here."""

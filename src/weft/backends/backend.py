@@ -1,4 +1,4 @@
-"""Interface of the backends, and the record of what a completed task produced.
+"""Interface of the backends, and records of what completed tasks produced.
 
 A backend executes commands of the engine on machines of its kind and reports what happens as events of the
 engine. It makes no decisions. Commands are idempotent: a command repeated after a crash is executed once.
@@ -29,15 +29,15 @@ class Capabilities:
     runs_programs: bool
     """Whether programs run and files are staged; False: both are simulated."""
     virtual_time: bool
-    """Whether ``poll`` advances a clock of the backend instead of waiting."""
+    """Whether ``poll`` advances a virtual clock of the backend instead of waiting."""
     reattaches: bool
-    """Whether programs survive the engine and are found again by ``find``."""
+    """Whether programs survive the engine, so that ``find`` can re-attach to them."""
     limits_time: bool
     limits_memory: bool
     signals: bool
     """Whether a running program can be suspended, resumed, and signalled to write its restart files."""
     own_disk: bool
-    """Whether the backend's machines have file systems of their own, separate from that of the project."""
+    """Whether the backend's machines have file systems of their own, separate from the project's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,14 @@ class RecoveredAttempt:
     counters: tuple[int, ...] = ()
     """Iterations of all loops around the task, outermost first."""
     stage: str
-    """``assigned`` (inputs may be in transfer), ``started``, ``ended`` (outputs may be in transfer)."""
+    """Stage of the attempt: ``assigned`` (inputs may be in transfer), ``started``, or ``ended`` (outputs may
+    be in transfer).
+    """
     nonce: str = ""
-    """Random identity (see ``ProjectContext.attempt_nonce``). Attempt numbers are used again if the tail of
-    the journal is lost, so a record with the same number and another nonce belongs to another attempt."""
+    """Random identity of the attempt (see ``ProjectContext.attempt_nonce``). If the tail of the journal is
+    lost, attempt numbers are used again; then a record with the same number and another nonce belongs to
+    another attempt.
+    """
     cancelled: bool = False
     tries: int = 1
     """How often the task was started in this iteration, including this attempt; 1: the first start."""
@@ -68,11 +72,11 @@ class BackendContext:
     """The context passed to the constructor of every backend."""
 
     machines: tuple[Machine, ...]
-    """All machines of the platform in the order of their numbers in commands; shares are machines too."""
+    """All machines of the platform; commands refer to them by index. Shares are machines too."""
     instance: Instance
     """Any instance compiled for the platform; only its hosts and its network are read."""
     compiled_workflow: Callable[[int], CompiledWorkflow]
-    """Returns the workflow of a run with the tasks that growing sweeps have added so far."""
+    """Returns the workflow of a run, including the tasks that growing sweeps have added so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,22 +93,22 @@ class ProjectContext(BackendContext):
 
     "" for an attempt that an older version of weft assigned."""
     is_known: Callable[[int, int, str], bool]
-    """Returns whether the journal of an execution has an attempt with a number and a nonce."""
+    """Returns whether the journal of an execution contains an attempt with this number and this nonce."""
     check_claim: Callable[[], None] = lambda: None
-    """Raises Locked if another engine has taken over the project."""
+    """Raises Locked if another engine has taken over the project since."""
     workflow_folder: Callable[[int], str]
-    """Returns the folder of a run's workflow file, the base of relative paths of inputs."""
+    """Returns the folder of a run's workflow file; relative paths of inputs start there."""
     results_folder: Callable[[int], str] = lambda _: ""
     """Returns the folder, relative to the project, into which the outputs of a run are published.
 
     "": the folder of the run's workflow file."""
     products: ProductStore
     token: str
-    """Secret of the execution, by which its processes authenticate the engine."""
+    """Secret of the execution, by which its processes recognise the engine."""
     fresh: bool = False
-    """Whether nothing stored by earlier executions is used: no products, no digests of inputs."""
+    """Whether products and digests of inputs that earlier executions stored are ignored."""
     secrets: Mapping[str, SecretValues] = field(default_factory=dict)
-    """By key of a workflow (``CompiledWorkflow.key``): its secrets; no entry for a workflow without any."""
+    """By key of a workflow (``CompiledWorkflow.key``): its secrets; without secrets, no entry."""
     task_settings: Callable[[int, int], RunSettings] = lambda run, task: DEFAULTS  # noqa: ARG005
     """Returns the settings of a task of a run."""
 
@@ -130,13 +134,16 @@ class Backend(Protocol):
         """
 
     def poll(self, timeout_s: float) -> list[Event]:
-        """Return new events; without any, wait for at most ``timeout_s``."""
+        """Return new events; if there are none, wait for an event, for at most ``timeout_s`` seconds."""
 
     def inspect(self, machine: int) -> str:
-        """Return why a machine cannot run programs now; "": it can. ``poll`` reports it if it cannot."""
+        """Return why a machine cannot run programs now; "": it can.
+
+        If the machine cannot run programs, ``poll`` reports it as lost.
+        """
 
     def confirm_ends(self, attempts: Sequence[int]) -> None:
-        """Drop the backend's own records of the ends of these attempts: the journal on disk has them now."""
+        """Drop the backend's own records of these attempts' ends; the journal on disk now contains them."""
 
     def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
         """Re-attach to the attempts of an engine that stopped or died; ``poll`` reports their state."""
@@ -146,30 +153,34 @@ class Backend(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Return whether a program runs or its end has not been reported."""
+        """Return whether a program runs, or the end of a program has not been reported yet."""
 
     def halt(self, most_s: float = math.inf) -> float:
         """Terminate all programs; ``poll`` reports them with the exit code that requests another run.
 
-        A program has the seconds of its task's setting ``timeouts.ending``, at most ``most_s``, to write its
-        restart files, and as many again to end. Return the seconds until the last program must have ended.
+        To write its restart files, a program has the seconds of its task's setting ``timeouts.ending``, but
+        at most ``most_s``. It has the same time again to end. Return the seconds until the last program must
+        have ended.
         """
 
     def close(self, *, stop: bool) -> None:
-        """Release the machines. ``stop``: no more work follows; otherwise programs continue to run."""
+        """Release the machines.
+
+        If ``stop`` is True, no more work follows; otherwise programs continue to run.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRecord:
-    """A file or directory at the time it was measured."""
+    """Name, size, digest and times of a file or directory, as measured."""
 
     name: str
     """Name in the task's directory, with wildcards resolved."""
     size_bytes: int
     digest: str
-    """BLAKE2b hash of the content, in hexadecimal; for a directory, of its sorted names and contents."""
+    """BLAKE2b hash of the content, in hexadecimal; for a directory, hash of its sorted names and contents."""
     modified_ns: int = 0
-    """Modification time; a different time means that the file may have changed."""
+    """Modification time; if it differs later, the file may have changed."""
     inode: int = 0
     """Inode of a file; for a directory, a hash over inodes, sizes and times of its entries."""
     changed_ns: int = 0
@@ -184,9 +195,9 @@ class Product:
     run: int
     task: int
     name: str
-    """Name of the task, such as ``lapw1[k=3]``."""
+    """Name of the task that produced the files, such as ``lapw1[k=3]``."""
     kind: str
-    """Name of the task's description, such as ``lapw1``."""
+    """Name of the description of that task, such as ``lapw1``."""
     workflow: str
     attempt: int
     iteration: int = 1
@@ -194,23 +205,24 @@ class Product:
     """Iterations of all loops around the task, outermost first."""
     machine: str = ""
     directory: str = ""
-    """Directory of the files."""
+    """Directory that contains the files."""
     files: tuple[FileRecord, ...] = ()
     exit_code: int = 0
     result: Mapping[str, Value] = field(default_factory=dict)
     fingerprint: str = ""
-    """Hash over everything the outputs depend on; "": unknown, never reused."""
+    """Hash over everything the outputs depend on; "": unknown, so the product is never reused."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """By part of the fingerprint (``task``, ``command``, ``inputs``, ``scripts``, ``environment``, ...): a
-    text that differs if the part differs. Used to explain why a product is stale."""
+    text that differs if the part differs. It is used to explain why a product is stale.
+    """
     seconds: float = 0.0
-    """Run time of the program."""
+    """Run time of the program in seconds."""
     boot: str = ""
     """Identifier of the boot of the host during which the files were measured; "": unknown."""
 
 
 class ProductStore(Protocol):
-    """Storage of products; implemented by the repository."""
+    """Interface of the storage of products; the repository implements it."""
 
     def add(self, product: Product) -> None:
         """Add a product; it is written to disk before the next event is handled."""
@@ -219,13 +231,16 @@ class ProductStore(Protocol):
         """Return the last product of a task of a run; None: there is none."""
 
     def previous(self, product: Product) -> Product | None:
-        """Return the last product of the same task and run from another iteration than that of ``product``.
+        """Return the last product of the same task and run that belongs to another iteration.
 
-        None: there is none.
+        The result is None if there is no such product.
         """
 
     def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
-        """Return the newest product with a fingerprint, or None; ``besides``: ignore this execution."""
+        """Return the newest product with a fingerprint, or None.
+
+        Products of the execution ``besides`` are ignored; if it is None, no execution is ignored.
+        """
 
     def find_by_name(self, workflow: str, name: str) -> Product | None:
-        """Return the newest product of a task by its name, with any fingerprint; None: there is none."""
+        """Return the newest product of the task with this name, with any fingerprint; None: there is none."""

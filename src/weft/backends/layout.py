@@ -1,13 +1,14 @@
 """Directories and files of a project on disk: ``.weft/`` and the sandboxes of its machines.
 
-Files that weft trusts (records, runners, checkpoints) are kept outside the directories in which tasks work,
-so that a task cannot forge them by writing into its own directory. A symbolic link in place of one of these
-directories would redirect weft's writes, so opening a project with such a link is refused, and so is a
-``.weft`` or a sandbox in which another user can replace directories.
+Files that weft trusts (records, files of runners, checkpoints) are kept outside the directories in which
+tasks work, so that a task cannot forge them by writing into its own directory. A symbolic link in place of
+one of these directories would redirect weft's writes. Therefore a project with such a link cannot be opened.
+The same holds for a ``.weft`` or a sandbox in which another user can replace directories.
 
-A sandbox may be shared by several projects and outlive ``.weft``. The same numbers of executions and attempts
-then occur several times in one sandbox. They also occur again after the tail of a journal is lost. The paths
-of working directories therefore contain the identity of the project and the nonce of the attempt:
+A sandbox may be shared by several projects, and it may exist longer than ``.weft``. Then the same numbers of
+executions and attempts occur several times in one sandbox. They also occur again after the tail of a journal
+was lost. The paths of working directories therefore contain the identity of the project and the nonce of the
+attempt:
 
     SANDBOX/PROJECT/EXECUTION/ATTEMPT-NONCE     working directory of an attempt
     SANDBOX/PROJECT/cache                       cache of inputs
@@ -43,15 +44,15 @@ links.
 
 
 _SHORT = 16
-"""Number of hexadecimal digits of an identity that are part of a path: 64 random bits."""
+"""Number of hexadecimal digits of an identity or nonce that are part of a path: 64 random bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectLayout:
-    """Paths of the state of one project."""
+    """Paths of the files and directories in which weft stores the state of one project."""
 
     project: Path
-    """Absolute path with symbolic links resolved."""
+    """Absolute path of the project, with symbolic links resolved."""
 
     @property
     def home(self) -> Path:
@@ -65,15 +66,15 @@ class ProjectLayout:
 
     @property
     def lock(self) -> Path:
-        """Return the lock file held by the one running engine of the project."""
+        """Return the path of the lock file, which the only running engine of the project holds."""
         return self.home / "lock"
 
     def records(self, execution: int, attempt: int, nonce: str) -> Path:
-        """Return the directory of an attempt's ``command.sh``, ``out``, ``err`` and ``exitcode``."""
+        """Return the directory of an attempt's files ``command.sh``, ``out``, ``err`` and ``exitcode``."""
         return self.home / "attempts" / str(execution) / attempt_folder(attempt, nonce)
 
     def runner(self, execution: int, machine: Machine) -> Path:
-        """Return the directory of a machine's runner: socket, heartbeat, start and exit records."""
+        """Return the directory of a machine's runner: its socket, heartbeat, start and end records."""
         return self.home / "runners" / str(execution) / path_component(machine.name)
 
     def checkpoints(self, execution: int, run: int, task: int) -> Path:
@@ -84,7 +85,7 @@ class ProjectLayout:
         """Return the sandbox of a machine: as stated in its ``backend``, or a directory in ``.weft``.
 
         Shares (virtual resources) use the sandbox of their physical machine, because they use its disk. Other
-        projects may use the same sandbox; ``own_sandbox`` is the directory of one project in it.
+        projects may use the same sandbox; ``own_sandbox`` returns the directory of one project in it.
         """
         stated = machine.backend.get("sandbox")
         if isinstance(stated, str) and stated:
@@ -92,31 +93,34 @@ class ProjectLayout:
         return self.home / "sandbox" / path_component(machine.host_name)
 
     def own_sandbox(self, machine: Machine, project: str) -> Path:
-        """Return the directory of a project, given by its identity, in the sandbox of a machine."""
+        """Return the directory of a project in the sandbox of a machine; ``project`` is its identity."""
         return self.sandbox(machine) / project[:_SHORT]
 
     def workdir(self, machine: Machine, project: str, execution: int, attempt: int, nonce: str) -> Path:
-        """Return the working directory of an attempt; its outputs stay there."""
+        """Return the working directory of an attempt; the outputs of the attempt stay there."""
         return self.own_sandbox(machine, project) / str(execution) / attempt_folder(attempt, nonce)
 
     def cache(self, machine: Machine, project: str) -> Path:
-        """Return the content-addressed cache of a machine's shared inputs."""
+        """Return the directory of a machine's cache of shared inputs, which are stored by content."""
         return self.own_sandbox(machine, project) / "cache"
 
 
 def attempt_folder(attempt: int, nonce: str) -> str:
-    """Return the name of an attempt's directories; an attempt of an older version of weft has no nonce."""
+    """Return the name of an attempt's directories: its number and the start of its nonce.
+
+    An attempt of an older version of weft has no nonce.
+    """
     return f"{attempt}-{nonce[:_SHORT]}" if nonce else str(attempt)
 
 
 @cache
 def _resolve_sandbox(sandbox: Path) -> Path:
-    """Resolve links in the user's sandbox path once; links created later by tasks are not followed."""
+    """Resolve links in the user's sandbox path; the result is cached, so later links are not followed."""
     return sandbox.resolve()
 
 
 def refuse_links(project: Path) -> None:
-    """Raise InvalidInput if ``.weft`` is no directory of this user, or if it or an entry of it is a link."""
+    """Raise InvalidInput if ``.weft`` is not a directory of this user, or if it is or contains a link."""
     home = ProjectLayout(project).home
     if home.is_symlink():
         raise _link_problem(home, "or choose another project with `--project DIR`")
@@ -140,7 +144,7 @@ def refuse_links(project: Path) -> None:
 
 
 def check_sandboxes(layout: ProjectLayout, machines: Iterable[Machine]) -> None:
-    """Raise InvalidInput if other users can replace directories in a sandbox that a machine states."""
+    """Raise InvalidInput if a machine states a sandbox in which other users can replace directories."""
     problems = []
     for machine in machines:
         if isinstance(stated := machine.backend.get("sandbox"), str) and stated:
@@ -153,7 +157,8 @@ def check_sandboxes(layout: ProjectLayout, machines: Iterable[Machine]) -> None:
 def _find_sandbox_problem(sandbox: Path) -> Problem | None:
     """Return why other users can replace directories in a sandbox; None: they cannot.
 
-    Of a sandbox that does not exist only the parents are checked: it is created with private permissions.
+    If the sandbox does not exist, only its parents are checked, because it will be created with private
+    permissions.
     """
     for folder in (sandbox, *sandbox.parents):
         try:
@@ -184,11 +189,14 @@ _WRONG_PATH = frozenset(
         errno.EROFS,
     }
 )
-"""Errors of a path at which no sandbox can be created; a full disk or a failing file system may recover."""
+"""Error numbers that mean that no sandbox can be created at a path.
+
+Other errors, such as a full disk, may pass.
+"""
 
 
 def describe_sandbox_error(sandbox: Path, error: OSError) -> tuple[str, bool]:
-    """Return why a sandbox cannot be written, and whether the cause does not pass by itself."""
+    """Return why a sandbox cannot be written, and whether this stays so until the user changes something."""
     is_file = (
         isinstance(error, FileExistsError | NotADirectoryError) and sandbox.exists() and not sandbox.is_dir()
     )
@@ -199,7 +207,7 @@ def describe_sandbox_error(sandbox: Path, error: OSError) -> tuple[str, bool]:
 def refuse_wrong_sandboxes(layout: ProjectLayout, machines: Iterable[Machine]) -> None:
     """Raise InvalidInput if a machine states a sandbox that can never be created or written.
 
-    The sandbox is not created. Causes that may pass, such as a full disk, are no problem.
+    The sandbox is not created. Causes that may pass, such as a full disk, are ignored.
     """
     problems = []
     for machine in machines:
@@ -215,9 +223,10 @@ def refuse_wrong_sandboxes(layout: ProjectLayout, machines: Iterable[Machine]) -
 
 
 def _try_sandbox(sandbox: Path) -> OSError | None:
-    """Return the error if no directory can be created in a sandbox or, if it is missing, its next parent.
+    """Try to create a directory in a sandbox; return the error, or None on success.
 
-    Permissions alone do not show this: in some file systems even root cannot create directories.
+    If the sandbox is missing, its next existing parent is tried. Permissions are not sufficient for this
+    check: in some file systems even root cannot create directories.
     """
     for folder in (sandbox, *sandbox.parents):
         tried = folder / f".weft-{os.getpid()}-check"

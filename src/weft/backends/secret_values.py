@@ -1,8 +1,8 @@
 """Values of the secrets that a workflow declares.
 
-They are read from the environment or from files when an engine starts, and kept in memory only. A program
-receives them as environment variables in its start order. Fingerprints contain a keyed hash of a value
-(BLAKE2b with a key of the project), so that nobody can test a guess without the key.
+The values are read from the environment or from files when an engine starts, and kept in memory only. A
+program receives them as environment variables in its start order. Fingerprints contain a keyed hash of a
+value (BLAKE2b with a key of the project), so that nobody can test a guess without the key.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from weft.workflow.workflow import Secret, Workflow
 
 _KEY_BYTES = 32
 _MOST_BYTES = 65_536
-"""Maximal size of a file with a secret."""
+"""Maximal size in bytes of a file that contains a secret."""
 _NO_VALUES: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretValues:
-    """The secrets of one workflow."""
+    """The values of the secrets of one workflow."""
 
     values: Mapping[str, str] = field(default_factory=lambda: _NO_VALUES, repr=False)
-    """By name: the value."""
+    """By name of the secret: its value."""
     digests: Mapping[str, str] = field(default_factory=lambda: _NO_VALUES)
-    """By name: the keyed hash, for secrets that are part of fingerprints."""
+    """By name: the keyed hash of a secret that is part of fingerprints."""
     sources: tuple[str, ...] = ()
-    """Environment variables of weft that hold values; programs do not inherit them."""
+    """Environment variables of weft from which values were read; programs do not inherit these variables."""
 
     def environment(self, job: JobSpec | None) -> dict[str, str | None]:
-        """Return the variables that the start order of a program sets, by name; None removes a variable."""
+        """Return the variables that a program's start order changes, by name; None removes a variable."""
         removed: dict[str, str | None] = dict.fromkeys(self.sources)
         return {**removed, **{name: self.values[name] for name in self.names(job)}}
 
@@ -64,7 +64,7 @@ NO_SECRETS = SecretValues()
 def read_secrets(
     layout: ProjectLayout, workflows: Mapping[str, Workflow], folders: Mapping[str, str]
 ) -> dict[str, SecretValues]:
-    """Return the secrets by key of the workflow; raise InvalidInput with every secret that is missing.
+    """Return the secrets by key of the workflow; raise InvalidInput that names every missing secret.
 
     ``workflows`` and ``folders`` (folders of the workflow files) have the same keys. A workflow without
     secrets has no entry in the result.
@@ -88,7 +88,10 @@ def read_secrets(
 def hide_secrets(
     layout: ProjectLayout, workflows: Mapping[str, Workflow], folders: Mapping[str, str]
 ) -> None:
-    """Make this process redact the secrets of workflows in all its texts, if their values can be read."""
+    """Make this process redact the secrets of workflows in all its texts.
+
+    Secrets whose values cannot be read are ignored.
+    """
     hide_values(
         value
         for key, workflow in workflows.items()
@@ -111,7 +114,7 @@ def _make_values(workflow: Workflow, values: Mapping[str, str], key: bytes) -> S
 
 
 def _read_value(secret: Secret, folder: Path) -> str | Problem:
-    """Return the value of a secret, without newlines at its end, or the problem if it cannot be read."""
+    """Return the value of a secret without newlines at its end, or the problem that prevents reading it."""
     where, advice = (
         f"the environment variable {secret.source}",
         f"run `export {secret.source}=...` before weft",
@@ -133,7 +136,10 @@ def _read_value(secret: Secret, folder: Path) -> str | Problem:
 
 
 def _read_secret_file(path: Path) -> bytes:
-    """Return the content of a small regular file; a pipe or a device could block, or never end."""
+    """Return the content of a small regular file.
+
+    Other files are refused, because a pipe or a device could block, or never end.
+    """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -151,7 +157,7 @@ def _keyed_digest(value: str, key: bytes) -> str:
 
 
 def _read_key(home: Path) -> bytes:
-    """Return the key of a project; a random key is created when it is first needed."""
+    """Return the key of a project; if it has none yet, a random key is created."""
     path = home / "key"
     try:
         make_folder(home)

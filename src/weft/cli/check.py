@@ -45,13 +45,14 @@ _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
     """Report all problems of files: workflow, platform, scenario, profile, grid, services, predictions.
 
-    This includes what `weft run` would reject: file names outside the task directory, URLs of an unknown
-    kind, programs to copy that do not exist, and settings of local machines, also sandboxes that can never
-    be created. Input files that do not exist and that no task produces are noted, and URLs with a password,
-    a token or a signature. With --on, a planner of the settings that cannot plan the workflow there is a
-    problem; with machines that have a backend also tasks without a program, transfers of files that no task
-    writes, and tasks that cannot be isolated. Exit code 0: no problems; 2: problems, each with position,
-    value, rule and advice; 3: with --on, some task can run on no machine.
+    Problems include what `weft run` would reject: file names outside the task directory, URLs of an unknown
+    kind, programs to copy that do not exist, and invalid settings of local machines, such as a sandbox that
+    can never be created. Input files that do not exist and that no task produces are only noted; so are URLs
+    with a password, a token or a signature. With --on, it is a problem if the planner named in the settings
+    cannot plan the workflow on that platform. If the machines of the platform have a backend, tasks without a
+    program, transfers of files that no task writes, and tasks that cannot be isolated are problems, too. Exit
+    code 0: no problems; 2: problems, each with position, value, rule and advice; 3: with --on, some task can
+    run on no machine.
     """
     from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
     from weft.formats.files import load_platform
@@ -79,7 +80,7 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
 
 
 def _check_machines(platform: Platform) -> Platform:
-    """Return the platform unchanged; raise InvalidInput if a machine of it cannot be used."""
+    """Return the platform unchanged; raise InvalidInput if one of its machines cannot be used."""
     from weft.api.project import find_project
     from weft.backends import BACKENDS
     from weft.backends.layout import check_sandboxes, refuse_wrong_sandboxes
@@ -233,7 +234,7 @@ def _located(file: str) -> Iterator[None]:
 
 
 def _check_selectors(workflow: Workflow) -> None:
-    """Raise InvalidInput if a task names a policy as its selector that is unknown or needs a plan."""
+    """Raise InvalidInput if a task's selector is a policy that is unknown or needs a plan."""
     if not any(task.job is not None and task.job.selector for task in workflow.tasks):
         return
     from weft.api.request import find_unknown_selectors
@@ -320,7 +321,11 @@ def _check_profile(source: SourceFile) -> dict[str, object] | None:
 
 
 def _place_in_profile(problem: Problem, name: str) -> Problem:
-    """Return a problem of the platform of a profile with a location: that in the platform's file, if any."""
+    """Return a problem of a profile's platform with a location.
+
+    A location in the platform's file is kept. A problem without a location gets the key ``profile.on`` of the
+    profile ``name``.
+    """
     from dataclasses import replace
 
     from weft.errors import SourceLocation

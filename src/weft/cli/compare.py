@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     "planners",
     multiple=True,
     metavar="NAME,NAME...",
-    help="Planners with options NAME:OPTION=VALUE, or all; default: all that can plan, unless --policy.",
+    help="Planners, with options as in NAME:OPTION=VALUE, or all. Default: all that can plan a WORKFLOW; "
+    "none if --policy is given.",
 )
 @click.option(
     "--policy",
@@ -56,10 +57,11 @@ def command(
 ) -> None:
     """Plan every WORKFLOW with every planner, simulate it under every policy, and show the makespans.
 
-    Gap, time and wins are shown too; with a baseline also ASE, the mean makespan in percent of the baseline's
-    (ASE, and BDT for wins, are measures of T. Ma and R. Buyya). Every schedule is verified. A planner that
-    cannot plan a workflow is shown as - with the reason below. For WORKFLOW and --on, - is the standard
-    input; for --csv and --html, the standard output.
+    The tables also show gap, planning time and wins. With a baseline they show ASE, the mean makespan in
+    percent of the makespan of the baseline. (ASE, and BDT for wins, are measures of T. Ma and R. Buyya.)
+    Every schedule is verified. A planner that cannot plan a workflow is shown as -, and the reason is printed
+    below the table. For WORKFLOW and --on, - is the standard input; for --csv and --html, the standard
+    output.
     """
     outputs = {"--csv": csv_file, "--html": html_file}
     options.check_files((*workflows, on), "Only one of WORKFLOW... and --on can", outputs, as_json=as_json)

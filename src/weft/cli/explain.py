@@ -38,10 +38,10 @@ def command(
     """Explain the state of TASK: the last decision about it and the data behind that decision.
 
     JOURNAL is a file written by `weft simulate --journal`, or a project with runs (its folder or the database
-    in .weft); default: the current project. TASK is a name such as lapw0 or 'lapw1[3]'; 'conv#2' is the
-    second iteration of a task in a loop, 'conv#2.1' the first of an inner loop in the second of the outer
-    one. Every machine is shown with the conditions it meets or not and the estimates at the time of the
-    decision; a waiting task is shown with what it waits for.
+    in .weft); default: the current project. TASK is a name such as lapw0 or 'lapw1[3]'. 'conv#2' is the
+    second iteration of a task in a loop; 'conv#2.1' is the first iteration of an inner loop within the second
+    iteration of the outer loop. Every machine is shown with the conditions that it meets or fails and with
+    the estimates at the time of the decision. For a waiting task, the output says what it waits for.
     """
     if len(words) > 2 or (len(words) == 2 and project is not None):
         raise click.UsageError("Give JOURNAL and TASK, or a TASK of the project.")

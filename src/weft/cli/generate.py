@@ -111,7 +111,7 @@ def _print_written(made: GeneratedWorkflow, out: str, platform_out: str | None) 
 
 
 def _list(kind: str | None, *, as_json: bool) -> None:
-    """Print the parameters of one kind of workflow (None: of all kinds)."""
+    """Print the parameters of one kind of workflow; of all kinds if ``kind`` is None."""
     from weft.workflow.generators import GENERATORS
     from weft.workflow.generators.generator import list_parameters
 

@@ -54,9 +54,9 @@ def command(
 ) -> None:
     """Print the standard output of TASK, or with --stderr its standard error.
 
-    TASK is a name such as lapw0 or 'lapw1[3]'; 'conv#2' is the second iteration of a task in a loop,
-    'conv#2.1' the first of an inner loop in the second of the outer one. If the stream is empty and the other
-    is not, a note says so.
+    TASK is a name such as lapw0 or 'lapw1[3]'. 'conv#2' is the second iteration of a task in a loop;
+    'conv#2.1' is the first iteration of an inner loop within the second iteration of the outer loop. If the
+    printed stream is empty and the other stream is not, a note says so.
     """
     from weft.api.project import OpenProject, follow_run
     from weft.api.report import TaskLog, find_attempt
@@ -137,8 +137,8 @@ def _explain_missing_output(
 ) -> None:
     """Print why an attempt has no output.
 
-    ``source`` is the number of the run whose outputs the attempt reuses, None if unknown. ``other`` is the
-    log of the stream that was not printed.
+    ``source`` is the number of the run whose outputs the attempt reuses; None if that run is unknown.
+    ``other`` is the log of the stream that was not printed.
     """
     name, option = ("standard output", "omit --stderr") if stderr else ("standard error", "--stderr shows it")
     if tried.reused_from is not None:
@@ -146,7 +146,7 @@ def _explain_missing_output(
         text = f"no output: the task was reused from {earlier} (select it with --run{number})"
         click.echo(text, err=True)
     elif any(other.more()):
-        click.echo(f"no output; its {name} is not empty: {option}", err=True)
+        click.echo(f"no output; the {name} of the task is not empty: {option}", err=True)
     elif tried.is_transfer:
         click.echo("no output: a transfer copies a file and runs no program", err=True)
     elif tried.cause == "staging":

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def command(project: str | None, as_json: bool) -> None:
     """List the runs of the project, oldest first, with state, start, times and slowdown.
 
-    `promised` is the predicted time (P50) and P90 the time that nine of ten such runs do not exceed, by the
-    first plan. `slowdown` is the time from arrival to end divided by the estimated time of the same
-    work alone on the empty platform. An interrupted run can be resumed.
+    `promised` is the time that the first plan predicted (P50); nine of ten such runs do not take longer than
+    P90. `slowdown` is the time from arrival to end divided by the estimated time of the same work alone on
+    the empty platform. An interrupted run can be resumed.
     """
     from weft.api.project import OpenProject
 

@@ -104,7 +104,7 @@ def add(name: str, description: tuple[str, ...], project: str | None, as_json: b
 @options.project
 @options.as_json
 def drain(name: str, undo: bool, project: str | None, as_json: bool) -> None:
-    """Start no more tasks on the machine NAME; running ones end there.
+    """Start no more tasks on the machine NAME; tasks that are running there continue to their end.
 
     Exit code 2: the run has no such machine; 1: no engine is running, or the machine is drained already.
     """
@@ -121,9 +121,9 @@ def drain(name: str, undo: bool, project: str | None, as_json: bool) -> None:
 def remove(name: str, project: str | None, as_json: bool) -> None:
     """Start no more tasks on the machine NAME and move those that run there to other machines.
 
-    They restart from their last checkpoints. Exit code 2: the run has no such machine; 1: no engine is
-    running, the machine is removed already, or programs run there and no other machine can be used; then
-    nothing changes.
+    The moved tasks restart from their last checkpoints. Exit code 2: the run has no such machine; 1: no
+    engine is running, the machine is removed already, or programs run there and no other machine can be used;
+    then nothing changes.
     """
     from weft.engine.states import Admission
 
@@ -135,10 +135,10 @@ def remove(name: str, project: str | None, as_json: bool) -> None:
 @options.project
 @options.as_json
 def reload(file: str | None, project: str | None, as_json: bool) -> None:
-    """Read the platform FILE again, by default that of the run: new machines join, missing ones are removed.
+    """Read the platform FILE again; new machines join the run, and missing ones are removed.
 
-    Machines of the run cannot be changed. Exit code 2: the file is invalid or changes a machine; then nothing
-    is changed.
+    By default FILE is the platform file with which the run was started. The description of a machine of the
+    run cannot be changed. Exit code 2: the file is invalid or changes a machine; then nothing is changed.
     """
     from weft.api.machines import reload_machines
     from weft.api.project import OpenProject
@@ -174,7 +174,7 @@ def _set_admission(project: str | None, name: str, admission: Admission, done: s
 
 
 def _describe_loss(opened: OpenProject, name: str) -> str:
-    """Return a text to append to the reply if a machine, though open again, is lost; else ""."""
+    """Return a text to append to the reply if a machine was opened again but is lost; else ""."""
     from weft.api.machines import list_machines
 
     lost = [each for each in list_machines(opened)[1] if each.name == name and each.state == "lost"]

@@ -35,13 +35,13 @@ on_platform: _Decorator = click.option(
     "--on", default="local", show_default=True, metavar="PLATFORM", help=f"{_PLATFORM_HELP}."
 )
 on_simulated: _Decorator = click.option(
-    "--on", metavar="PLATFORM", help=f"{_PLATFORM_HELP} (default: that of the profile, else local)."
+    "--on", metavar="PLATFORM", help=f"{_PLATFORM_HELP} (default: the profile's platform, else local)."
 )
 on_backend: _Decorator = click.option(
     "--on",
     metavar="PLATFORM",
-    help="Platform file whose machines have a `backend`, or local: this computer (default: that of the "
-    "profile, else local).",
+    help="Platform file whose machines have a `backend`, or local: this computer (default: the platform "
+    "of the profile, else local).",
 )
 project: _Decorator = click.option(
     "--project",
@@ -95,7 +95,7 @@ planning_workers = _combine(
 
 
 def read_seconds(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:  # noqa: ARG001
-    """Return the value of a time option in seconds, None if not given; a callback of ``click.option``."""
+    """Callback of ``click.option``: return the value of a time option in seconds, None if not given."""
     if text is None:
         return None
     if (seconds := parse_seconds(text)) is None:
@@ -236,7 +236,7 @@ predictions: _Decorator = click.option(
     "--predictions",
     multiple=True,
     metavar="FILE",
-    help="CSV or YAML file with measured times, which win over those of WORKFLOW; may be repeated.",
+    help="CSV or YAML file with measured times, which replace those of WORKFLOW; may be repeated.",
 )
 
 
@@ -268,7 +268,7 @@ def check_files(
 ) -> None:
     """Check input and output files before a command starts: ``check_streams`` and ``check_outputs``.
 
-    ``names`` begins the message about inputs. ``outputs``: the files that the command writes, by option.
+    ``names`` begins the message about inputs. ``outputs`` maps each option to the file that it writes.
     """
     printed = {f"{option} -": file == "-" for option, file in outputs.items()}
     check_streams(inputs, names, {"--json": as_json, **printed})
@@ -280,8 +280,8 @@ def check_streams(
 ) -> None:
     """Raise UsageError if two inputs are the standard input, or two outputs the standard output.
 
-    ``names`` begins the message about inputs. ``outputs``: whether an option writes to the standard output,
-    by option.
+    ``names`` begins the message about inputs. ``outputs`` maps each option to whether it writes to the
+    standard output.
     """
     if inputs.count("-") > 1:
         raise click.UsageError(f"{names} be the standard input.")
@@ -293,7 +293,7 @@ def check_streams(
 def check_outputs(outputs: Mapping[str, str | None]) -> None:
     """Raise InvalidInput if a file cannot be written, and UsageError if two options name the same file.
 
-    Commands check their files first, because their work may take hours. ``outputs``: the files by option.
+    Commands check their files first, because their work may take hours. ``outputs`` maps options to files.
     """
     places: dict[str, str] = {}
     for option, file in outputs.items():

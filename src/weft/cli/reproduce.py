@@ -24,7 +24,7 @@ _FOLDER = Path(".weft") / "reproduce"
 @click.command("reproduce")
 @click.argument("name", required=False)
 @click.option(
-    "--full", is_flag=True, help="Run the complete grid, as far as feasible: minutes, for s1-tuning hours."
+    "--full", is_flag=True, help="Run the complete grid as far as feasible; takes minutes, s1-tuning hours."
 )
 @click.option(
     "--runs",
@@ -69,8 +69,8 @@ def command(
         line.text = name
         made = _run_reproduction(reproduction, ledger, line, full=full, runs=runs, seed=seed, workers=workers)
     if made.reused:
-        text = f"note: {made.reused} of {made.runs} runs were stored before"
-        click.echo(f"{text} ({ledger.path}); --fresh repeats them", err=True)
+        text = f"note: the stored results of {made.reused} of {made.runs} runs were reused"
+        click.echo(f"{text} ({ledger.path}); --fresh runs them again", err=True)
     if as_json:
         options.print_json(_record(reproduction, made, full=full, seed=seed))
     else:
@@ -103,7 +103,9 @@ def _run_reproduction(
                 report=repetition_progress(line),
             )
         except KeyboardInterrupt:
-            click.echo(f"completed runs are stored ({ledger.path}); the same command continues", err=True)
+            click.echo(
+                f"completed runs are stored ({ledger.path}); repeat the same command to continue", err=True
+            )
             raise
 
 

@@ -38,7 +38,7 @@ from weft.cli.terminal import stage
 @click.option(
     "--isolate",
     type=click.Choice(["none", "bubblewrap", "unshare"]),
-    help="Isolate the tasks that do not state `isolate` themselves: only declared files, no network.",
+    help="Isolate tasks that do not state `isolate`: they can use only declared files and no network.",
 )
 @options.policy
 @options.planner

@@ -112,7 +112,7 @@ class RunDisplay:
         return [f"{ended} of {len(runs)} workflows ended{mean}"]
 
     def slowdown_lines(self) -> list[str]:
-        """Return the slowdown of the displayed run, and the dispersion over all runs of the execution."""
+        """Return a line with the slowdown of the displayed run, and one with statistics over all runs."""
         from weft.engine.history import list_slowdowns
         from weft.papers.statistics import summarise
         from weft.reports.simulation import fairness_facts
@@ -153,7 +153,7 @@ class RunDisplay:
         return printable(redact(each.text))
 
     def change_lines(self, most: int = _LISTED) -> list[str]:
-        """Return lines with the number of migrations and their last ``most``; the same for retried stages."""
+        """Return lines about migrations and retried stages: the number of each, and the last ``most``."""
         moves = [printable(self.describe_migration(each)) for each in self.migrations]
         stages = list(map(self.describe_retry, self.stage_retries))
         lines = []

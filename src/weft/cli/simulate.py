@@ -28,8 +28,8 @@ _SHOWN = 20
 @click.option(
     "--scenario",
     metavar="FILE",
-    help="Scenario with the actual behaviour (default: times as estimated, all exit codes 0; a loop until a "
-    "success then runs once).",
+    help="Scenario with the actual behaviour. Default: all times are as estimated and all exit codes are 0, "
+    "so a loop that repeats until a success runs once.",
 )
 @options.settings
 @options.seed("Seed of the scenario and of randomised planners.")

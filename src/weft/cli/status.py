@@ -56,7 +56,7 @@ def command(run: int | None, project: str | None, verbose: bool, as_json: bool) 
 
 
 def _now_s(opened: OpenProject, found: RunRecord, followed: JournalFollower) -> float:
-    """Return the current time on the engine's clock; for a run that is not running, the last entry's time."""
+    """Return the current time on the engine's clock; if the run is not running, the last entry's time."""
     if opened.state_of(found) == "running":
         return max(followed.now_s, time.time() - followed.header.started_at_s)
     return followed.now_s

@@ -61,7 +61,7 @@ def redraws(stream: TextIO) -> bool:
 _UP_AND_CLEAR = "\x1b[{}A\x1b[J"
 _PAUSE_S = 0.2
 _SHARE = 20
-"""Redrawing takes about 1 / ``_SHARE`` of the elapsed time, at most."""
+"""Redrawing takes at most about 1 / ``_SHARE`` of the elapsed time."""
 _FIRST_S, _LATER_S = 10.0, 30.0
 """Without a terminal: seconds between two lines in the first ``_SOON_S`` seconds, and after them."""
 _SOON_S = 300.0
@@ -179,13 +179,13 @@ class ProgressLine:
         self._shown_s = 0.0
 
     def say(self, more: str = "") -> None:
-        """Show the current step and the detail ``more``."""
+        """Show the current step, followed by the detail ``more``."""
         detail = f": {more}" if more else ""
         step = escape_controls(f"{redact(self.text)[: max(0, _WIDTH - len(detail))]}{redact(detail)}")
         _write_error(f"{_CLEAR}{step} …")
 
     def compiling(self, kernel: str) -> Callable[[], None]:
-        """Show that a kernel is being compiled; return a callback that restores the line."""
+        """Show that a kernel is being compiled; return a callback that shows the current step again."""
         self.say(f"compiling {kernel} for this processor (once)")
         return self.say
 

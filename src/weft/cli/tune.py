@@ -84,10 +84,10 @@ def command(
 ) -> None:
     """Run the search of a planner on WORKFLOW with every setting of a grid, and show which one is best.
 
-    The table has the precision P (distance from the reference), the improvement I over the first generation,
-    the visited points, the share of successful runs and the median generation in which the best plan was
-    found, as in the tuning studies of the papers. Every run is stored in .weft/tune when it ends, so an
-    interrupted command continues where it stopped.
+    The table shows the precision P (distance from the reference), the improvement I over the first
+    generation, the number of evaluated schedules, the share of successful runs, and the median generation in
+    which the best plan was found, as in the tuning studies of the papers. Every run is stored in .weft/tune
+    when it ends, so an interrupted command continues where it stopped.
     """
     options.check_plan_files(workflow, on, out, None, as_json=as_json)
     with stage("loading"):
@@ -103,10 +103,14 @@ def command(
         try:
             made = tune(loaded, on=on, **how, folder=_FOLDER, progress=repetition_progress(line))
         except KeyboardInterrupt:
-            click.echo(f"completed runs are stored ({_FOLDER}); the same command continues", err=True)
+            click.echo(
+                f"completed runs are stored ({_FOLDER}); repeat the same command to continue", err=True
+            )
             raise
     if made.reused:
-        click.echo(f"note: {made.reused} runs were stored before; --fresh repeats them", err=True)
+        click.echo(
+            f"note: the stored results of {made.reused} runs were reused; --fresh runs them again", err=True
+        )
     if out is not None:
         from weft.reports.tuning import tuning_csv
 

@@ -51,7 +51,7 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
 
 
 def _is_running(opened: OpenProject, view: RunDisplay, found: RunRecord) -> bool:
-    """Return whether a run is still running, and update the promise in ``view``."""
+    """Return whether a run is still running; also update the promise that ``view`` displays."""
     now = opened.runs.run(found.number)
     view.promises = {} if now.promise is None else {now.position: now.promise}
     return opened.state_of(now) == "running"

@@ -1,1 +1,1 @@
-"""The engine: holds the state of all runs and turns events into commands; no clock, no input or output."""
+"""The engine: holds the state of all runs and turns events into commands. It reads no clock and no file."""

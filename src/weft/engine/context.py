@@ -14,7 +14,7 @@ from weft.policies.policy import Policy
 
 
 class DecisionContext:
-    """Engine state, settings and policy for the reactions, with methods that emit commands."""
+    """The state, settings and policy that reactions use, and the methods with which they emit commands."""
 
     __slots__ = ("commands", "policy", "selector_programs", "selectors", "settings", "state")
 
@@ -46,7 +46,7 @@ class DecisionContext:
             self.policy = usual
 
     def max_retries(self, run: RunState, task: int, cause: Cause) -> int:
-        """Return how often a task may be retried after failures with this cause."""
+        """Return how often a task may be retried after a failure with this cause."""
         return run.settings_of(task).retries.get(cause, 0)
 
     def settle(
@@ -63,7 +63,10 @@ class DecisionContext:
         avoid: bool = False,
         fresh: bool = False,
     ) -> None:
-        """Emit a Settle command, which sets the state of a task; the options are fields of ``Settle``."""
+        """Emit a Settle command, which sets the state of a task.
+
+        The keyword arguments are fields of ``Settle``.
+        """
         self.emit(
             Settle(
                 run=run.index,

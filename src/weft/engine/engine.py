@@ -1,8 +1,8 @@
 """The engine: a function from events to commands; the time is an argument.
 
 ``handle`` applies an event, makes decisions and returns the commands. ``apply`` applies an event and the
-commands recorded for it, without making decisions. Both change the state through ``absorb`` and ``enact``
-only, so a state rebuilt from a journal equals that of the engine that wrote it.
+commands recorded for it, without making decisions. Both change the state only through ``absorb`` and
+``enact``, so a state rebuilt from a journal equals the state of the engine that wrote the journal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from weft.workflow.settings import DEFAULTS, RunSettings, SettingsLayers
 from weft.workflow.task import JobSpec
 
 _MAY_BEGIN = (Submitted, RequestReceived, RequirementsChanged)
-"""Events that can make a run active or require new queries; after them missing periodic timers are set."""
+"""Events after which the missing periodic timers are set.
+
+Such an event can make a run active or require new queries.
+"""
 
 
 class Engine:
@@ -44,9 +47,9 @@ class Engine:
     ) -> None:
         """Create an engine without runs.
 
-        ``instance`` is any instance on the platform; it describes the machines. ``policy_named`` returns the
-        policy for the name in a task's ``selector``. ``absent`` holds the names of machines that are not
-        available yet and join later, with a MachineChanged event.
+        ``instance`` describes the machines; it may belong to any workflow on the platform. ``policy_named``
+        returns the policy whose name a task states as its ``selector``. ``absent`` holds the names of
+        machines that are not available yet; they join later with a MachineChanged event.
         """
         layers = (
             settings if isinstance(settings, SettingsLayers) else SettingsLayers(base=settings or DEFAULTS)

@@ -1,8 +1,8 @@
 """Explain why a task is in its state at a given time of a journal.
 
-The journal is applied up to that time. The history of the task (``story``) consists of its events and
-commands. The conditions and estimates behind its last placement are recomputed from the state just before
-the Assign command of that placement.
+The journal is applied up to that time. The history of the task (``story``) consists of the events and
+commands about it. The conditions and estimates behind its last placement are recomputed from the state just
+before the Assign command of that placement.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Candidate:
 
 
 def _judge_candidates(state: EngineState, run: RunState, task: int) -> list[Candidate]:
-    """Return one candidate per machine: whether the machine meets each condition of a task now."""
+    """Return, for every machine, which conditions of a task it meets now."""
     view = EngineView(state)
     compute = run.compiled.kind[task] == COMPUTE
     demands = list_conditions(run.instance, task) if compute else []
@@ -143,7 +143,7 @@ def _list_modes(
 def _list_current_conditions(
     state: EngineState, run: RunState, task: int, machine: MachineState
 ) -> Iterator[Condition]:
-    """Yield the conditions for running a task on a machine, except those that never change during a run."""
+    """Yield those conditions for running a task on a machine that can change during a run."""
     down = f"is lost: {machine.reason}" if machine.reason else "is down"
     yield Condition(name="up", holds=machine.up, text="is up" if machine.up else down)
     settings, index, inquiries = state.settings, machine.index, state.inquiries
@@ -193,7 +193,7 @@ def _check_capacity(
     elif machine.free_nodes < least.nodes and machine.counts_nodes:
         free_s = format_seconds(machine.free_at_s(least.nodes, state.attempts, state.now))
         text = (
-            f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {least.nodes} "
+            f"{machine.free_nodes} of {machine.nodes} nodes are free, the task needs {least.nodes} "
             f"(expected at {free_s})"
         )
     else:
@@ -213,7 +213,7 @@ _SHOWN_RECORDS = (
     messages.ReportModule,
     messages.ReportLateCancel,
 )
-"""Record commands shown in the history of a task."""
+"""The record commands (``messages.Record``) that are shown in the history of a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class _MessageText:
     name_source: Callable[[AttemptRecord], str]
 
     def describe(self, message: messages.Event | messages.Command) -> str:
-        """Return a text for the task's history about a message; "": the message is not shown."""
+        """Return a text about a message for the task's history; "": the history does not show the message."""
         match message:
             case messages.Started():
                 return "its program started"
@@ -337,14 +337,14 @@ def _name_execution(attempt: AttemptRecord) -> str:
 
 
 _MAX_NAMED = 4
-"""Maximal number of names in a list; the others are only counted."""
+"""Maximal number of names that a text lists; the other names are only counted."""
 
 _MAX_TASKS = 100
 """Maximal number of tasks of a stalled run that are examined."""
 
 
 def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str]:
-    """Return what a task waits for, as text; an empty list if it runs or has ended."""
+    """Return what a task waits for, as texts; the list is empty if the task runs or has ended."""
     match TaskState(run.state[task]):
         case TaskState.WAITING:
             return _describe_predecessors(run, task)
@@ -399,7 +399,7 @@ def _describe_predecessors(run: RunState, task: int) -> list[str]:
 
 
 def _describe_machines(state: EngineState, run: RunState, task: int) -> list[str]:
-    """Return why no machine can run a ready task, or that the policy has not placed it yet."""
+    """Return why no machine can run a ready task, or that the policy has not placed the task yet."""
     if run.planned and run.plan is None:
         return ["a plan"] if run.plan_wanted else ["a plan, which could not be made"]
     judged = _judge_candidates(state, run, task)
@@ -431,7 +431,7 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
         found.append(f"input data that are being copied to {machine.label}")
     if not found and attempt.queued:
         before = sum(1 for turn in machine.queue if turn < attempt.turn)
-        room = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {attempt.nodes}"
+        room = f"{machine.free_nodes} of {machine.nodes} nodes are free, the task needs {attempt.nodes}"
         found.append(f"its turn on {machine.label}: {before} attempts are before it in the queue, {room}")
     return found
 
@@ -470,11 +470,11 @@ def _state_word(run: RunState, task: int) -> str:
 
 
 _STATE_WORDS = {"prolog": "preparing its inputs", "epilog": "copying its outputs"}
-"""Words for states that are named after parts of an attempt; most tasks have no programs of these names."""
+"""Words for the states PROLOG and EPILOG, because most tasks have no prolog or epilog program."""
 
 
 def describe_state(name: str) -> str:
-    """Return words for the name of a task's state that follow "is" in a sentence."""
+    """Return words for a task's state that can follow "is" in a sentence; ``name``: name of the state."""
     return _STATE_WORDS.get(name, name)
 
 
@@ -496,7 +496,7 @@ class ExplanationStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementChoice:
-    """The last assignment of the task to a machine."""
+    """The last assignment of the explained task to a machine."""
 
     entry: int
     now: float
@@ -505,11 +505,11 @@ class PlacementChoice:
     nodes: int
     count: int
     by: str
-    """The policy that chose the machine, or the reason of the migration."""
+    """The policy that chose the machine, or the reason for the migration."""
     queued: bool
     """Whether the attempt was put into the machine's queue."""
     candidates: tuple[Candidate, ...]
-    """All machines with their conditions and estimates just before the assignment."""
+    """All machines with the conditions and estimates that held just before the assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -527,7 +527,7 @@ class Explanation:
     waits_for: tuple[str, ...]
     choice: PlacementChoice | None
     candidates: tuple[Candidate, ...]
-    """All machines with their current conditions, if the task has no machine; otherwise empty."""
+    """All machines with their current conditions if the task has no machine; otherwise empty."""
     story: tuple[ExplanationStep, ...]
 
     def as_record(self) -> dict[str, Any]:
@@ -614,16 +614,16 @@ class _TaskMessage(NamedTuple):
 
     task: str
     counters: tuple[int, ...]
-    """Iterations of the loops around the task that the message is about, outermost first."""
+    """Iterations of the loops around the task at the time of the message, outermost first."""
     entry: int
     """Index of the journal entry."""
     position: int
-    """Index of the command in its entry; -1: the event."""
+    """Index of the command in its entry; -1: the message is the event of the entry."""
     message: messages.Event | messages.Command
 
 
 class _TaskMessages:
-    """Collects the messages about a task, which may be named with an iteration."""
+    """Collects the messages about one task of a run; the task's name may include an iteration."""
 
     def __init__(self, run: int, task: str, history: History) -> None:
         self._run = run
@@ -632,7 +632,10 @@ class _TaskMessages:
         self._found: list[_TaskMessage] = []
 
     def add(self, entry: JournalEntry, state: EngineState) -> None:
-        """Add the messages of an entry that the state and the history already contain."""
+        """Add the messages of an entry that name the task.
+
+        Call this after the entry was added to the history and applied to ``state``.
+        """
         for position, message in enumerate((entry.event, *entry.commands), start=-1):
             subject = self._history.find_subject(message)
             if subject.run == self._run and subject.task in self._names:
@@ -642,11 +645,11 @@ class _TaskMessages:
                 self._found.append(_TaskMessage(subject.task or "", found, *place, message))
 
     def select(self, task: str, counters: tuple[int, ...] | None) -> list[_TaskMessage]:
-        """Return the messages about a task in one iteration; None: in all."""
+        """Return the messages about a task in one iteration, or in all iterations if ``counters`` is None."""
         return [each for each in self._found if each.task == task and counters in (None, each.counters)]
 
     def _find_counters(self, entry: JournalEntry, state: EngineState, position: int) -> tuple[int, ...]:
-        """Return the iterations of a message that names a task but no attempt."""
+        """Return the loop iterations that a message refers to if it names a task but no attempt."""
         message = entry.commands[position] if position >= 0 else entry.event
         loops, task = state.runs[self._run].loops, getattr(message, "task", -1)
         around = loops.around.get(task, ())
@@ -659,16 +662,16 @@ class _TaskMessages:
 
 
 def _last_state(chosen: Sequence[_TaskMessage]) -> TaskState:
-    """Return the state in which an iteration of a task ended."""
+    """Return the final state of a task in one iteration, from the messages about that iteration."""
     settled = [each.message.state for each in chosen if isinstance(each.message, messages.Settle)]
     return settled[-1] if settled else TaskState.COMPLETED
 
 
 def find_iteration(run: RunState, name: str) -> tuple[int, tuple[int, ...] | None] | None:
-    """Return the index of the named task, and the iterations in ``NAME#2.1`` (None: not stated).
+    """Return the index of the named task, and the loop iterations stated in a name such as ``NAME#2.1``.
 
-    None: there is no such task. InvalidInput: the iterations do not fit the loops around the task. Whether
-    the iteration has begun is not checked.
+    The iterations are None if the name states none. Return None if there is no such task. Raise InvalidInput
+    if the iterations do not fit the loops around the task. Whether the iteration has begun is not checked.
     """
     names = run.compiled.names
     if name in names:
@@ -684,12 +687,14 @@ def find_iteration(run: RunState, name: str) -> tuple[int, tuple[int, ...] | Non
         example = f"{bare}#{format_counters((2,) + (1,) * (loops - 1))}"
         order = ", outermost first" if loops > 1 else ""
         rule = f"{bare!r} is in {format_count(loops, 'loop')}: give one number for each{order}"
-        raise InvalidInput(f"{text!r} in {name!r}", rule=rule, advice=f"for example {example!r}")
+        raise InvalidInput(
+            f"{text!r} in {name!r} names no iteration", rule=rule, advice=f"for example {example!r}"
+        )
     return task, tuple(int(part) for part in parts)
 
 
 def missing_iteration(run: RunState, task: int, name: str) -> InvalidInput:
-    """Return the error that a run has no such iteration of a task, or has not begun it."""
+    """Return an error that says that an iteration of a task does not exist or has not begun."""
     last = format_counters(run.loops.counters(task))
     so_far = "" if run.ending else " so far"
     return InvalidInput(
@@ -703,8 +708,8 @@ def _find_run(engine: Engine, run: int, shown: int) -> RunState:
     count = len(engine.state.runs)
     rule = f"runs 0 to {count - 1} exist at that time" if count else "no run has arrived by that time"
     if shown != run and count:
-        rule = "it had not arrived by that time"
-    raise InvalidInput(f"no run {shown}", rule=rule)
+        rule = "the run had not arrived by that time"
+    raise InvalidInput(f"there is no run {shown}", rule=rule)
 
 
 def _unknown_task(run: RunState, task: str, shown: int) -> InvalidInput:

@@ -5,9 +5,9 @@ derived from it. It combines each entry with the engine's state right after that
 same during a run and when the journal is read later.
 
 Useful work (invariant I7): the attempts of one task in one iteration are examined from the last to the first.
-The completed attempt did all the work after the checkpoint it started from; the attempt that wrote this
+The completed attempt did all the work after the checkpoint from which it started. The attempt that wrote this
 checkpoint did the work between its own start and the checkpoint, and so on. All other work was replicated, or
-lost with a task that never completed.
+was lost with a task that never completed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class AttemptRecord:
     counters: tuple[int, ...] = ()
     """Iterations of all loops around the task, outermost first."""
     reason: str = ""
-    """Reason of the decision to assign the task to this machine."""
+    """The reason for which the task was assigned to this machine."""
     replaces: int | None = None
     seconds: float = 0.0
     """Estimated seconds of the whole task at the machine's nominal speed."""
@@ -66,11 +66,11 @@ class AttemptRecord:
     suspended_s: float = 0.0
     """Total seconds suspended by the machine's own scheduler."""
     work_done: float | None = None
-    """Last known share of the task's work that is done, work of earlier attempts included; None: unknown."""
+    """Last known share of the task's work that is done, including work of earlier attempts; None: unknown."""
     checkpoint: float | None = None
     """Share of the task's work in the last restart files of this attempt; None: it wrote no restart files."""
     moved_bytes: float | None = None
-    """Bytes that were copied to the machine before the start; None: no data were requested, or unknown."""
+    """Bytes copied to the machine before the start; None: no data were requested, or number unknown."""
     ending: str = ""
     """``completed``, ``failed``, ``migrated``, ``cancelled`` or ``withdrawn`` (never ran); "": not ended."""
     cause: str = ""
@@ -78,7 +78,7 @@ class AttemptRecord:
     left_for: str = ""
     """Why the attempt was cancelled or its task left the machine; "": neither happened."""
     useful_share: float = 0.0
-    """Share of the task's work that this attempt did and that the result of the task is based on."""
+    """Share of the task's work that this attempt did and on which the result of the task is based."""
     exit_code: int | None = None
     """Exit code of the program; None: not ended, or no exit code (killed, lost, stopped to be run again)."""
     story: str = ""
@@ -88,7 +88,7 @@ class AttemptRecord:
     problem: str = ""
     """Why staging failed; "": staging did not fail."""
     measured_s: float | None = None
-    """Seconds its program ran, measured on the machine; None: not measured."""
+    """Seconds that the program ran, measured on the machine; None: not measured."""
     leaving_s: float | None = None
     """Time of the first StageOut command; None: no such command."""
     left_s: float | None = None
@@ -97,7 +97,7 @@ class AttemptRecord:
     """Memory limit of the program; None: no limit."""
     time_limit_s: float | None = None
     begun_n: int | None = None
-    """Number of the journal entry with its Start command; None: no such command (as for transfers)."""
+    """Number of the journal entry with the Start command; None: no such command (as for transfers)."""
     completed_n: int | None = None
     """Number of the journal entry in which the attempt completed its task; None: not completed."""
     task_attempt: int = 1
@@ -105,19 +105,19 @@ class AttemptRecord:
     reused_from: int | None = None
     """Number of the earlier execution whose outputs are reused; None: no outputs are reused."""
     moved_from: int | None = None
-    """Of a transfer: the machine from which the file is copied; None: not known yet, or not a transfer."""
+    """For a transfer, the machine from which the file is copied; None: not known yet, or not a transfer."""
 
     @property
     def is_transfer(self) -> bool:
-        """Return whether this is an attempt of an explicit transfer: it takes no nodes."""
+        """Return whether this is an attempt of a transfer task, which takes no nodes."""
         return self.nodes == 0
 
     def set_run_time(self, seconds: float, until_s: float) -> None:
         """Set start and end so that they agree with the seconds measured on the machine.
 
-        ``seconds``: measured run time. ``until_s``: time at which the program ended. The clocks of machine
-        and engine differ, so the start is never set before the submission (without one, before the
-        assignment), and the end never after the recorded end.
+        ``seconds`` is the measured run time, ``until_s`` the time at which the program ended. The clocks of
+        machine and engine differ. Therefore the start is never set before the submission, or before the
+        assignment if the attempt was not submitted. The end is never set after the recorded end.
         """
         reported_s = until_s if self.ended_s is None else self.ended_s
         earliest_s = self.assigned_s if self.submitted_s is None else self.submitted_s
@@ -126,13 +126,13 @@ class AttemptRecord:
 
     @property
     def label(self) -> str:
-        """Return the name of the task, with its iterations after the first: ``solve#3``, ``solve#2.1``."""
+        """Return the task's name and, if a loop was repeated, its iterations: ``solve#3``, ``solve#2.1``."""
         later = any(count > 1 for count in self.counters)
         return f"{self.task}#{format_counters(self.counters)}" if later else self.task
 
     @property
     def ran_s(self) -> float:
-        """Return the seconds the program ran; for a transfer, the seconds of copying; 0: not ended."""
+        """Return the seconds that the program ran or, for a transfer, that the copying took; 0: not ended."""
         if self.started_s is None or self.ended_s is None:
             return 0.0
         return self.ended_s - self.started_s
@@ -169,7 +169,7 @@ _ATTEMPT_KEYS = tuple(takewhile(lambda name: name != "exit_code", AttemptRecord.
 
 
 def describe_strays(count: int) -> str:
-    """Return a text that says how many processes left behind by a program were ended."""
+    """Return a text that says how many processes of an ended program were still running and were ended."""
     return f"ended {count} {'process' if count == 1 else 'processes'} that the program left behind"
 
 
@@ -202,9 +202,10 @@ class MigrationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFailure:
-    """A failure of a task's module that does not fail the task: evaluator, selector, epilog, or checkpoint.
+    """A failure of a task's module that does not make the task fail.
 
-    ``checkpoint`` stands for the copying of restart files to the store of the task.
+    The module is the evaluator, the selector or the epilog; ``checkpoint`` stands for the copying of restart
+    files to the store of the task.
     """
 
     run: int
@@ -222,7 +223,7 @@ class ModuleFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRetry:
-    """The outputs of an attempt could not be copied; the copy, not the program, is tried again."""
+    """The outputs of an attempt could not be copied; the copying is tried again, but not the program."""
 
     at_s: float
     run: int
@@ -232,7 +233,7 @@ class StageRetry:
     problem: str
     """Why the outputs could not be copied."""
     reason: str
-    """Text of the problem with the number of the retry and the pause before the retry."""
+    """A text that states the problem, the number of the retry and the pause before it."""
 
     @property
     def text(self) -> str:
@@ -265,14 +266,14 @@ class FailureRecord:
     cause: str
     reason: str
     attempt: int
-    """Number of the failed attempt; -1: no attempt failed (a loop that did not converge)."""
+    """Number of the failed attempt; -1: no attempt failed (for example, a loop did not converge)."""
     for_good: bool
     label: str = ""
     """Name of the task; for a task in a loop with its iteration."""
     waits: bool = False
     """Whether the task waits for ``weft resume`` or ``weft release``."""
     reported_by: int = -1
-    """Attempt named in the event that reported the failure; -1: the event names none (lost machine)."""
+    """Attempt named in the event that reported the failure; -1: the event names no attempt (lost machine)."""
     text: str = ""
     """Message of the backend about the failure; the engine's reason if the event names no attempt."""
 
@@ -297,7 +298,7 @@ class RunSummary:
     outputs were reused.
     """
     tasks: int = 0
-    """Number of tasks; every iteration of a loop that has begun counts."""
+    """Number of tasks; a task in a loop counts once for every iteration that has begun."""
     ended_s: float | None = None
     outcome: str = ""
     """``completed``, ``failed``, ``stopped`` or ``cancelled``; "": not ended."""
@@ -332,7 +333,7 @@ class RunSummary:
 
 @dataclass(slots=True)
 class StepFunction:
-    """A step function of time: each value holds from its time to the next; 0 before the first time."""
+    """A step function of time: each value holds until the time of the next one; before the first it is 0."""
 
     times_s: list[float] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
@@ -375,7 +376,7 @@ class StepFunction:
         return moved
 
     def thinned(self, most: int) -> list[tuple[float, int]]:
-        """Return about ``most`` steps as (time, value); merged neighbours get the largest of their values."""
+        """Return about ``most`` steps as (time, value); merged steps get the largest of their values."""
         pairs = list(zip(self.times_s, self.values, strict=True))
         each = -(-len(pairs) // most) if pairs else 1
         if each <= 1:
@@ -388,7 +389,7 @@ class StepFunction:
 
 
 def _assign_useful_shares(attempts: Iterable[AttemptRecord]) -> None:
-    """Set ``useful_share`` of every attempt; the shares of the attempts of a completed task add up to 1."""
+    """Set ``useful_share`` of every attempt; the shares of all attempts of a completed task add up to 1."""
     first: dict[tuple[int, str, tuple[int, ...]], AttemptRecord] = {}
     repeated: dict[tuple[int, str, tuple[int, ...]], list[AttemptRecord]] = {}  # few tasks need a list
     for attempt in attempts:
@@ -578,7 +579,7 @@ class History:
         self.active.add(self.now, 1)
 
     def _name_application(self, key: str, workflow: Workflow) -> str:
-        """Return the name of the application of a workflow, equal for workflows that differ in parameters."""
+        """Return a workflow's application; workflows that differ only in parameters have the same name."""
         if key in self._application_of:
             return self._application_of[key]
         # The key of a workflow with other parameters ends with them: `flow.yaml (x=7)`.
@@ -817,7 +818,10 @@ class History:
             self._executions[command.run][command.task, epoch] = done
 
     def _has_only_waited(self, attempt: AttemptRecord, command: messages.Settle) -> bool:
-        """Return whether the machine of an attempt was lost before its program started; nothing failed."""
+        """Return whether an attempt failed only because its machine was lost before the program started.
+
+        Such an attempt is not recorded as a failure.
+        """
         reported = getattr(self._entry.event, "attempt", None) == attempt.number
         for_good = command.state in (TaskState.FAILED, TaskState.STOPPED)
         return command.cause == Cause.LOST and attempt.started_s is None and not (reported or for_good)
@@ -831,7 +835,7 @@ class History:
         return TaskExecution(task, epoch, begun_n, now_n, reused, attempt.seconds, self._worked_s(attempt))
 
     def _list_executions(self, run: int) -> Iterable[TaskExecution]:
-        """Return the completed tasks of a run."""
+        """Return the executions of those tasks of a run that have completed."""
         state = self._state.runs[run]
         if state.loops.bodies:
             return self._executions.pop(run, {}).values()
@@ -1002,7 +1006,7 @@ _PASSIVE = messages.RECORDS | {
     messages.StagedOut,
     messages.RunStalled,
 }
-"""Messages that do not count as activity of a task."""
+"""Messages that do not change ``acted_s``, the time of the last activity."""
 
 
 def _number(message: Any, key: str) -> int | None:
@@ -1034,8 +1038,8 @@ def measure_machines(
 ) -> list[MachineUse]:
     """Return the use of every machine; ``machines`` holds (name, number of nodes).
 
-    ``shares``: by name of a share, the name of its physical machine. ``crowded``: names of the machines on
-    which programs may share nodes.
+    ``shares`` maps the name of a share to the name of its physical machine. ``crowded`` holds the names of
+    the machines on which programs may share nodes.
     """
     end_s = history.end_s
     busy, waste, number = ([0.0] * len(machines) for _ in range(3))
@@ -1080,7 +1084,7 @@ def _busy_node_s(history: History, machine: int, nodes: int) -> float:
 
 
 def replicated_share(found: Sequence[MachineUse]) -> float:
-    """Return the share of busy node-seconds that was not useful (replicated work of dynamic-grid.md)."""
+    """Return the share of busy node-seconds that was not useful ("replicated work" in dynamic-grid.md)."""
     busy = sum(use.busy_node_s for use in found)
     return sum(use.replicated_node_s for use in found) / busy if busy > 0 else 0.0
 

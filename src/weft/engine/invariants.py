@@ -23,7 +23,7 @@ from weft.workflow.task_graph import COMPUTE, VIRTUAL
 
 
 class InvariantViolation(WeftError):
-    """An invariant does not hold: a bug of weft."""
+    """An invariant of the engine does not hold; this is a bug of weft."""
 
 
 _Description = str | Callable[[], str]
@@ -220,7 +220,7 @@ def _check_attempt(state: EngineState, run: RunState, task: int) -> None:
 
 
 def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: TaskState) -> None:
-    """Check that an attempt starts only after its predecessors ended and its data arrived (I1)."""
+    """Check that an attempt starts only after its predecessors have ended and its data have arrived (I1)."""
     description = partial(_describe_task, state, run, attempt.task)
     require(attempt.replaced_by is None, "the attempt of a task is not replaced", description)
     if attempt.stage in _BEGUN:
@@ -300,7 +300,7 @@ def _check_counts(state: EngineState, run: RunState) -> None:
 
 
 def _done_s(state: EngineState, run: RunState, task: int) -> float:
-    """Return the completed part of a task's mean seconds, assuming that the estimate is exact."""
+    """Return the part of a task's mean seconds that is done if the task runs exactly as estimated."""
     attempt = state.attempts[run.attempt_of[task]]
     if attempt.started_s is None or run.state[task] in FINAL:
         return 0.0
@@ -309,7 +309,7 @@ def _done_s(state: EngineState, run: RunState, task: int) -> float:
 
 
 def _check_bindings(state: EngineState, run: RunState) -> None:
-    """Check that attempts that have not started are where their abstract machine is bound (I3)."""
+    """Check that attempts that have not started are on the machine bound to their abstract machine (I3)."""
     for task, number in run.attempt_of.items():
         attempt, variable = state.attempts[number], run.compiled.variable[task]
         begun = attempt.stage != Stage.ASSIGNED or attempt.replaces is not None
@@ -344,7 +344,7 @@ def check_engine(engine: Engine) -> None:
 
 
 def _check_place(state: EngineState, attempt: Attempt) -> None:
-    """Check that an attempt was replaced, is being cleaned up, or is known to its task.
+    """Check that an attempt was replaced, is being cleaned up, or is one that its task refers to.
 
     A task refers to its current attempt and to an earlier attempt whose files are kept (``left_behind``).
     """

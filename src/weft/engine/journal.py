@@ -76,7 +76,7 @@ class JournalEntry:
         except DAMAGE as error:
             raise damaged_journal("", error) from None
         if type(entry.event) not in _EVENTS or any(type(command) in _EVENTS for command in entry.commands):
-            raise damaged_journal("", TypeError("it has a command in place of an event, or the reverse"))
+            raise damaged_journal("", TypeError("a command is in the place of an event, or the reverse"))
         return entry
 
 
@@ -128,12 +128,12 @@ def decode_message(record: list[Any]) -> Any:
         name, fields = _convert_note(fields)
     if (kind := _TYPES.get(name)) is None:
         what = f"the journal holds a message of unknown type {shorten(repr(name))}"
-        raise InvalidInput(what, advice="read it with the version of weft that wrote it")
+        raise InvalidInput(what, advice="read the journal with the version of weft that wrote it")
     return decode_record(kind, fields)
 
 
 class NoteFields(typing.NamedTuple):
-    """Kind, number and text that schema 1 stored for a record command; ``events.jsonl`` still has them."""
+    """Kind, number and text that schema 1 stored for a record command; ``events.jsonl`` contains them."""
 
     kind: str
     value: float | None
@@ -175,7 +175,10 @@ _NOTES: Mapping[str, _NoteKind] = {
     "target-lost": _NoteKind(messages.ReportTargetLoss, text="reason"),
     "too-late": _NoteKind(messages.ReportLateCancel, text="reason"),
 }
-"""By kind: the kinds of Note of schema 1, and those of the record commands that were added later."""
+"""The kinds of Note commands and the commands that replace them.
+
+Besides the kinds of schema 1, it contains kinds for record commands that were added later.
+"""
 
 
 def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -193,7 +196,7 @@ def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def note_fields(command: Command) -> NoteFields | None:
-    """Return a record command as kind, number and text; None: the command is not a record."""
+    """Return the kind, number and text of a record command; None: the command is not a record command."""
     if type(command) not in messages.RECORDS:
         return None
     for name, kind in _NOTES.items():

@@ -1,8 +1,8 @@
 """Numbers of tasks by kind and state, for one run or for several runs of a workflow.
 
-Tasks with equal ``Task.program`` are of one kind, for example the points of a sweep. Every iteration of a
-loop counts: finished iterations are counted by the history, the current iteration by the engine's state. The
-number of tasks grows when an iteration begins; the number of completed tasks never decreases.
+Tasks with equal ``Task.program`` are of one kind, for example the points of a sweep. A task in a loop counts
+once per iteration: the history counts the finished iterations, the engine's state the current one. The number
+of tasks grows when an iteration begins; the number of completed tasks never decreases.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NUMBERS = ("tasks", "waiting", "running", "done", "taken_over", "failed", "held
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindCount:
-    """Task counts of one kind in one run; every iteration of a loop that has begun counts."""
+    """Task counts of one kind in one run; a task in a loop counts once for every iteration that has begun."""
 
     run: int
     """Index of the run in the engine."""
@@ -93,9 +93,9 @@ def _sum_states(row: list[int], states: tuple[TaskState, ...]) -> int:
 
 
 def sum_by_workflow(counts: Iterable[KindCount]) -> list[KindCount]:
-    """Return the sums of task counts over all runs of a workflow, for every workflow and kind.
+    """Return, for every workflow and kind, the sums of the task counts over all runs of the workflow.
 
-    ``run`` of a sum is the first run that was added.
+    The field ``run`` of a sum is the index of the first of these runs.
     """
     found: dict[tuple[str, str], KindCount] = {}
     for each in counts:

@@ -4,9 +4,9 @@ A backend reports facts as events and makes no decisions. Unknown values (an exi
 progress that is not measured) are None. A task is identified by (run, task index), an attempt by its number.
 
 Every command is idempotent: it names the attempt and the stage, and a backend that gets it twice executes it
-once. ``Assign`` and the commands from ``CloseAttempt`` on need no backend: they change the state or record a
-decision, so that the state can be rebuilt from a journal without deciding again. ``TYPE_NAMES`` holds the
-stored names.
+once. No backend executes ``Assign`` and the commands from ``CloseAttempt`` on. They change the state or
+record a decision, so that the state can be rebuilt from a journal without deciding again. ``TYPE_NAMES``
+holds the names under which journals store the messages.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from weft.records import message
 _Message = typing.TypeVar("_Message")
 
 TYPE_NAMES: dict[type, str] = {}
-"""The name of every message in journals. Never change a name; add a conversion instead."""
+"""The name under which journals store each message. Never change a name; add a conversion instead."""
 
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def stored_as(name: str) -> Callable[[type[_Message]], type[_Message]]:
-    """Return a decorator that makes a class a message; journals store it under this name."""
+    """Return a decorator that makes a class a message, which journals store under this name."""
 
     def register(kind: type[_Message]) -> type[_Message]:
         made = message(kind)
@@ -55,17 +55,17 @@ class _OfAttempt:
 
 @stored_as("Submitted")
 class Submitted:
-    """A workflow was submitted: a new run."""
+    """A workflow was submitted, which creates a new run."""
 
     run: int
-    """Runs are numbered 0, 1, 2, ... in order of arrival."""
+    """Index of the run: runs are numbered 0, 1, 2, ... in order of arrival."""
     workflow: str
     """Key of the workflow in the engine's library."""
     owner: str = ""
     priority: float = 1.0
-    """Weight of the run against other runs, for policies that order workflows."""
+    """Weight of the run relative to other runs, for policies that order workflows."""
     results: str = ""
-    """Folder of the project for the outputs of the run; "": the folder of the workflow."""
+    """Folder of the project that gets the outputs of the run; "": the folder of the workflow."""
 
 
 @stored_as("Started")
@@ -93,15 +93,18 @@ class Ended:
     taken_over: int | None = None
     """Number of the earlier execution whose outputs are reused; None: the program ran."""
     ran_s: float | None = None
-    """Seconds the program ran, measured on the machine; None: not measured, Started to this event counts."""
+    """Seconds that the program ran, measured on the machine; None: not measured.
+
+    If it is None, the seconds between Started and this event are used.
+    """
     late_s: float = 0.0
     """Seconds between the end of the program and this event, during which no engine was running."""
     lasting: bool = False
-    """Whether a retry is pointless: inputs do not exist or are refused."""
+    """Whether a retry is pointless, because inputs do not exist or are refused."""
     strays: int = 0
     """Number of processes that outlived the program when it ended by itself; weft ended them."""
     lost: tuple[int, ...] = ()
-    """Machines that hold inputs of the attempt and are lost, so that the program could not be started."""
+    """Lost machines that hold inputs of the attempt, so that its program could not be started."""
 
 
 @stored_as("StagedIn")
@@ -114,15 +117,15 @@ class StagedIn:
     problem: str = ""
     """Why copying or the prolog failed; "": success."""
     moved_bytes: float | None = None
-    """Bytes copied, without shared files that the host already had; None: unknown."""
+    """Bytes that were copied, without shared files that the host already had; None: unknown."""
     lost: tuple[int, ...] = ()
     """Machines that hold requested data but do not answer."""
     lasting: bool = False
-    """Whether a retry is pointless: a file does not exist."""
+    """Whether a retry is pointless, because a file does not exist."""
     taken_over: int | None = None
-    """Of a transfer: the earlier execution whose copy is reused; None: the file was copied."""
+    """For a transfer, the number of the earlier execution whose copy is reused; None: the file was copied."""
     module: str = ""
-    """With a problem: ``prolog`` if the task's own prolog failed; "": the data could not be copied."""
+    """``prolog`` if ``problem`` is that the task's own prolog failed; "": the data could not be copied."""
 
 
 @stored_as("StagedOut")
@@ -132,7 +135,7 @@ class StagedOut:
     attempt: int
     problem: str = ""
     lasting: bool = False
-    """Whether a retry is pointless: the name of a target is refused."""
+    """Whether a retry is pointless, because the name of a target is refused."""
 
 
 @stored_as("CleanedUp")
@@ -145,7 +148,7 @@ class CleanedUp:
     """``epilog`` if the task's own epilog failed in the clean-up; "": it did not fail."""
     run: int = -1
     task: int = -1
-    """Run and task of an attempt whose own epilog failed; -1: not stated."""
+    """Run and task of the attempt if the task's own epilog failed; -1: not stated."""
 
 
 @stored_as("Progressed")
@@ -154,7 +157,7 @@ class Progressed:
 
     attempt: int
     work_done: float | None = None
-    """Share of the whole task's work that is done, including checkpoints of earlier attempts."""
+    """Share of the whole task's work that is done, including the work of earlier attempts."""
     last_iteration_s: float | None = None
     """Duration of the application's last iteration (performance profile of docs/papers/adaptive-jobs.md)."""
     iterations: int | None = None
@@ -162,7 +165,7 @@ class Progressed:
     all_iterations: int | None = None
     """Number of iterations that the application will do in total."""
     degraded: str = ""
-    """Report of the application or its evaluator that the performance is poor; "": no such report."""
+    """Text in which the application or its evaluator reports poor performance; "": no such report."""
     age_s: float | None = None
     """Seconds since the program reported ``work_done``; None: the value is current."""
     every_s: float | None = None
@@ -179,7 +182,7 @@ class Checkpointed:
     work_done: float | None
     """Share of the whole task's work that the restart files hold; None: they could not be kept."""
     problem: str = ""
-    """Why the restart files could not be kept, or copied to the store of the task; "": no problem."""
+    """Why the restart files could not be kept, or not copied to the store of the task; "": no problem."""
 
 
 @stored_as("Suspended")
@@ -198,7 +201,10 @@ class Resumed:
 
 @stored_as("RequirementsChanged")
 class RequirementsChanged:
-    """An application has changed its requirements (adaptive-jobs.md, section 2); None: value unchanged."""
+    """An application has changed its requirements; a field that is None has not changed.
+
+    See docs/papers/adaptive-jobs.md, section 2.
+    """
 
     attempt: int
     requirements: str | None = None
@@ -206,7 +212,7 @@ class RequirementsChanged:
     mandatory: bool = True
     """Whether the attempt must leave a machine that does not meet the requirements."""
     problem: str = ""
-    """Text of the application that cannot be parsed and is ignored."""
+    """Text of the application that is ignored because it cannot be parsed; "": no such text."""
 
 
 @stored_as("MachineChanged")
@@ -222,12 +228,15 @@ class MachineChanged:
     admission: Admission | None = None
     """Whether the user lets the machine take tasks; OPEN for a machine that joins."""
     lasting: bool = False
-    """Whether the machine has never worked and cannot recover by itself, for example with a wrong path."""
+    """Whether the machine has never worked and cannot recover by itself, for example if a path is wrong."""
 
 
 @stored_as("Answered")
 class ProbeAnswered:
-    """The result of a probe (docs/papers/adaptive-jobs.md, section 5); ``alive``: whether it succeeded."""
+    """The result of a probe; ``alive`` says whether the probe succeeded.
+
+    See docs/papers/adaptive-jobs.md, section 5.
+    """
 
     of: ProbeTarget
     alive: bool
@@ -244,11 +253,11 @@ class Discovered:
 
 @stored_as("Fetched")
 class Fetched:
-    """The dynamic state of a machine: the answer to Fetch, and later every noticeable change; None: unknown.
+    """The dynamic state of a machine: an answer to Fetch. A field that is None is unknown.
 
-    A backend that measures by itself (``RunSettings.pushes_state``) reports a new state if the load differs
-    from the last reported one by a quarter of a core and a tenth of the cores, or free memory or disk by a
-    tenth and 64 MB.
+    A backend that measures by itself (``RunSettings.pushes_state``) sends this event again after each
+    noticeable change: if the load differs from the last reported one by a quarter of a core and a tenth of
+    the cores, or free memory or disk by a tenth and 64 MB.
     """
 
     machine: int
@@ -256,7 +265,7 @@ class Fetched:
     """Estimated speed for a task, relative to the platform's description."""
     free_nodes: int | None = None
     load: float | None = None
-    """Cores that programs other than weft's tasks keep busy or wait for."""
+    """Number of cores that programs other than weft's tasks keep busy or wait for."""
     free_memory_bytes: float | None = None
     free_disk_bytes: float | None = None
 
@@ -270,12 +279,12 @@ class MachinesSelected:
     machines: tuple[int, ...] = ()
     """The machines that the selector program accepts, best first."""
     problem: str = ""
-    """Why the program gave no answer; ``machines`` are then the candidates in the engine's own order."""
+    """Why the program gave no answer; ``machines`` then holds the candidates in the engine's own order."""
 
 
 @stored_as("PlanReady")
 class PlanReady:
-    """The answer to Replan; attempts that have started since the request stay on their machines."""
+    """The answer to Replan. Attempts that have started since the request stay on their machines."""
 
     plan: str
     """Content hash of the plan, which is stored with the journal; "": there is no plan."""
@@ -296,16 +305,16 @@ class TimerFired:
 
 @stored_as("TasksAdded")
 class TasksAdded:
-    """Files whose lines are the values of a sweep exist now: tasks are added to the run's graph."""
+    """Files whose lines are the values of a sweep now exist, so tasks are added to the run's graph."""
 
     run: int
     lines: Mapping[str, tuple[str, ...]]
-    """By file name: the lines of the file."""
+    """The lines of each file, by file name."""
 
 
 @stored_as("Stalled")
 class RunStalled:
-    """No task of a run can continue, and the execution ends; the run is not finished and can be resumed."""
+    """No task of a run can continue, so the execution ends; the run is unfinished and can be resumed."""
 
     run: int
     reason: str
@@ -343,7 +352,7 @@ class Assign:
     order: float | None = None
     """Sort key in the queue, lower first; None: after all attempts that have a sort key."""
     replaces: int | None = None
-    """The old attempt of a migration; None: not a migration."""
+    """The old attempt if this assignment is a migration; None: not a migration."""
     restart_from: float = 0.0
     """Share of the task's work that is skipped because the attempt starts from restart files."""
     reason: str = ""
@@ -361,7 +370,7 @@ class Parcel:
     fixed_s: float = 0.0
     """Transfer time between any two machines, for task graphs that state seconds instead of bytes."""
     task: int = -1
-    """The task that produced the data; -1: no task."""
+    """The task that produced the data; -1: no task produced them."""
     name: str = ""
     shared: bool = False
     """Whether the file stays on the host for later attempts."""
@@ -381,11 +390,11 @@ class StageIn:
     prolog: int = 0
     """Number of the start (``Start.tries``) for which the task's own prolog runs after the data have arrived.
 
-    0: the prolog does not run. It runs with this command only for the new attempt of a migration, because the
-    old attempt is cleaned up after the prolog; otherwise it runs with Start.
+    0: the prolog does not run. This command runs the prolog only for the new attempt of a migration, because
+    the old attempt is cleaned up after the prolog. For other attempts Start runs it.
     """
     restart_from: float = 0.0
-    """With a prolog: share of the work in the restart files, which are copied first; 0: no restart files."""
+    """If the prolog runs: share of the work in the restart files, which are copied first; 0: no files."""
 
 
 @stored_as("Start")
@@ -419,16 +428,16 @@ class Signal:
 
 @stored_as("Cancel")
 class Cancel(_OnMachine):
-    """End an attempt in any stage. The backend answers with Ended, cause CANCELLED."""
+    """End an attempt in any stage. The backend answers with Ended and cause CANCELLED."""
 
     reason: str = ""
 
 
 SUBMITTED = "submitted"
-"""Reason of the first Replan command of a run."""
+"""The reason in the first Replan command of a run."""
 
 STOPPED = "stopped"
-"""Reason of a Cancel command for an attempt of a stopped run, whose outputs are not needed."""
+"""The reason in a Cancel command for an attempt of a stopped run, whose outputs are not needed."""
 
 
 @stored_as("StageOut")
@@ -461,7 +470,7 @@ class Fetch:
 
     machine: int
     every_s: float | None = None
-    """Interval in seconds at which the backend repeats the measurement by itself; None: one measurement."""
+    """Interval in seconds at which the backend repeats the measurement by itself; None: it measures once."""
 
 
 @message
@@ -488,7 +497,7 @@ class SelectMachines:
     run: int
     task: int
     candidates: tuple[SelectionCandidate, ...] = ()
-    """By rank, then by estimated end."""
+    """The candidate machines, sorted by rank, then by estimated end."""
 
 
 @stored_as("Replan")
@@ -506,7 +515,10 @@ class SetTimer:
     """Request a TimerFired event at time ``at_s``; a timer of the same name is replaced."""
 
     timer: str
-    """A TimerKind; if timers of this kind exist per machine, run or attempt, then a colon and its number."""
+    """Name of the timer: a TimerKind, such as ``watch``.
+
+    If timers of this kind exist per machine, run or attempt, a colon and its number follow.
+    """
     at_s: float
 
 
@@ -519,7 +531,7 @@ class CloseAttempt:
 
 @stored_as("Return")
 class RevertMigration:
-    """Cancel a migration: the old attempt is the task's current attempt again, the new attempt is closed."""
+    """Cancel a migration: the old attempt becomes the current one again, and the new attempt is closed."""
 
     attempt: int
     """The old attempt."""
@@ -527,7 +539,7 @@ class RevertMigration:
 
 @stored_as("Settle")
 class Settle:
-    """Set the state of a task, where no other command or event implies the new state."""
+    """Set the state of a task if no other command or event implies the new state."""
 
     run: int
     task: int
@@ -537,13 +549,13 @@ class Settle:
     again: bool = False
     """Whether the task runs again for another reason than a failure (loop, lost output, new plan)."""
     keep: bool = False
-    """Whether the files of the task's attempt stay until its next attempt is prepared."""
+    """Whether the files of the task's current attempt are kept until its next attempt is prepared."""
     growth: float | None = None
     """New factor for the memory or time limit that the attempt exceeded; None: the factors are unchanged."""
     avoid: bool = False
-    """Whether the task avoids the machine of this attempt from now on, whatever the cause.
+    """Whether the task avoids the machine of this attempt from now on, whatever the cause of the failure.
 
-    It uses the machine again only if no other machine is possible.
+    The task uses the machine again only if no other machine is possible.
     """
     fresh: bool = False
     """Whether the next attempt does not use the restart files."""
@@ -561,7 +573,7 @@ class RepeatLoop:
 
 @stored_as("Leave")
 class EndLoop:
-    """End a loop: its successors are released."""
+    """End a loop; the tasks after it may then start."""
 
     run: int
     body: int
@@ -587,7 +599,7 @@ class StopRun:
 
 @stored_as("EstimateSpeed")
 class EstimateSpeed:
-    """Set the estimated speed of a machine, from the progress of an attempt or back to nominal."""
+    """Set the estimated speed of a machine, either from the progress of an attempt or back to nominal."""
 
     machine: int
     speed_factor: float
@@ -652,7 +664,7 @@ class AdoptPlan:
 
 @stored_as("Refuse")
 class Refuse:
-    """Record a request or plan that was refused."""
+    """Record that a request or a plan was refused."""
 
     run: int
     reason: str = ""
@@ -662,7 +674,7 @@ class Refuse:
 
 @stored_as("ReportCondition")
 class ReportCondition:
-    """Record a condition that cannot be evaluated and counts as false."""
+    """Record that a condition cannot be evaluated and therefore counts as false."""
 
     run: int
     reason: str = ""
@@ -680,7 +692,7 @@ class ReportViolation(_OfAttempt):
 
 @stored_as("AwaitMachine")
 class AwaitMachine(_OfAttempt):
-    """Reserve nodes of a machine, as they become free, for a running attempt, which then migrates there."""
+    """Keep the nodes that become free on a machine for a running attempt, which then migrates there."""
 
     machine: int | None = None
     """The machine; None: the attempt waits no longer."""
@@ -705,7 +717,7 @@ class PostponeStaging(_OfAttempt):
 
 @stored_as("IgnoreRequirement")
 class IgnoreRequirement:
-    """Record a requirement of an application that cannot be evaluated."""
+    """Record that a requirement of an application is ignored because it cannot be evaluated."""
 
     run: int
     task: int
@@ -728,7 +740,7 @@ class ReattachJob(_OnMachine):
 
 @stored_as("ReportTargetLoss")
 class ReportTargetLoss(_OfAttempt):
-    """Record a migration whose new machine was lost; ``attempt`` is the old attempt."""
+    """Record that the new machine of a migration was lost; ``attempt`` is the old attempt."""
 
     machine: int
     reason: str = ""
@@ -736,7 +748,7 @@ class ReportTargetLoss(_OfAttempt):
 
 @stored_as("ReportLateCancel")
 class ReportLateCancel(_OfAttempt):
-    """Record a migration that came too late: the task had ended."""
+    """Record that a migration came too late, because the task had already ended."""
 
     reason: str = ""
 
@@ -787,7 +799,10 @@ Record = (
     | ReportTargetLoss
     | ReportLateCancel
 )
-"""Commands that record an observation or decision, or change only the engine's state, without a backend."""
+"""Commands that no backend executes.
+
+They record an observation or a decision, or change only the engine's state.
+"""
 
 RECORDS: frozenset[type] = frozenset(typing.get_args(Record))
 

@@ -1,10 +1,11 @@
 """Requirements and ranks of tasks with the current values of the machines.
 
-Live names stand for values of a machine that change during a run, such as ``load`` and ``free_memory``.
-Requirements that the workflow states are part of the instance. Evaluated here are the expressions that an
-application changed while it ran (docs/papers/adaptive-jobs.md, section 2), stated requirements that use live
-names, and the ranks. A text of an application is parsed and evaluated, never executed; a text that cannot be
-parsed is ignored. Expressions without live names are evaluated once for all machines.
+Some names in expressions stand for values that change during a run ("live names"), such as ``load`` and
+``free_memory``. Most requirements that a workflow states are part of the instance. This module evaluates the
+expressions that an application changed while it ran (docs/papers/adaptive-jobs.md, section 2), stated
+requirements that use live names, and the ranks. A text of an application is parsed and evaluated, never
+executed; a text that cannot be parsed is ignored. Expressions without live names are evaluated once for all
+machines.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from weft.policies.policy import Mode
 
 
 class MachinePreferences(NamedTuple):
-    """Requirement and rank of a task, evaluated for all machines; neither uses live names."""
+    """Values of a task's requirement and rank for all machines; they do not change during a run."""
 
     key: tuple[BoundExpression | None, BoundExpression | None]
     """(requirement, rank); equal for tasks whose requirements and ranks are equal."""
@@ -40,7 +41,10 @@ class MachinePreferences(NamedTuple):
 
 
 def resolve_preferences(state: EngineState, run: RunState, task: int) -> MachinePreferences | None:
-    """Evaluate requirement and rank of a task for all machines; None: one of them uses live names."""
+    """Evaluate requirement and rank of a task for all machines.
+
+    Return None if one of them uses values that change during a run, such as ``load``.
+    """
     texts = (find_requirement(run, task), _find_rank(run, task))
     keys = [bind_expression(run.compiled, task, text) if text else None for text in texts]
     found = [None if key is None else _prepare(state, run, task, key) for key in keys]
@@ -55,7 +59,8 @@ def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) 
     """Return whether a machine meets the task's requirement now.
 
     A requirement that the application set at run time is checked. Without one, the requirement of the
-    workflow is checked if it uses live names; other requirements of the workflow are part of the instance.
+    workflow is checked if it uses values that change during a run, such as ``load``. Other requirements of
+    the workflow are part of the instance and are not checked here.
     """
     if not (run.facts or run.compiled.live_requirements) or not (text := find_requirement(run, task)):
         return True
@@ -71,7 +76,7 @@ def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) 
 
 
 class TaskRanking:
-    """The ranking expression of a task, to be evaluated for modes with current values."""
+    """The ranking expression of a task, which is evaluated for modes with current values of the machines."""
 
     __slots__ = ("_preference", "_state", "text", "waits")
 
@@ -124,7 +129,7 @@ class TaskRanking:
 
 
 def find_ranking(state: EngineState, run: RunState, task: int) -> TaskRanking | None:
-    """Return the ranking expression of a task; None: the task has none, or it cannot be parsed."""
+    """Return the ranking expression of a task; None: the task has no expression that can be parsed."""
     if not (run.compiled.ranked or run.facts) or (text := _find_rank(run, task)) is None:
         return None
     preference = _prepare(state, run, task, bind_expression(run.compiled, task, text))
@@ -134,9 +139,9 @@ def find_ranking(state: EngineState, run: RunState, task: int) -> TaskRanking | 
 def may_recover(state: EngineState) -> bool:
     """Return whether a machine may become usable for a waiting task later.
 
-    This is possible if a machine is closed, not measured yet, or down (unless its sandbox could never be
-    created), or if a ready task has a requirement that is checked at run time or a selector program that
-    accepts no machine now.
+    This is possible if a machine is closed, not measured yet, or down; a machine whose sandbox could never be
+    created does not count. It is also possible if a ready task has a requirement that is checked at run time,
+    or a selector program that accepts no machine now.
     """
     for machine in state.machines:
         if not (machine.up or machine.lasting) or machine.admission != Admission.OPEN:
@@ -170,7 +175,7 @@ def check_requirement(text: str, run: RunState, task: int, *, is_rank: bool = Fa
 
 
 def find_requirement(run: RunState, task: int) -> str | None:
-    """Return the requirement of a task to check at run time; None or "": no requirement to check."""
+    """Return the requirement of a task that is checked at run time; None or "": there is none."""
     changed, _ = run.facts_of(task).requirements or (None, None)
     if changed is not None:
         return changed
@@ -198,7 +203,10 @@ def _prepare(state: EngineState, run: RunState, task: int, key: BoundExpression)
 
 
 def _constant_values(state: EngineState, preference: MachinePreference, machines: range) -> Sequence[object]:
-    """Return the values of an expression without live names for all machines; the values are cached."""
+    """Return the values of an expression for all machines, from a cache after the first call.
+
+    The expression must not use values that change during a run.
+    """
     if (found := state.evaluated.get(preference)) is None:
         found = state.evaluated[preference] = preference.values(machines, {})
     return found
@@ -209,7 +217,7 @@ def _live_column(state: EngineState, name: str, machines: Sequence[int]) -> NDAr
 
 
 def live_value(machine: MachineState, name: str) -> float:
-    """Return the current value of a live name of a machine; NaN: unknown.
+    """Return the current value of a name such as ``load`` or ``free_memory`` for a machine; NaN: unknown.
 
     Free memory is the smaller of the measured amount and the stated amount minus what running tasks hold.
     Free disk is the smaller of the measured and the stated amount. A load that was not measured follows from

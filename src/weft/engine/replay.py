@@ -1,10 +1,10 @@
 """Replay of a journal: rebuild the state from its entries, or decide again and compare the commands.
 
-``rebuild`` applies entries and gives the state of the engine that wrote the journal, whatever policy or
-version of weft is installed. ``replay`` feeds the recorded events to a fresh engine; the same version with
-the same policy gives the same commands (invariant I10). With another policy only the first difference is
-meaningful, because the later events answer commands that this policy did not give. Therefore the comparison
-ends at the first entry that differs.
+``rebuild`` applies entries and returns an engine in the state of the engine that wrote the journal, whatever
+policy or version of weft is installed. ``replay`` passes the recorded events to a fresh engine; the same
+version with the same policy emits the same commands (invariant I10). With another policy only the first
+difference is meaningful, because the later events answer commands that this policy did not emit. Therefore
+the comparison ends at the first entry that differs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CommandDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """How many entries were replayed, and the first entry in which the commands differ."""
+    """The number of entries that were replayed, and the first entry in which the commands differ."""
 
     entries: int
     """Number of entries whose commands were computed again."""
@@ -81,7 +81,10 @@ def rebuild(engine: Engine, entries: Iterable[JournalEntry], plans: Mapping[str,
 
 
 def apply_entry(engine: Engine, entry: JournalEntry, *views: View) -> None:
-    """Apply a stored entry and pass it to views; raise InvalidInput if the entry does not fit the state."""
+    """Apply a stored entry, then call each view with the entry and the state.
+
+    Raise InvalidInput if the entry does not fit the state.
+    """
     with refuse_damage(entry):
         _check_time(engine, entry)
         engine.apply(entry.event, entry.now, entry.commands)
@@ -91,7 +94,7 @@ def apply_entry(engine: Engine, entry: JournalEntry, *views: View) -> None:
 
 @contextmanager
 def refuse_damage(entry: JournalEntry) -> Iterator[None]:
-    """Turn errors that a damaged entry causes into InvalidInput with the number of the entry."""
+    """Convert errors that a damaged entry causes to InvalidInput, with the number of the entry."""
     try:
         yield
     except (*DAMAGE, IllegalTransition) as error:
@@ -100,7 +103,7 @@ def refuse_damage(entry: JournalEntry) -> Iterator[None]:
 
 def _check_time(engine: Engine, entry: JournalEntry) -> None:
     if not entry.now >= engine.state.now:  # also NaN
-        raise ValueError(f"its time, {entry.now} s, is before that of the entry before it")
+        raise ValueError(f"its time, {entry.now} s, is earlier than the time of the previous entry")
 
 
 def replay(
@@ -153,7 +156,7 @@ def _compare_commands(entry: JournalEntry, got: list[Command]) -> tuple[CommandD
 def _is_same(old: Command | None, new: Command | None) -> bool:
     """Return whether two commands are equal; the texts in which policies explain placements may differ.
 
-    The reason of a migration is a code, and is compared.
+    The reason of a migration is a code, so it must be equal too.
     """
     if isinstance(old, Assign) and isinstance(new, Assign) and old.replaces is None:
         return old == replace(new, reason=old.reason)

@@ -1,9 +1,9 @@
 """Selection of machines for a task by requirements, ranks, external input files and restart files.
 
 Machines with equal descriptions are equivalent for most tasks and form a class. Only one machine of each
-class and the machines that hold input data are compared. For a task whose expressions use machine names the
-classes are divided by the values of the expressions; for one whose expressions use live names, all machines
-are compared.
+class and the machines that hold input data are compared. If the requirement or rank of a task uses names of
+machines, the classes are divided by the values of these expressions. If it uses values that change during a
+run, such as ``load``, all machines are compared.
 
 Fields in file names are replaced for each machine (docs/papers/adaptive-jobs.md, section 6), so that one
 template can name different programs on different architectures. A shared file is copied to a host once. The
@@ -29,7 +29,7 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER
 from weft.workflow.templates import fill_template
 
 _MAX_HOLDERS = 64
-"""Maximal number of hosts with a copy of a file that are considered."""
+"""Maximal number of hosts that are considered as holders of a copy of a file."""
 
 
 class ExternalFile(NamedTuple):
@@ -45,8 +45,10 @@ class ExternalFile(NamedTuple):
 _last_listed: WeakKeyDictionary[CompiledWorkflow, tuple[int, list[tuple[ExternalFile, bool]]]] = (
     WeakKeyDictionary()
 )
-"""By workflow: the last listed task and its files, each with a flag: whether the file's name depends on the
-machine. It is a cache, because the search for a machine lists the files of one task for many machines.
+"""Cache of the external files of one task per workflow, because a search lists them for many machines.
+
+The value is the task that was listed last, and its files. The flag of a file says whether its name depends on
+the machine.
 """
 
 
@@ -81,7 +83,7 @@ def _list_stated_files(compiled: CompiledWorkflow, task: int) -> list[tuple[Exte
 
 
 def _find_file_holders(state: EngineState, run: RunState, task: int, machines: Iterable[int]) -> list[int]:
-    """Return the machines that hold a shared file of the task that some machine of ``machines`` lacks."""
+    """Return the machines that hold a shared file of the task that a machine in ``machines`` lacks."""
     files = {
         file.source: None
         for machine in machines
@@ -93,7 +95,7 @@ def _find_file_holders(state: EngineState, run: RunState, task: int, machines: I
 
 
 def external_staging_s(state: EngineState, run: RunState, task: int, machine: int) -> float:
-    """Return the estimated seconds to copy those external files of a task that a machine lacks."""
+    """Return the estimated seconds to copy the external files of a task that are missing on a machine."""
     link = run.instance.platform.default_link
     there = _cached_files(state, machine)
     return sum(
@@ -119,8 +121,8 @@ def list_candidate_machines(
 ) -> list[int]:
     """Return the indices of the machines that a policy should compare for a task, ascending.
 
-    ``free``: only machines with free nodes; otherwise busy machines too. ``but``: with ``free``, a machine to
-    omit. ``rebind``: ignore the binding of the task's abstract machine.
+    ``free``: return only machines with free nodes; otherwise busy machines too. ``but``: a machine to omit if
+    ``free`` is true. ``rebind``: ignore the binding of the task's abstract machine.
     """
     compiled = run.compiled
     moves = compiled.kind[task] == TRANSFER
@@ -144,7 +146,7 @@ def list_candidate_machines(
 
 
 def may_use(run: RunState, task: int, machine: int) -> bool:
-    """Return whether a machine is a candidate of a task that is not bound to another machine."""
+    """Return whether a task may run on a machine: it is a candidate, and the task is not bound elsewhere."""
     return run.bound_machine(task) in (None, machine) and _is_candidate(run, task, machine)
 
 
@@ -155,7 +157,7 @@ def _is_candidate(run: RunState, task: int, machine: int) -> bool:
 
 
 def suits_task(state: EngineState, run: RunState, task: int, machine: int, count: int) -> bool:
-    """Return whether a task has this mode and its current requirements accept the (perhaps busy) machine."""
+    """Return whether a task has this mode and the (possibly busy) machine meets its current requirements."""
     possible = run.compiled.kind[task] != COMPUTE or run.is_mode(task, machine, count)
     return possible and accepts_machine(state, run, task, machine)
 
@@ -163,7 +165,8 @@ def suits_task(state: EngineState, run: RunState, task: int, machine: int, count
 def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineClass] | None:
     """Return the machine classes for a task; O(machines) for the first task of a kind.
 
-    None: the requirement or rank of the task uses live names, so its classes could change with every event.
+    None: the requirement or rank of the task uses values that change during a run, so the classes could
+    change with every event.
     """
     compiled, machines = run.compiled, state.machines
     if compiled.kind[task] == TRANSFER:
@@ -176,7 +179,10 @@ def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineC
 
 
 def _find_avoided(run: RunState, task: int, classes: list[MachineClass]) -> Collection[int]:
-    """Return the machines on which a task failed; empty if it failed on all machines of the classes."""
+    """Return the machines that a task avoids because it failed there.
+
+    The result is empty if the classes contain no other usable machine.
+    """
     avoided = run.facts_of(task).avoid
     return avoided if any(machine_class.first(avoided) is not None for machine_class in classes) else ()
 
@@ -186,7 +192,8 @@ def _list_data_holders(
 ) -> Iterator[int]:
     """Yield the allowed machines that hold input data of a task.
 
-    ``places``: machines that are compared in any case; only shared files that one of them lacks are searched.
+    ``places`` holds the machines that are compared in any case. A holder of shared files is returned only if
+    one of these machines lacks the file.
     """
     compiled = run.compiled
     found: list[int | None] = []
@@ -205,7 +212,7 @@ def _list_data_holders(
 
 
 def _list_usable(state: EngineState, run: RunState, task: int, bound: int | None) -> list[int]:
-    """Return the usable machines that a task accepts.
+    """Return the usable machines that meet the current requirements of a task.
 
     Machines on which the task failed are returned only if there is no other.
     """
@@ -228,7 +235,7 @@ def avoids_machine(state: EngineState, run: RunState, task: int, machine: int) -
 
 
 def _list_allowed(run: RunState, task: int, bound: int | None) -> Sequence[int]:
-    """Return the candidate machines of a task; with a binding at most the bound machine."""
+    """Return the candidate machines of a task; if it is bound, at most the machine ``bound``."""
     if bound is not None:
         return [bound] if _is_candidate(run, task, bound) else []
     if run.compiled.kind[task] == COMPUTE:
@@ -263,9 +270,9 @@ def spared_share_if_ended(state: EngineState, run: RunState, attempt: Attempt, c
 
 
 def estimate_work_done(state: EngineState, attempt: Attempt) -> float:
-    """Return the estimated share of a task's work that is done, restart files included.
+    """Return the estimated share of a task's work that is done, including the work in restart files.
 
-    It is computed from the last progress report of the attempt, or without reports from the elapsed time.
+    The estimate uses the last progress report of the attempt or, without reports, the elapsed time.
     """
     if attempt.work_done is not None and attempt.reported_s is not None:
         done, since_s = attempt.work_done, attempt.reported_s

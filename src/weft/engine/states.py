@@ -44,7 +44,7 @@ class TaskState(enum.IntEnum):
     CANCELLED = 13
     """Cancelled with its run or because a predecessor failed."""
     SKIPPED = 14
-    """Left out because a condition on a path to it was false."""
+    """The task is left out, because a condition on a path to it was false."""
 
 
 _S = TaskState
@@ -79,9 +79,11 @@ TRANSITIONS: dict[int, frozenset[TaskState]] = {
         _S.CANCELLED: (),
     }.items()
 }
-"""The possible next states of each state. A task leaves COMPLETED and SKIPPED when a loop starts its next
-iteration or the outputs of the task are needed again, and FAILED when the user resumes the run. The last task
-of a loop that did not converge goes from COMPLETED to FAILED.
+"""The possible next states of each state.
+
+A task leaves COMPLETED and SKIPPED when a loop starts its next iteration or the outputs of the task are
+needed again, and FAILED when the user resumes the run. The last task of a loop that did not converge goes
+from COMPLETED to FAILED.
 """
 
 STATES = {state.name: state for state in TaskState}
@@ -145,7 +147,7 @@ class RunOutcome(enum.StrEnum):
 
 
 class MigrationReason(enum.StrEnum):
-    """Why an attempt leaves its machine (adaptive-jobs.md, section 1); a policy may state another text."""
+    """Why an attempt leaves its machine (adaptive-jobs.md, section 1); a policy may state another reason."""
 
     PERFORMANCE = "performance"
     BETTER_MACHINE = "better-machine"
@@ -157,13 +159,18 @@ class MigrationReason(enum.StrEnum):
 
 
 UNKNOWN_SHARE = 1e-6
-"""Share of the work in restart files of a program that has not reported its progress: there are files, but
-what they save is not known, so that the whole estimate applies to the next attempt.
+"""Share of the work in restart files if the program has not reported its progress.
+
+It marks that restart files exist. The work that they save is unknown, so the whole estimate applies to the
+next attempt.
 """
 
 
 def describe_restart(share: float) -> str:
-    """Return where an attempt with this share of the work in restart files begins; "": at the beginning."""
+    """Return a text that says from where an attempt continues; "": it starts from the beginning.
+
+    ``share``: share of the work in the restart files.
+    """
     if share > UNKNOWN_SHARE:
         return f"from {share:.0%} of its work"
     return "from its restart files" if share > 0.0 else ""
@@ -255,7 +262,7 @@ class TimerKind(enum.StrEnum):
 _ENDED = Stage.ENDED
 
 Demand = tuple[tuple[str, float], ...]
-"""Names and amounts of countable resources; workflows may list them in different orders."""
+"""Names and amounts of countable resources; the order of the names may differ between workflows."""
 
 
 def format_counters(counters: tuple[int, ...]) -> str:
@@ -296,9 +303,9 @@ class Attempt:
     sent_for: frozenset[int] = frozenset()
     """The predecessors whose data were requested."""
     staged_in: bool = False
-    """Whether data were requested for it, so that files must be removed in the end."""
+    """Whether data were requested for the attempt, so that its files must be removed in the end."""
     tries: int = 0
-    """Number of its start among the starts of its task in this iteration, from 1; 0: not started."""
+    """Number of the attempt's start among the starts of the task in this iteration, from 1; 0: no start."""
     started_s: float | None = None
     ended_s: float | None = None
     expected_end_s: float = 0.0
@@ -311,11 +318,11 @@ class Attempt:
     all_iterations: int | None = None
     """Total iterations of its application; None: unknown."""
     reported_s: float | None = None
-    """Time of the last progress report; if the report has no age, the time of the event that brought it."""
+    """Time of the last progress report; if the report has no age, the time of the event that reported it."""
     reports_every_s: float | None = None
     """Longest time between two progress reports of the program; None: unknown."""
     dated: bool = False
-    """Whether ``reported_s`` is the time at which the program reported."""
+    """Whether ``reported_s`` is the time at which the program reported, not the time of the event."""
     probed_s: float | None = None
     """Time of the last probe."""
     stage_failures: int = 0
@@ -327,7 +334,7 @@ class Attempt:
     cancelled: str = ""
     """Why it was cancelled; "": it was not."""
     left_for: str = ""
-    """Why its task leaves the machine while the files of this attempt are kept; "": no files are kept."""
+    """Why the task leaves the machine while the files of this attempt are kept; "": no files are kept."""
     replaced_by: int | None = None
     awaited_machine: int | None = None
     """Machine to which it migrates when ``awaited_count`` nodes are free there; None: it does not wait."""

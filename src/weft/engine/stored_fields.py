@@ -21,7 +21,7 @@ from weft.errors import InvalidInput, WeftError, shorten
 _Record = TypeVar("_Record")
 
 FLOAT = "float"
-"""Key of an object that holds a number which JSON cannot express (infinite, NaN)."""
+"""Key of a JSON object that holds a number which JSON cannot express (infinity, NaN)."""
 
 _INDICES = frozenset(
     ("run", "task", "attempt", "machine", "source", "part", "body", "nodes", "count", "position", "execution")
@@ -33,7 +33,7 @@ _MOMENT = "_at_s"
 LAST_MOMENT_S = 253_402_300_799.0
 """The end of the year 9999; later times cannot be printed."""
 _MOST_WHOLE = 10**300
-"""Limit of whole numbers; much larger ones cannot be converted to floating-point numbers."""
+"""Limit of whole numbers, because numbers above about 10**308 cannot be converted to floating point."""
 
 DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that are raised when a record with wrong content is decoded or applied."""
@@ -44,7 +44,7 @@ ADVICE = "restore the journal from a backup; `weft run --fresh` or `weft simulat
 def damaged_journal(place: str, error: Exception) -> InvalidInput:
     """Return the error about a record that cannot be read, or that does not fit the records before it.
 
-    ``place``: where the record is in the journal; "": the caller adds the place to the message.
+    ``place`` says where the record is in the journal; "": the caller adds the place to the message.
     """
     at = f" at {place}" if place else ""
     return InvalidInput(f"journal damaged{at}: {describe_error(error)}", advice=ADVICE)
@@ -93,7 +93,7 @@ def _find_mistake(kind: type, record: object) -> str:
 
 @functools.cache
 def _field_decoders(kind: Hashable) -> dict[str, Callable[[Any], Any]]:
-    """Return by field the function that checks a plain value and converts it to the type of the field."""
+    """Return, for each field, the function that checks a plain value and converts it to the field's type."""
     hints = typing.get_type_hints(typing.cast("type", kind))
     return {name: _field_decoder(name, hint) for name, hint in hints.items()}
 
@@ -127,7 +127,7 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
 
 
 def _checked(noun: str, *types: type) -> Callable[[Any], Any]:
-    """Return a function that returns a value of one of these types, and raises TypeError for other values."""
+    """Return a function that returns values of these types and raises TypeError for all other values."""
 
     def check(value: Any) -> Any:
         if type(value) in types:
@@ -165,7 +165,7 @@ def decode_moment(value: Any) -> float:
 
 
 def _decode_enum(kind: type[enum.StrEnum], value: Any) -> str:
-    """Return the member of an enum; any other text (of a refused request) is returned unchanged."""
+    """Return the member of an enum; a text that is no member (of a refused request) is returned unchanged."""
     return kind(value) if value in kind.__members__.values() else decode_text(value)
 
 

@@ -4,9 +4,9 @@ No decision is made here: the events and commands of a journal rebuild the state
 
 A sweep may have the lines of a file as its values. When such a file exists, the run's graph grows: the
 workflow is unfolded again with the lines of the file. Tasks keep their state by name; new tasks start as
-waiting or ready. A task that goes back to READY or WAITING may lose the binding of its abstract machine, and
-its successors wait for it again. Files of an attempt that left its machine are kept for the next attempt
-(docs/papers/adaptive-jobs.md, section 4).
+waiting or ready. If a task goes back to READY or WAITING, its abstract machine may lose its binding, and the
+successors of the task wait for it again. Files of an attempt that left its machine are kept for the next
+attempt (docs/papers/adaptive-jobs.md, section 4).
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ from weft.workflow.workflow import set_growth_lines
 
 
 def _grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]) -> None:
-    """Unfold the sweeps over the lines of new files, and continue the run with the larger graph."""
+    """Unfold the sweeps over the lines of new files, and continue the run with the larger graph.
+
+    ``lines`` maps the name of each file to its lines.
+    """
     old = state.runs[index]
     lines = {file: found for file, found in lines.items() if found}
     if not lines or old.ending or old.stopping:
@@ -201,7 +204,7 @@ def _on_staged_in(state: EngineState, event: messages.StagedIn) -> None:
 
 
 def _mark_for_start(state: EngineState, attempt: Attempt) -> None:
-    """Mark an attempt, or the queue it is in, to be checked for a possible start."""
+    """Mark an attempt, or the queue that contains it, so that it is checked for a possible start."""
     if attempt.holds:
         state.pending.attempts[attempt.number] = None
     else:
@@ -290,7 +293,10 @@ def _on_requirements_changed(state: EngineState, event: messages.RequirementsCha
 def _merge_requirement(
     run: RunState, task: int, old: str | None, new: str | None, *, is_rank: bool = False
 ) -> str | None:
-    """Return the new requirement; the old one if ``new`` is None or invalid, "" if ``new`` is empty."""
+    """Return the requirement after a change by the application.
+
+    It is ``new``, which may be empty, or ``old`` if ``new`` is None or invalid.
+    """
     return old if new is None or (new and check_requirement(new, run, task, is_rank=is_rank)) else new
 
 
@@ -414,7 +420,10 @@ def _keep_files(state: EngineState, run: RunState, attempt: Attempt, reason: str
 
 
 def _keep_predecessor_files(state: EngineState, run: RunState, attempt: Attempt) -> None:
-    """Keep the files of the attempt that a closed attempt was to replace, for the task's next attempt."""
+    """Keep the files of the attempt that a closed attempt should have replaced.
+
+    The next attempt of the task uses them.
+    """
     old = state.find_attempt(attempt.replaces)
     if old is None or old.replaced_by != attempt.number:
         return
@@ -436,7 +445,7 @@ def _forget_files(run: RunState, attempt: Attempt) -> None:
 def _reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) -> None:
     """Make a task ready or waiting again.
 
-    Its abstract machine is unbound after a failure, and if no other task has used it.
+    Its abstract machine is unbound if the task failed or if no other task has used the abstract machine.
     """
     variable = run.compiled.variable[task]
     if run.compiled.shared[variable] and (failed or not _is_used(state, run, variable, besides=task)):
@@ -449,7 +458,7 @@ def _reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) 
 
 
 def _is_used(state: EngineState, run: RunState, variable: int, *, besides: int) -> bool:
-    """Return whether some task of an abstract machine, not ``besides``, has an attempt or has completed."""
+    """Return whether a task of an abstract machine, except ``besides``, has an attempt or has completed."""
     for member in run.members(variable):
         attempt = state.attempt_of(run, member)
         here = attempt is not None and not attempt.cancelled
@@ -471,17 +480,17 @@ def _wait_again(run: RunState, task: int) -> None:
 
 
 def _is_partly_ready(run: RunState, task: int) -> bool:
-    """Return whether some predecessor of a task has completed, whose outputs can be copied already."""
+    """Return whether some predecessor of a task has completed, so that its outputs can be copied."""
     return any(run.state[before] == TaskState.COMPLETED for before in run.compiled.before(task))
 
 
 _UNRELATED_TO_MACHINE = (Cause.OUT_OF_MEMORY, Cause.TIMEOUT, Cause.CANCELLED)
 """Causes of failure after which the task may use the same machine again."""
 _CAUSED_BY_MACHINE = (Cause.LOST, Cause.PREEMPTED)
-"""Causes that lie in the machine, not in the task: a plan may use the machine again when it is back."""
+"""Causes that lie in the machine, not in the task; plans may use the machine again when it is back."""
 
 _REASONS: Mapping[Cause, str] = {Cause.LOST: MigrationReason.FAILURE}
-"""Reason of a migration by cause of failure, where the two names differ."""
+"""Reason of a migration by cause of failure, for causes whose names differ from the reasons."""
 
 
 def enact(state: EngineState, command: messages.Command) -> None:
@@ -733,7 +742,7 @@ def _finish_run(state: EngineState, command: messages.FinishRun) -> None:
 
 
 def _close_attempt(state: EngineState, attempt: Attempt) -> None:
-    """Close an attempt; while its files are being removed, only detach it from its task."""
+    """Close an attempt; if its files are being removed, only detach it from its task."""
     if attempt.stage != _STAGE_CLEANING:
         attempt.stage = _STAGE_OVER
         state.close(attempt)

@@ -70,7 +70,10 @@ class EngineMachineView:
 
     @property
     def promised_s(self) -> float:
-        """Return the seconds of tasks bound to this machine but not assigned yet, divided by its nodes."""
+        """Return the estimated seconds of the tasks that are bound to this machine but not assigned yet.
+
+        These are their node-seconds divided by the number of nodes.
+        """
         return self._machine.promised_s
 
     def unclaimed_nodes(self, before: float | None = None) -> int:
@@ -132,7 +135,7 @@ class EngineRunView:
         self.instance: Instance = run.instance
 
     def shows(self, run: RunState) -> bool:
-        """Return whether this view shows the given run object; a grown run is a new object."""
+        """Return whether this view shows the given run object; when a run grows, it becomes a new object."""
         return self._run is run
 
     @property
@@ -168,7 +171,7 @@ class EngineRunView:
 
     @property
     def remaining_s(self) -> float:
-        """Return the mean seconds of all unfinished tasks, minus the estimated part already done."""
+        """Return the mean seconds of all unfinished tasks, minus the estimated part that is already done."""
         state = self._state
         return max(0.0, self._run.left.seconds - self._run.progress(state.attempts).done_s(state.now))
 
@@ -225,7 +228,7 @@ class EngineView:
     """A policy's view of the state."""
 
     def __init__(self, state: EngineState, selector: str = "") -> None:
-        """Create a view that shows only the ready tasks with this selector ("": those without a selector)."""
+        """Create a view that shows only the ready tasks that have this selector ("": no selector)."""
         self._state = state
         self._selector = selector
         self._machines: list[MachineView] = []
@@ -291,8 +294,8 @@ class EngineView:
     ) -> list[Mode]:
         """Return the modes of a task on the machines to compare, by machine, then node count.
 
-        ``free``: only modes in which the task can start now; ``but``: with ``free``, a machine to omit;
-        ``rebind``: ignore the binding of the task's abstract machine.
+        ``free``: return only modes in which the task can start now. ``but``: a machine to omit if ``free`` is
+        true. ``rebind``: ignore the binding of the task's abstract machine.
         """
         inner = self._state.runs[run.index]
         compiled = inner.compiled
@@ -307,7 +310,7 @@ class EngineView:
         return found
 
     def _add_plain_modes(self, found: list[Mode], compiled: CompiledWorkflow, task: int) -> None:
-        """Append the modes of a plain task on one machine of each class and free capacity to ``found``."""
+        """Append to ``found`` the modes of a plain task on one machine of each class and free capacity."""
         machines, now = self._state.machines, self._state.now
         options = compiled.options(task)
         first = [index for each in machines.classes(options) for index in each.by_capacity.firsts()]
@@ -323,9 +326,10 @@ class EngineView:
     def mode(
         self, run: RunView, task: int, machine: int, count: int, *, free: bool = False, again: bool = True
     ) -> Mode | None:
-        """Return a mode of a task; None: the task cannot run in it or, with ``free``, cannot start in it now.
+        """Return a mode of a task; None: the task cannot run in this mode.
 
-        ``again`` False: None also if the task failed on the machine and another machine can run it.
+        If ``free`` is true, return None also if the task cannot start in this mode now. If ``again`` is
+        false, return None also if the task failed on the machine and another machine can run it.
         """
         found: list[Mode] = []
         inner, state = self._state.runs[run.index], self._state
@@ -337,7 +341,7 @@ class EngineView:
         return next((mode for mode in found if mode.count == count), None)
 
     def ranking(self, run: RunView, task: int) -> TaskRanking | None:
-        """Return the ranking expression of a task, which orders machines; None: the task has none."""
+        """Return the ranking expression of a task, which orders machines; None: it has no expression."""
         return find_ranking(self._state, self._state.runs[run.index], task)
 
     def candidates(self, run: RunView, task: int) -> tuple[SelectionCandidate, ...]:
@@ -370,7 +374,7 @@ class EngineView:
         )
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
-        """Return the value of the task's ranking expression for a machine, in its fastest mode there.
+        """Return the value of the task's ranking expression for a machine and the fastest mode on it.
 
         None: the task has no such expression, or the value is not a number.
         """

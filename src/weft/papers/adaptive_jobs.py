@@ -211,8 +211,8 @@ def read_stage_log(
 ) -> StageLog:
     """Return the stage log of a journal with one run.
 
-    ``at_once`` is for journals without ``Started`` events: a program begins with its start command, and its
-    end is logged even if the event states no share of the work.
+    ``at_once`` is for journals without ``Started`` events: a program counts as begun when its start command
+    is issued, and its end is logged even if the event states no share of the work.
     """
     return StageLog(tuple(_StageLogReader(machines, at_once=at_once).lines(entries)))
 
@@ -431,5 +431,8 @@ def measure_requirements(log: StageLog) -> Measures:
 
 
 def _first_s(log: StageLog, what: str, job: int, reason: str) -> float:
-    """Return the time of the first matching line; 0 if there is none, so that ``in_order`` is 0."""
+    """Return the time of the first matching line; 0 if no line matches.
+
+    A time of 0 makes the measure ``in_order`` 0, because the order of events is then violated.
+    """
     return next((line.at_s for line in log.of(what, job, reason=reason)), 0.0)

@@ -54,9 +54,9 @@ _SMALL_BYTES = 1e5
 _CONTRACT = {"factor": 0.5, "grace": 0.0}
 """The paper's contract for all tasks, without a grace period (docs/papers/dynamic-grid.md, section 9).
 
-With weft's default grace period a slow task could not migrate yet although its machine is already estimated
-as slow. Such a task dominates the predicted end. A search for the shortest makespan then places other tasks
-on arbitrary slow machines, because their placement does not change the makespan.
+With weft's default grace period, a slow task could not migrate at once, although its machine is already
+estimated as slow. Such a task dominates the predicted end. A search for the shortest makespan then places
+other tasks on arbitrary slow machines, because their placement does not change the makespan.
 """
 _RESTARTABLE = {"files": ["restart"]}
 """Checkpoints without an interval: they are written on cancellation."""
@@ -76,11 +76,11 @@ def wien2k(
     watched: bool = False,
     restartable: bool = False,
 ) -> Workflow:
-    """Return WIEN2k; ``shared``: LAPW2 of a k-point runs on the machine of its LAPW1 (56 binding variables
-    instead of 106).
+    """Return WIEN2k as a workflow.
 
-    ``loop``: iterate until convergence; ``watched``: tasks report progress and have the paper's contract;
-    ``restartable``: tasks write checkpoints.
+    ``shared``: LAPW2 of a k-point runs on the machine of its LAPW1, which gives 56 binding variables instead
+    of 106. ``loop``: iterate until convergence. ``watched``: tasks report progress and have the paper's
+    contract. ``restartable``: tasks write checkpoints.
     """
     work = _lapw1_work(matrix)
     flow = Builder(f"WIEN2k-{points}")

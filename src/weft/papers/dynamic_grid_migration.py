@@ -3,17 +3,18 @@
 R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 8 to 10, 13 and 15; A1.9, A1.10). The
 preset ``s1`` follows the paper: a task that violates its contract migrates and restarts from zero, and
 completed tasks bound to its abstract machine run again. It is compared with other strategies: migration with
-checkpoints, the first plan without adaptation, the policy ``lazy``, and one of ours. The cases are one
-iteration (DAG1), a larger problem (DAG2), the loop (DG, three iterations), and the LAPW1 stage alone, which
-the prototype measured and the tolerances refer to.
+checkpoints, the first plan without adaptation, the policy ``lazy``, and a strategy of our own (``lost``).
+There are four cases: one iteration (DAG1), a larger problem (DAG2), the loop (DG, three iterations), and the
+LAPW1 stage alone. The prototype measured the last case, and the tolerances refer to it.
 
-Perturbations as in the prototype: every 4 s on average a random machine is slowed by a factor of 3 to 10 for
-100 to 600 s; a scheduling event happens every 30 s. One run executes a case with all strategies under the
-same perturbations.
+Perturbations are those of the prototype: every 4 s on average a random machine is slowed by a factor of 3 to
+10 for 100 to 600 s; a scheduling event happens every 30 s. One run executes a case with all strategies under
+the same perturbations.
 
 The paper says that rescheduling causes less than 10 % of the loss, with a serial search of 7 ms per evaluated
-schedule ("point"). Runs assume 7 ms / 59 per point, the paper's parallel version on 64 processors; the share
-is also shown for 7 ms / 16 and for the serial search, where it is larger (docs/papers, corrections).
+schedule ("point"). Runs assume 7 ms / 59 per point, the time of the paper's parallel version on 64
+processors. The share is also shown for 7 ms / 16 and for the serial search, where it is larger (docs/papers,
+corrections).
 
 Deviations: the genetic search plans the LAPW1 stage, the loop and with ``full`` also DAG1; HEFT plans the
 larger problem, and DAG1 and the loop once more.
@@ -60,10 +61,12 @@ from weft.workflow.unfold import unfold
 from weft.workflow.workflow import Workflow
 
 EVENT_S = 30.0
-"""Interval of scheduling events, as in the prototype; the paper raises one as soon as the last plan is ready.
+"""Interval of scheduling events, as in the prototype.
+
+In the paper the next event follows as soon as the last plan is ready.
 """
 _PLAN_STEPS = 75_000
-"""Maximum number of schedules that a plan evaluates: as many as the tuned settings need."""
+"""Maximum number of schedules evaluated for a plan; the tuned settings need as many."""
 _POINT_S = 7e-3
 """Seconds per evaluated schedule of the paper's serial search."""
 _PARALLEL = 59.0
@@ -124,7 +127,7 @@ class ExecutionMeasures:
     replicated_share: float = 0.0
     """Share of the run time of all programs that is replicated work."""
     rescheduling_share: float = 0.0
-    """Seconds that slow tasks waited for a plan, divided by these seconds plus those of replicated work."""
+    """Seconds that slow tasks waited for a plan, divided by the sum of these and of replicated seconds."""
     predictions: list[tuple[float, float, str]] = field(default_factory=list)
     """For every adopted plan: time of adoption, predicted remaining seconds, reason of the plan request."""
 
@@ -335,7 +338,7 @@ _ITERATIONS = 3
 _TUNED = "genetic:preset=s1-tuned"
 _PLANNERS = {"genetic": _TUNED, "heft": "heft"}
 _COSTS = {"sixteen_percent": 16.0, "serial_percent": 1.0}
-"""Other costs per point that are tried: maps a measure to the assumed speed-up over the serial search."""
+"""By measure: the assumed speed-up over the serial search, for two other costs per point."""
 _SLOWER, _FOR_S = Span(low=3.0, high=10.0), Span(low=100.0, high=600.0)
 _EVERY_S = 4.0
 
@@ -358,7 +361,7 @@ _CASES = {
     "DG": _MigrationCase(partial(_WHOLE, loop=True), _ALL_STRATEGIES, {"heft": 4.4, "genetic": 30.0}),
 }
 _SOME_STRATEGIES = {"DG genetic": ("static", "migration")}
-"""Strategies of cells that leave out some strategies of their case, because a run takes long."""
+"""By cell: the only strategies of its case that are run, because a run takes long."""
 _LOOP_CELLS = {"one violation": "HEFT", "one violation, genetic": "genetic search"}
 _QUICK_RUNS = {
     "LAPW1 genetic": _SEEDS,

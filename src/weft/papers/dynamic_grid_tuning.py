@@ -1,10 +1,11 @@
 """``s1-tuning``: quality of the genetic search for WIEN2k-50, and the effect of its settings.
 
 R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 4, 11, 12 and 15; A1.3 to A1.5, A1.7,
-A1.8): the chosen settings, each of them changed alone, and with ``full`` the grid of 2,880 experiments with
-30 runs each. A machine runs one task at a time. The reference time is that of all tasks round robin on the 16
-fast machines. The conditions on scaling and selection are implemented here independently of ``weft.search``
-and checked on random populations; exact means up to rounding.
+A1.8). The experiments are the chosen settings, each of them changed alone, and with ``full`` the grid of
+2,880 experiments with 30 runs each. A machine runs one task at a time. The reference time is the makespan of
+all tasks assigned round robin to the 16 fast machines. The conditions on scaling and selection are
+implemented here independently of ``weft.search`` and checked on random populations. Conditions that must hold
+exactly are checked up to rounding errors.
 
 Deviations: without ``full``, settings with a tolerance have 12 runs and the others 3; the chosen settings
 have the 30 runs of the paper.
@@ -162,7 +163,7 @@ _ROUNDING = 1e-12
 
 
 def measure_operators(rng: np.random.Generator) -> Measures:
-    """Return the largest deviations of scaling and selection from their conditions, on random populations."""
+    """Return by how much scaling and selection violate their conditions at most, on random populations."""
     found = {
         "best_deviation": 0.0, "mean_deviation": 0.0, "worst_deviation": 0.0, "parents_deviation": 0.0,
         "copies_missing": 0.0, "usual": 0.0, "other": 0.0,
@@ -199,7 +200,7 @@ def _check_copies(found: dict[str, float], fitness: Floats, rng: np.random.Gener
 
 
 def operator_rows(results: Results) -> Sequence[ResultRow]:
-    """Return the rows of the deviations of scaling and selection, which must be zero."""
+    """Return the rows with the deviations of scaling and selection, which must be zero."""
     near, zero = ToleranceBand(most=_ROUNDING), ToleranceBand(most=0.0)
     figures = (
         ("best_deviation", "scaling: best less factor times average", near, "A1.4"),
@@ -222,7 +223,7 @@ _P = "precision_percent"
 _EXPERIMENTS = 2880
 _REFERENCE_S = 387.013376
 _TUNED_PROTOTYPE = 16.1
-"""Precision in percent of the chosen settings in the prototype's tests of single settings."""
+"""Precision of the chosen settings in percent, from the prototype's tests of single settings."""
 _GREAT = ToleranceBand(least=500.0, most=900.0)
 _TUNED_FIGURES = (
     Figure(_P, "mean precision P", "%", "25 % (conclusion 23 %)", "16.8 %", ToleranceBand(most=30.0), "A1.7"),
@@ -299,7 +300,7 @@ def _trend_rows(results: Results) -> list[ResultRow]:
 
 
 def _ratio(value: float, base: float) -> float:
-    """Return value / base; if the base is not positive: infinity for positive values, else 1."""
+    """Return value / base; if the base is not positive, infinity for a positive value and 1 for any other."""
     return value / base if base > 0 else math.inf if value > 0 else 1.0
 
 
@@ -319,7 +320,7 @@ def _variant_rows(results: Results) -> list[ResultRow]:
 
 
 def _grid_rows(results: Results, grid: Sequence[str]) -> list[ResultRow]:
-    """Return a row with the mean of all experiments per value of each setting, and the best experiment."""
+    """Return rows with the mean of all experiments for each value of a setting, and the best experiment."""
     parts = {name: name.split(" ") for name in grid}
     rows: list[ResultRow] = []
     for factor in FACTORS:
@@ -403,7 +404,7 @@ def grid_cells() -> list[ExperimentCell]:
 
 @cache
 def reference_s() -> float:
-    """Return the makespan of all tasks round robin on the fast machines, the paper's reference."""
+    """Return the paper's reference: the makespan of all tasks assigned round robin to the fast machines."""
     bindings = BindingEncoding(_instance(shared=True), make_objective("makespan"), rule=EXCLUSIVE)
     in_turn = np.arange(bindings.space.genes, dtype=np.uint32) % FAST_MACHINES
     return -float(bindings.values(in_turn[None].astype(np.uint32))[0])

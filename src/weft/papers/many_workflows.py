@@ -206,12 +206,12 @@ def compare_policies(
 
 
 def box_measure(application: str, number: str) -> str:
-    """Return the name of the measure with a number (such as ``median``) of an application's box plot."""
+    """Return the name of the measure for a number (such as ``median``) of an application's box plot."""
     return f"{application}.slowdown_{number}"
 
 
 def sample_measure(curve: str, time_s: float) -> str:
-    """Return the name of the measure with the value of a curve at a time."""
+    """Return the name of the measure for the value of a curve at a time."""
     return f"{curve}_at_{time_s:g}_s"
 
 
@@ -245,7 +245,7 @@ def _dispersion(values: Sequence[float]) -> Iterator[tuple[str, float]]:
 
 
 def _mean_wave(ran: SimulationHistory) -> float:
-    """Return the mean number of consecutive starts of tasks with equal rank."""
+    """Return the mean number of consecutively started tasks that have the same rank."""
     started = sorted(
         (attempt.started_s, attempt.number, attempt.run, attempt.task)
         for attempt in ran.history.attempts.values()
@@ -262,7 +262,7 @@ def _ranks(known: CompiledWorkflow) -> dict[str, float]:
 
 
 def _count_waiting(history: History) -> StepFunction:
-    """Return the number of ready tasks over time, tasks in machine queues included."""
+    """Return the number of ready tasks over time, including the tasks in the queues of machines."""
     changes = dict[float, int]()
     before = 0
     for time_s, value in zip(history.ready.times_s, history.ready.values, strict=True):

@@ -71,7 +71,7 @@ class _Cases(NamedTuple):
 CASES = _Cases()
 _PAPER_END = "2 to 3.5 %"
 _DELAYED = ToleranceBand(least=2.0, most=4.0)
-"""End above the bound in percent with 0.25 s per task, over 20 orders (docs/papers, corrections)."""
+"""Accepted excess of the end over the bound in percent, with 0.25 s per task (docs/papers, corrections)."""
 _REASONS = {
     "drawn orders: mean slowdown of": ONLY_WORDS,
     "drawn orders: mean slowdown": JUDGED_BELOW,
@@ -126,16 +126,16 @@ _COLUMNS = (
 )
 _END_S = (3042.4, 3041.9, 3032.5, 3063.8, 3012.2, 3007.8, 3007.1)
 _SLOWDOWN = (5.114, 7.51, 9.095, 13.38, 19.494, 26.532, 38.668)
-"""``_END_S``, ``_SLOWDOWN``: figures of the reference order in the order of the policies."""
+"""Figures of the reference order, in the order of the policies (like ``_END_S``)."""
 
 
 def work_measure(application: str) -> str:
-    """Return the name of the measure with the sum of an application's durations."""
+    """Return the name of the measure for the sum of an application's durations."""
     return f"{application}.work_s"
 
 
 def alone_measure(application: str, policy: str) -> str:
-    """Return the name of the measure with the makespan of an application alone under a policy."""
+    """Return the name of the measure for the makespan of an application alone under a policy."""
     return f"{application}.{policy}.alone_s"
 
 

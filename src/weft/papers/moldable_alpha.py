@@ -1,10 +1,11 @@
 """``s2-alpha``: cost and duration of plans when time and cost are weighted by alpha.
 
 M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (docs/papers/moldable.md,
-sections 4, 8, 10 and 12; A2.4 to A2.6, A2.9): cost of the nodes in use (on-demand) and of the whole cluster
-(static, in our reading and as printed), compared with every task on its fastest node count; medians of 20
-runs. Both are swept over alpha; the static plans (Figures 6 and 7) are also rescored on demand, by their time
-and the node-seconds that they use.
+sections 4, 8, 10 and 12; A2.4 to A2.6, A2.9). The on-demand fitness counts the cost of the nodes in use. The
+static fitness counts the cost of the whole cluster; it is used in our reading and as printed. Plans are
+compared with the local optimum, in which every task has its fastest node count. Figures are medians of 20
+runs. Both kinds of fitness are swept over alpha. The static plans (Figures 6 and 7) are also evaluated with
+the on-demand fitness, from their time and the node-seconds that they use.
 
 Deviations: all runs use the settings that the paper finally recommends, 50 individuals and 500 generations;
 ``full`` adds all workflows and alphas with the settings of Table 2, on demand, and 1,000 generations. Times
@@ -139,12 +140,15 @@ def table_case(alpha: float, tasks: int, *, dependent: bool = True) -> AlphaCase
 
 
 def compared_cases() -> list[AlphaCase]:
-    """Return the cases compared with the local optimum (A2.4, A2.5)."""
+    """Return the cases that are compared with the local optimum: every task on its fastest node count.
+
+    They are judged by A2.4 and A2.5.
+    """
     return [AlphaCase(objective=objective, tasks=tasks) for objective in OBJECTIVES for tasks in (15, 16)]
 
 
 def sweep_cases() -> list[AlphaCase]:
-    """Return the sweep over alpha with perturbed times, as in the prototype (A2.6)."""
+    """Return the cases of the sweep over alpha with perturbed times, as in the prototype (A2.6)."""
     return [AlphaCase(alpha=alpha, tasks=16, perturbed=True) for alpha in ALPHAS]
 
 
@@ -152,7 +156,7 @@ STATIC = ("static", "static-literal")
 
 
 def static_cases(*, full: bool) -> list[AlphaCase]:
-    """Return the sweep of the static fitness over alpha (Figures 6, 7); if ``full``, also for the tree."""
+    """Return the cases of the static fitness for all alphas (Figures 6, 7); if ``full``, also the tree."""
     return [
         AlphaCase(objective=objective, alpha=alpha, tasks=tasks, perturbed=True)
         for tasks in ((16, 15) if full else (16,))
@@ -275,7 +279,7 @@ def _count_falls(values: Sequence[float]) -> int:
 
 
 def _static_rows(results: Results, *, full: bool) -> Iterator[ResultRow]:
-    """Yield the static sweep over alpha: time, idle nodes, their correlation, longest / shortest time."""
+    """Yield rows of the static sweep: time, idle nodes, their correlation, longest / shortest time."""
     for tasks, objective in product((16, 15) if full else (16,), STATIC):
         cases = [one for one in static_cases(full=full) if (one.tasks, one.objective) == (tasks, objective)]
         table = f"{objective}, {workflow_label(tasks)} with varying times, medians by alpha (Figures 6 and 7)"
@@ -315,7 +319,7 @@ def _correlation(results: Results, cases: Sequence[AlphaCase]) -> float:
 
 
 def _rescored_rows(results: Results) -> Iterator[ResultRow]:
-    """Yield the on-demand fitness of the static plans, relative to plans searched with that fitness."""
+    """Yield rows that compare static plans with plans searched on demand, by the on-demand fitness."""
     demanded = _points(results, sweep_cases())
     for objective in STATIC:
         cases = [one for one in static_cases(full=False) if one.objective == objective]
@@ -355,7 +359,7 @@ def _median_of(results: Results, alpha: float) -> Floats:
 
 
 def _on_demand(point: Floats, alpha: float) -> float:
-    """Return the on-demand fitness of a makespan and node-seconds, for the workflow of the sweeps."""
+    """Return the on-demand fitness of ``point`` (makespan, node-seconds) for the workflow of the sweeps."""
     whole = sequential_execution(dependent_instance(16, perturbed=True))
     return float(alpha * point[0] / whole.time_s + (1.0 - alpha) * point[1] / whole.node_seconds)
 

@@ -57,7 +57,7 @@ from weft.workflow.unfold import unfold
 ALGORITHMS = ("xDCP", "M-S", "pM-S")
 _POLICIES = {"M-S": "manager-worker", "pM-S": "priority-manager-worker"}
 _EQUAL = 1e-9
-"""Relative difference below which makespans are equal: sums of the same seconds in another order."""
+"""Relative difference below which makespans count as equal: the order of a sum changes its rounding error."""
 
 
 def compile_layers(layers: SweepLayers) -> Instance:
@@ -82,9 +82,10 @@ def planned_s(planner: str, instance: Instance, steps: int | None = None) -> flo
 
 
 def measure_passes(layers: SweepLayers) -> dict[str, float]:
-    """Return the makespans of xDCP after one and all passes from either start, in percent of shuffle's.
+    """Return the makespans of xDCP after one pass and after all passes, in percent of shuffle's makespan.
 
-    Also return, in percent, by how much the sequential start is worse and how much further passes gain.
+    Both are measured from either start. Also return, in percent, by how much the sequential start is worse
+    and how much further passes gain.
     """
     instance = compile_layers(layers)
     percent_s = planned_s("shuffle", instance) / 100.0
@@ -132,10 +133,10 @@ class SweepFactor:
     points: Sequence[float]
     xdcp: Claim
     masters: Claim
-    """``xdcp``, ``masters``: the paper's claim about xDCP, and its claim about M-S and pM-S."""
+    """The paper's claim about M-S and pM-S; ``xdcp`` is its claim about xDCP."""
     lowest: tuple[float, float, float]
     highest: tuple[float, float, float]
-    """``lowest``, ``highest``: the prototype's xDCP, M-S and pM-S in percent at the first and last point."""
+    """Percentages of xDCP, M-S and pM-S in the prototype at the last point; ``lowest``: at the first."""
 
     @property
     def ends(self) -> tuple[float, ...]:
@@ -206,7 +207,7 @@ _CHANCE = 2.0
 _NO_EFFECT_PERCENT = 2.0
 """Difference that counts as no effect even if the standard error is small."""
 _WORSE, _GAIN = ToleranceBand(least=0.0), ToleranceBand(least=10.0)
-"""``_WORSE``: starting on one machine is not better than shuffle; ``_GAIN``: least gain by more passes."""
+"""In percent: accepted loss by a start on one machine instead of shuffle, and gain by more passes."""
 _ENDS = "the two highest points less the two lowest"
 _NOT_REPRODUCED = {("#PST", "xDCP")}
 """Claims that graphs of another seed, or more graphs, do not confirm (docs/papers, corrections)."""
@@ -293,7 +294,7 @@ def _layer_rows(results: Results) -> Iterator[ResultRow]:
 
 
 def _most_rows(results: Results) -> Iterator[ResultRow]:
-    """Yield a row: how much more than M-S and pM-S xDCP gets worse with more dependencies (ADPS)."""
+    """Yield a row: the change of xDCP by more dependencies (ADPS) minus the larger one of M-S and pM-S."""
     (factor,) = (each for each in FACTORS if each.parameter == "parents")
     changes = {}
     for name in ALGORITHMS:
@@ -395,7 +396,7 @@ class TablesStudy:
         return found | measure_passes(layers) if cell.name == DEFAULTS else found
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Return the rows of ASE and BDT, and those that compare their changes with the paper's claims."""
+        """Return the rows of ASE and BDT, and rows that compare changes of ASE with the paper's claims."""
         rows = list(_default_rows(results))
         for factor in FACTORS:
             points = factor.points if full else factor.ends

@@ -165,7 +165,7 @@ class ReproductionProgress(NamedTuple):
     """Number of runs, reused ones included."""
     work_done: float
     work_left: float
-    """``work_done``, ``work_left``: in units of ``ExperimentCell.work``, reused runs excluded."""
+    """Work that is left, in units of ``ExperimentCell.work``; like ``work_done``, it excludes reused runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +225,8 @@ def repeat_cells(
 ) -> RepeatedRuns:
     """Run the repetitions that are missing in the ledger and return the results of all repetitions.
 
-    Without a ledger all repetitions are run. ``runs`` is the number of repetitions per cell; None: the number
-    that the cell states.
+    Without a ledger all repetitions are run. ``runs`` is the number of repetitions per cell; if it is None,
+    every cell is run as often as the cell states.
     """
     wanted = [(cell, number) for cell in cells for number in range(cell.runs if runs is None else runs)]
     known = {} if ledger is None else ledger.read()
@@ -258,7 +258,8 @@ def reproduce(
 ) -> ReproductionResult:
     """Run the repetitions that are missing in the ledger and return the rows and charts of all repetitions.
 
-    ``runs`` is the number of repetitions per cell; None: the number that the cell states.
+    ``runs`` is the number of repetitions per cell; if it is None, every cell is run as often as the cell
+    states.
     """
     cells = reproduction.cells(full=full)
     results, number, reused = repeat_cells(

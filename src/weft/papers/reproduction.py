@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Value = int | float | str | bool
 Measures = Mapping[str, float]
-"""The results of one run by name; units are part of the names."""
+"""The results of one run, by name of the measure; a name contains the unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +122,7 @@ class ResultRow:
     band: ToleranceBand | None = None
     """The accepted interval; None: the figure is not judged."""
     disturbed: bool = False
-    """Whether other load disturbed a figure that depends on durations: outside its interval, such a figure
-    is not judged.
-    """
+    """Whether other load disturbed the run. A disturbed figure outside its interval is not judged."""
     accepts: str = ""
     """Id of the acceptance test in docs/papers that defines the interval, such as ``A1.7``."""
     why: str = ""
@@ -150,7 +148,7 @@ class ResultRow:
 
     @property
     def unjudged(self) -> str:
-        """Return why the figure is not judged; "" if it is."""
+        """Return why the figure is not judged; "" if it is judged."""
         if self.within is not None:
             return ""
         if self.by_chance:
@@ -158,7 +156,7 @@ class ResultRow:
         return "other load disturbed all attempts" if self.disturbed else self.why
 
     def left_to_chance(self) -> ResultRow:
-        """Return the row; ``by_chance`` is set if it is outside its interval by up to two standard errors."""
+        """Return the row, with ``by_chance`` set if it is up to two standard errors outside its interval."""
         if self.band is None or self.ours in self.band or math.isnan(self.error):
             return self
         slack = _CHANCE * self.error
@@ -238,7 +236,7 @@ def single_rows(results: Results, cell: str, tables: Mapping[str, Sequence[Figur
 def give_reasons(
     rows: Iterable[ResultRow], otherwise: str, reasons: Mapping[str, str] = _NO_REASONS
 ) -> list[ResultRow]:
-    """Return the rows; those with neither an interval nor a reason get a reason.
+    """Return the rows; a row with neither an interval nor a reason gets a reason.
 
     ``reasons`` maps the beginning of a table's heading to a reason. The first match is used, and
     ``otherwise`` if there is no match.

@@ -73,7 +73,7 @@ class LocalRun(NamedTuple):
 
 
 def place_locally(machines: Iterable[Machine], **backend: object) -> tuple[Machine, ...]:
-    """Return the machines with the local backend; ``backend`` has further settings of the backend."""
+    """Return the machines with the local backend; ``backend`` holds further settings of that backend."""
     return tuple(replace(machine, backend={"kind": "local", **backend}) for machine in machines)
 
 
@@ -126,10 +126,10 @@ def run_locally(
 
 
 def repeat_if_disturbed(run: Callable[[], _Result]) -> tuple[_Result, float]:
-    """Call ``run``; repeat it up to three times if it was disturbed. Return the last result and its load.
+    """Call ``run`` up to four times, until it is not disturbed; return the last result and its load.
 
     The load is the share of the cores that other processes used, from 0 to 1. A run with a load above
-    ``DISTURBANCE_LIMIT`` was disturbed; this may be true of the last one, too.
+    ``DISTURBANCE_LIMIT`` was disturbed; even the last run may have been disturbed.
     """
     for _ in range(_REPETITIONS):
         result, share = _measure_disturbance(run)

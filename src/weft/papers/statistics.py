@@ -35,7 +35,7 @@ class Summary:
 def summarise(values: Sequence[float]) -> Summary:
     """Return the statistics of a sample; quartiles are interpolated linearly."""
     if not values:
-        raise InvalidInput("statistics of no numbers", rule="there must be at least one")
+        raise InvalidInput("there are no values to summarise", rule="must be at least one value")
     ordered = sorted(values)
     number = len(ordered)
     mean = math.fsum(ordered) / number
@@ -68,7 +68,7 @@ def precision_percent(best_s: float, reference_s: float) -> float:
 
 
 def improvement_percent(first_s: float, best_s: float) -> float:
-    """Return the improvement I: by how many percent the first generation's best exceeds the best time."""
+    """Return the improvement I: percentage by which the first generation's best time exceeds the best."""
     return (first_s - best_s) / best_s * 100.0
 
 

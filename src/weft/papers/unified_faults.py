@@ -1,11 +1,11 @@
-"""Scenario C of ``u4``: faults of jobs, runners and machines, and the two caches of the machine selection,
-with real processes.
+"""Scenario C of ``u4``: faults of jobs, runners and machines, executed with real processes.
 
 E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
-(docs/papers/adaptive-jobs.md, sections 2, 5 and 6; A3.4 to A3.6). On machines of this host the runner has the
-role of the job manager, and the directory of the machine that of the gatekeeper. A runner that is stopped
-does not respond while its machine does; a machine is lost if its runner is killed and its directory is moved
-away. A wrapper that ends without running the command leaves no exit code.
+(docs/papers/adaptive-jobs.md, sections 2, 5 and 6; A3.4 to A3.6). The scenario also tests the two caches of
+the machine selection. On machines of this host the runner has the role of the job manager, and the directory
+of the machine has the role of the gatekeeper. A runner that is stopped does not respond while its machine
+does; a machine is lost if its runner is killed and its directory is moved away. A wrapper that ends without
+running the command leaves no exit code.
 
 The settings are those of the preset ``s3`` with shorter intervals. Counts and orders are judged, not times.
 """
@@ -118,7 +118,7 @@ def _reschedule_without_exit_code(project: Path) -> dict[str, float]:
 
 
 def _count_queries(project: Path, scale: float) -> dict[str, float]:
-    """Run short jobs one after another; return the most discoveries and queries within a cache's interval."""
+    """Run short jobs in turn; return the most discoveries and queries within the interval of a cache."""
     flow = Builder(_WORKFLOW)
     for number in range(12):
         flow.task(f"job{number}", command="sleep 0.5", work=1, after=[f"job{number - 1}"] if number else [])
@@ -140,7 +140,7 @@ def _count_queries(project: Path, scale: float) -> dict[str, float]:
 
 
 def _most_within(times_s: Sequence[float], interval_s: float) -> float:
-    """Return the maximal number of times within a half-open interval of this length."""
+    """Return the largest number of times that lie within one half-open interval of this length."""
     counts = (sum(0.0 <= other - time < interval_s for other in times_s) for time in times_s)
     return float(max(counts, default=0))
 
@@ -158,7 +158,10 @@ class _Fault:
 
 
 def _search(project: Path, *, steps: int) -> Workflow:
-    """Return a job of iterations of 0.1 s with a restart file; each start adds a line to a file."""
+    """Return a job whose iterations take 0.1 s and which writes a restart file.
+
+    Every start of the job appends a line to the file ``trail``.
+    """
     flow = Builder(_WORKFLOW)
     text = _SEARCH.replace("{steps}", str(steps)).replace("{trail}", str(project / "trail"))
     flow.task("search", command=text, work=0.1 * steps, checkpoint={"files": ["restart"], "every": "1s"})

@@ -81,8 +81,10 @@ while True:
     for _ in range(100_000):
         pass
 """
-"""Competing processes get the same priority as the jobs (``unified_program``), so that they compete with
-these only. They exit when their standard input is closed, even if weft is killed.
+"""Program of a competing process.
+
+It has the same priority as the jobs (``unified_program``), so that it slows down only the jobs. It exits when
+its standard input is closed, even if weft is killed.
 """
 
 
@@ -259,10 +261,10 @@ def _platform(core: int, *, computing: bool) -> Platform:
 
 
 def _settings(case: JobCase, scale: float) -> RunSettings:
-    """Return the preset ``s3``, scaled and without its information service, which machines of this host do
-    not need.
+    """Return the preset ``s3`` with scaled times and without its information service.
 
-    The estimated speed of a slow machine never expires, since nothing else reports its speed.
+    Machines of this host do not need the service. The estimated speed of a slow machine never expires, since
+    nothing else reports its speed.
     """
     return preset_settings(
         "s3",

@@ -41,8 +41,9 @@ EXPECTED: dict[str, dict[str, float]] = {
     "m-s": {"t11": 0, "t12": 1, "t13": 5, "t14": 9, "t22": 9, "t21": 10, "t31": 11, "t32": 12},
     "pm-s": {"t11": 0, "t14": 1, "t12": 2, "t21": 2, "t32": 4, "t13": 6, "t22": 10, "t31": 14},
 }
-"""By policy: expected start of each subtask in units, ordered by start, then by layer. t23: third subtask of
-layer 2.
+"""By policy: expected start of each subtask in units, ordered by start, then by layer.
+
+The name t23 stands for the third subtask of layer 2.
 """
 _TOTAL = {"m-s": 22, "pm-s": 15}
 _TITLES = {"m-s": "M-S", "pm-s": "pM-S"}
@@ -94,8 +95,9 @@ class PipelineStudy:
             )
 
     def _sleeping(self, task: Task, lengths: Sequence[float]) -> Task:
-        """Return the task with a command that sleeps for the length of the subtask; ``exec`` avoids a second
-        process.
+        """Return the task with a command that sleeps for the length of the subtask.
+
+        The command begins with ``exec``, which avoids a second process.
         """
         cases = " ".join(
             f"{number}) exec sleep {length * self._unit_s:g};;"

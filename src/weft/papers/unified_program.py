@@ -73,8 +73,8 @@ def _demand(needed_mb: int, memory_mb: int, state: dict[str, Any]) -> None:
 def _raise_priority() -> None:
     """Raise the priority of this process, so that other load of the host does not slow it down.
 
-    Only root may do this. The kernel weighs sessions before the processes in them. With a single core nothing
-    is changed, since weft itself would starve.
+    Only root may do this. The priority of the session is raised, too, because the kernel first divides the
+    processor time among sessions. With a single core nothing is changed, since weft itself would starve.
     """
     if (os.cpu_count() or 1) < _CORES:
         return

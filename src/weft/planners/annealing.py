@@ -28,7 +28,7 @@ class AnnealingPlanner(BasePlanner):
     section 4).
 
     Deviations: the search starts from the plans of list planners. All plans are decoded in the task order of
-    the best of these plans. Complexity per evaluated plan as ``genetic``.
+    the best of these plans. The complexity per evaluated plan is that of ``genetic``.
     """
 
     name = "annealing"

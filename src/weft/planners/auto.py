@@ -44,17 +44,18 @@ LIST_PLANNERS: tuple[tuple[str, int], ...] = (
     ("cpa", 5_000),
     ("lookahead", 4_000),
 )
-"""List planners in the order of their use, each with the largest number of modes (of all tasks together).
+"""List planners in the order of their use, each with the largest number of modes that it is used for.
 
-A planner is not used for instances with more modes.
+The number counts the modes of all tasks of an instance. A planner is not used for instances with more modes.
 """
 _MAIN_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
     ("weave", False, 0.1, 1),
     ("cp-sat", True, 0.8, 2_000),
 )
-"""Anytime planners: name, whether at most one copy of it runs at a time, least seconds and steps to start it.
+"""Anytime planners: name, whether at most one copy runs at a time, least seconds and least steps to start.
 
-A planner is not started if fewer steps are left; the least seconds count only for planners with one copy.
+A planner is not started if fewer steps are left. The least seconds count only for planners of which at most
+one copy runs.
 """
 _FALLBACK_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
     ("moldable-genetic", False, 0.1, 10),
@@ -65,7 +66,7 @@ _FALLBACK_SEARCHES: tuple[tuple[str, bool, float, int], ...] = (
 _MAX_BOUND_MODES = 5_000_000
 """Largest number of modes for which lower bounds are computed; with more modes this takes several seconds."""
 _LIST_SHARE = 0.25
-"""Share of the planning time; once it has passed and there is a plan, no further list planner starts."""
+"""No list planner starts after this share of the planning time has passed, if there is a plan."""
 _SMALL_TERMS = 500
 """Largest number of terms of an exact model that is usually solved within a second (a few dozen tasks)."""
 _UNTIMED = "no task has an estimated time, so no better plan is searched for"
@@ -145,7 +146,7 @@ class Auto(BasePlanner):
 
 
 def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
-    """Offer the plans of all list planners that are fast enough to the incumbent, and raise its lower bound.
+    """Offer the incumbent the plans of all list planners that are fast enough, and raise its lower bound.
 
     Raises Infeasible if no list planner builds a plan and at least one of them has raised Infeasible, or if
     the times of a plan exceed the range of floating-point numbers.
@@ -184,7 +185,7 @@ def run_list_planners(request: PlanRequest, incumbent: Incumbent) -> None:
 
 
 def _differs(name: str, instance: Instance, objective: Objective) -> bool:
-    """Return whether a planner can give another plan than the planners before it in LIST_PLANNERS."""
+    """Return whether a planner can build a plan that no planner before it in LIST_PLANNERS builds."""
     moldable = bool(compile_problem(instance).modes.moldable.any())
     costs = not objective.is_makespan or objective.max_cost is not None
     if name in ("heft-moldable", "cpa"):
@@ -237,7 +238,10 @@ def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
 
 
 def _run_first_search(request: PlanRequest, incumbent: Incumbent) -> None:
-    """Offer the plan of the first anytime planner that finds a plan, since no list planner has built any."""
+    """Offer the incumbent the plan of the first anytime planner that finds a plan.
+
+    This is needed if no list planner has built a plan.
+    """
     infeasible: Infeasible | None = None
     for contender in _contenders(request.instance, request.objective):
         part = PlanRequest(

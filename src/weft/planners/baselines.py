@@ -50,7 +50,7 @@ class RandomMachine(BasePlanner):
     """Assigns every binding variable to a random candidate machine; another seed gives another plan.
 
     All candidates are equally likely, as in the first generation of the genetic search of R. Prodan, T.
-    Fahringer (docs/papers/dynamic-grid.md, section 4). Deviations as round robin.
+    Fahringer (docs/papers/dynamic-grid.md, section 4). The deviations are those of round robin.
     """
 
     name = "random"

@@ -35,8 +35,8 @@ class MinMin(ListPlanner):
 class MaxMin(ListPlanner):
     """Places first the ready task whose earliest possible finish is the latest; short tasks come last.
 
-    Reference and deviations as MinMin. Complexity O(v r + s (d l + k)) for r ready tasks at a time; s is v r
-    if all tasks prefer the same machine. Instances that would take many minutes are refused.
+    Reference and deviations are those of MinMin. Complexity O(v r + s (d l + k)) for r ready tasks at a time;
+    s is v r if all tasks prefer the same machine. Instances that would take many minutes are refused.
     """
 
     name = "maxmin"
@@ -55,10 +55,10 @@ class MaxMin(ListPlanner):
 class Sufferage(ListPlanner):
     """Places first the ready task that would end much later on its second-best machine than on its best.
 
-    The loss of a task is its earliest finish on the second-best machine minus that on the best. Reference as
-    MinMin, complexity as MaxMin. Deviations as MinMin; in addition, the paper assigns one task to every
-    machine before it recomputes the losses, whereas here the losses are recomputed after every task. A task
-    that can run on only one machine comes first.
+    The loss of a task is its earliest finish on the second-best machine minus that on the best. The reference
+    is that of MinMin, the complexity that of MaxMin. Deviations: those of MinMin; in addition, the paper
+    assigns one task to every machine before it recomputes the losses, whereas here the losses are recomputed
+    after every task. A task that can run on only one machine comes first.
     """
 
     name = "sufferage"

@@ -19,7 +19,7 @@ from weft.planners.ranks import mean_communication_s, mean_seconds, order_by_ran
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
 _ELEMENT_S, _PASSES_PER_COUNT = 0.3e-6, 0.1
-"""Approximate seconds per task or edge in plain Python; passes over the graph per additional node count."""
+"""Approximate seconds per task or edge in plain Python; passes over the graph per added node count."""
 
 
 class Cpa(BasePlanner):
@@ -88,7 +88,8 @@ def plan_allotment(instance: Instance) -> Allotment:
 def restrict_to_counts(instance: Instance, count: Indices) -> ProblemArrays:
     """Return the problem in which each task has one mode per machine, chosen by its node count in ``count``.
 
-    A machine that does not allow the count has the mode of its next smaller count, or of its smallest.
+    If a machine does not allow the count, the task has the mode of the next smaller count there, or else of
+    the smallest count.
     """
     parts: list[ModeSubset] = []
     for index, group in enumerate(instance.groups):
@@ -143,9 +144,9 @@ def _mean_duration(every: Floats, parallel: Floats) -> tuple[Floats, Floats]:
     Duration and area of a count: machine k of P_k nodes runs P_k / r_k tasks of r_k nodes at a time, and ends
     P_k / (r_k t_k) of them per second if each takes t_k seconds. One task therefore occupies the whole
     platform for a = 1 / sum of P_k / (r_k t_k) seconds (its area), and its mean duration is a times the sum
-    of P_k / r_k; on one machine these are r t / P and t. A machine that does not allow the count contributes
-    its next smaller one, or its smallest. The caller leaves out counts that are not faster than a smaller
-    one.
+    of P_k / r_k. On one machine the area is r t / P and the duration is t. If a machine does not allow the
+    count, r_k and t_k are those of its next smaller count, or else of its smallest. The caller leaves out
+    counts that are not faster than a smaller one.
     """
     with np.errstate(divide="ignore", over="ignore"):  # a task of almost 0 s has area 0
         share = 1.0 / (parallel / every).sum(axis=2)
@@ -172,7 +173,8 @@ def _join_options(
 def _modes_by_count(group: ModeGroup, counts: Indices) -> NDArray[np.int64]:
     """Return a table (counts x machines): the mode of each count on each machine.
 
-    If a machine does not allow a count, it is the mode of the next smaller count, or of the smallest.
+    If a machine does not allow a count, the entry is the mode of the next smaller count, or else of the
+    smallest count.
     """
     _, first = np.unique(group.machine, return_index=True)
     last = np.append(first[1:], len(group))

@@ -3,8 +3,9 @@
 A genome is an order of the tasks, a machine per binding variable and a mode per task. A mode is a position
 among the modes of the task's group (``Instance.groups``); transfers and virtual tasks have mode 0. A
 population has one array for each of these three parts, with a row per individual; an array of one dimension
-is a row that all individuals share. The rules of decoding are documented in ``weft.kernels.decoder``. The
-simulation of the queue of a machine, which orders tasks itself, is in ``weft.planners.queue_decoding``.
+is a row that all individuals share. The rules of decoding are documented in ``weft.kernels.decoder``.
+``weft.planners.queue_decoding`` decodes node counts by simulating the queue of a machine, which orders the
+tasks itself.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ __all__ = [
 ]
 
 _TASK_S, _EDGE_S, _LINE_S, _MACHINE_S = 2e-6, 0.35e-6, 5e-6, 0.8e-6
-"""Approximate seconds in plain Python per task, per edge, per task on a skyline, and per empty skyline."""
+"""Approximate seconds in plain Python: per task, per edge, per task on a skyline, per empty skyline."""
 _FAST_TASK_S, _FAST_EDGE_S, _FAST_MACHINE_S = 0.6e-6, 0.25e-6, 0.03e-6
 """Approximate seconds in plain Python per task, edge and machine on the fast path."""
 _MAX_CELLS = 4_000_000
@@ -80,10 +81,10 @@ class Genome(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DecodedPopulation:
-    """Makespan, node-seconds, cost and times of the schedules of a population, one row per individual."""
+    """The result of decoding a population: makespan, node-seconds, cost and times per individual."""
 
     makespan_s: Floats
-    """Infinite if some task never fits beside the busy intervals."""
+    """Makespan of each schedule; infinite if some task never fits beside the busy intervals."""
     node_seconds: Floats
     cost: Floats
     start_s: Floats | None
@@ -162,11 +163,14 @@ def row_stride(rows: NDArray[Any]) -> int:
 
 
 def count_individuals(*arrays: NDArray[Any]) -> int:
-    """Return the common length of the two-dimensional arrays; 1 if every array has one dimension."""
+    """Return the common length of the two-dimensional arrays; 1 if every array has one dimension.
+
+    Raises InvalidInput if the lengths differ.
+    """
     numbers = {len(rows) for rows in arrays if rows.ndim == 2}
     if len(numbers) > 1:
         what = f"the arrays have {' and '.join(map(str, sorted(numbers)))} individuals"
-        raise InvalidInput(what, rule="all arrays must have the same number, or a single row")
+        raise InvalidInput(what, rule="all arrays must have the same number of individuals, or a single row")
     return numbers.pop() if numbers else 1
 
 
@@ -175,7 +179,8 @@ def _find_modes(
 ) -> NDArray[np.intp]:
     """Return the mode of a group for each pair of ``machine`` and ``value``; ``len(group)`` if none matches.
 
-    ``values`` has the value of each mode of the group (for example its nodes), ascending on each machine.
+    ``values`` holds the value of each mode of the group (for example its number of nodes); the values of a
+    machine are in ascending order.
     """
     most = int(max(values.max(initial=0), value.max(initial=0))) + 1
     keys = group.machine.astype(np.int64) * most + values
@@ -251,7 +256,7 @@ def decode(
     genomes = _pack_genomes(instance, order, bound, modes, seconds, times=True)
     if genomes.number != 1:
         what = f"decode got {genomes.number} genomes"
-        raise InvalidInput(what, rule="must be one; use decode_population for more")
+        raise InvalidInput(what, rule="must be one genome; use decode_population for several")
     decoded, scratch = _run(instance, genomes, rule)
     assert decoded.start_s is not None
     assert decoded.finish_s is not None
@@ -409,10 +414,11 @@ def _invalid_genome_error(instance: Instance, genomes: Genomes, individual: int)
 class FastPath(NamedTuple):
     """The arguments of the fast decoder, which returns the makespans of bindings and nothing else.
 
-    The fast decoder applies if all tasks are virtual or compute tasks whose seconds are work over machine
-    speed, machines run one task at a time or any number, busy intervals take whole machines from time 0 on,
-    and all individuals have the same order: the case of docs/papers/dynamic-grid.md, section 6. ``fixed``,
-    ``files`` and ``latency`` are None if data take neither fixed seconds nor latency.
+    The fast decoder is the case of docs/papers/dynamic-grid.md, section 6. It applies under these conditions:
+    all tasks are virtual tasks, or compute tasks whose seconds are work divided by machine speed; a machine
+    runs either one task at a time or any number; busy intervals take whole machines from time 0 on; all
+    individuals have the same order. ``fixed``, ``files`` and ``latency`` are None if transfers take neither
+    fixed seconds nor latency.
     """
 
     course: BindingProblem

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 _ROUNDING = 1e-9
-"""Relative tolerance with which an amount may exceed a limit, for the rounding errors of sums."""
+"""Relative excess of an amount over a limit that is tolerated, because sums have rounding errors."""
 _PENALTY = 1e3
 """Least penalty of an exceeded limit, as a multiple of the objective value of the sequential plan."""
 _BATCH_S = 0.05
 """Approximate seconds between two checks of the budget."""
 _TASK_S, _SCHEDULE_TASK_S = 5e-6, 2e-5
-"""Approximate seconds per task of an individual: to decode it in plain Python, to evaluate its schedule."""
+"""Approximate seconds per task to decode an individual in plain Python, and to evaluate its schedule."""
 
 _bounds_cache: WeakKeyDictionary[Instance, Bounds] = WeakKeyDictionary()
 
@@ -78,7 +78,7 @@ class Loss(NamedTuple):
     """How bad a schedule is; of two schedules the one with the smaller tuple is better."""
 
     excess: float
-    """Sum of the relative excesses over deadline and maximal cost; 0 if both are kept."""
+    """Sum of the relative excesses over deadline and maximal cost; 0 if neither is exceeded."""
     value: float
     """The objective value, negated if the objective is maximised."""
 
@@ -328,7 +328,7 @@ def evaluate_formula(formula: Expression, decoded: DecodedPopulation, instance: 
 def _objective_scale(instance: Instance, objective: Objective) -> float:
     """Return the scale of penalties: the absolute objective value of running all tasks one after another.
 
-    For an objective that is not linear it is the time of that execution in seconds.
+    If the objective is not linear, return the seconds of running all tasks one after another instead.
     """
     whole, linear = sequential_execution(instance), linearise_objective(instance, objective)
     if linear is None:

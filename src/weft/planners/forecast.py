@@ -39,7 +39,7 @@ class PlanForecast:
     tasks: int
     """Number of compute tasks that take time."""
     exact: int
-    """Number of the tasks counted in ``tasks`` whose estimate has no P90."""
+    """Number of these tasks whose estimate has no P90."""
 
 
 def forecast_schedule(

@@ -55,8 +55,8 @@ _SEEDED = search.GeneticSettings(
 class GeneticOptions(BasePlanner):
     """The options of planners that use the genetic algorithm; an option not set has the preset's value.
 
-    The options are the settings of two papers: docs/papers/dynamic-grid.md, sections 4 and 12 ("grid" below),
-    and docs/papers/moldable.md, section 8 ("moldable").
+    The options are the settings of two papers: docs/papers/dynamic-grid.md, sections 4 and 12 (below:
+    "grid"), and docs/papers/moldable.md, section 8 (below: "moldable").
     """
 
     population: int = 0
@@ -70,9 +70,9 @@ class GeneticOptions(BasePlanner):
     scaling: float | None = None
     """Ratio of the best to the mean fitness after linear scaling; 1: no scaling (grid 2)."""
     const_factor: float | None = None
-    """The fitness is a constant minus the objective value.
+    """Const as a multiple of the largest objective value of the first generation.
 
-    This is the constant, as a multiple of the largest objective value of the first generation.
+    The fitness of an individual is Const minus its objective value.
     """
     crossover: Crossover | None = None
     """Crossover operator (grid: single-point, moldable: uniform)."""
@@ -83,11 +83,11 @@ class GeneticOptions(BasePlanner):
     mutations: float | None = None
     """Mean number of mutated genes per generation; sets the rate to mutations / (population x genes)."""
     elitist: bool | None = None
-    """Whether the best individual replaces the worst of a generation in which all are worse (grid: true)."""
+    """Whether the best individual so far replaces the worst if a whole generation is worse (grid: true)."""
     elite_share: float | None = None
     """Share of the population that survives unchanged (moldable 0.05)."""
     steady_share: float | None = None
-    """Stop if the best value stays the same for this share of the generations; 0: never stop (grid 0.2)."""
+    """Stop when the best value is unchanged for this share of the generations; 0: never stop (grid 0.2)."""
     islands: int = 1
     """Number of parallel populations, which exchange their best individuals."""
     island_steps: int = 1000
@@ -101,13 +101,16 @@ class GeneticOptions(BasePlanner):
         if self.mutations is not None and not 0 <= self.mutations < np.inf:
             raise InvalidInput(f"{self.name}:mutations={self.mutations:g}", rule="must be at least 0")
         if self.mutations is not None and self.mutation_rate is not None:
-            raise InvalidInput(f"{self.name}: mutations and mutation-rate", rule="only one may be given")
+            raise InvalidInput(
+                f"{self.name}: both mutations and mutation-rate are given", rule="only one may be given"
+            )
         self.settings(search.GeneticSettings(), genes=1)  # refuses values that no preset allows
 
     def settings(self, preset: search.GeneticSettings, *, genes: int) -> search.GeneticSettings:
         """Return the settings of a preset, replaced by the options that are set.
 
-        ``genes`` is the number of genes, from which ``mutations`` gives the mutation rate.
+        If the option ``mutations`` is set, the mutation rate is ``mutations`` divided by population times
+        ``genes``, the number of genes of an individual.
         """
         given = {field.name: getattr(self, field.name) for field in fields(preset)}
         # Sizes of 0 are not given; other options may be 0.
@@ -215,7 +218,10 @@ class BindingEncoding:
     def __init__(
         self, instance: Instance, objective: Objective, *, rule: int = APPEND, order: Indices | None = None
     ) -> None:
-        """Decode tasks in the given order (None: by index) under ``rule`` (see ``DECODER_RULES``)."""
+        """Prepare the encoding; tasks are decoded in the given order under ``rule`` (see ``DECODER_RULES``).
+
+        If ``order`` is None, tasks are decoded by index.
+        """
         self._instance = instance
         self._evaluator = PopulationEvaluator(instance, objective)
         self._rule = rule
@@ -357,7 +363,8 @@ class _CountTable:
 def _mode_table(machine: Indices, place: NDArray[np.intp], machines: int, counts: int) -> Indices:
     """Return a table (machines x counts): the mode of each count on each machine.
 
-    If a machine does not allow a count, it is the mode of the next smaller count, or of the smallest.
+    If a machine does not allow a count, the entry is the mode of the next smaller count, or else of the
+    smallest count.
     """
     modes = np.arange(len(machine), dtype=np.int64)
     table = np.full((machines, counts), -1, dtype=np.int64)

@@ -29,7 +29,7 @@ class Heft(ListPlanner):
     label = "HEFT"
 
     averaging: Literal["pairs", "self-loops"] = "pairs"
-    """Average communication over pairs of different machines, or also over self-loops as the SAGA library."""
+    """Average communication over pairs of different machines, or also over self-loops, as SAGA does."""
     tolerance: float = 0.05
     """A moldable task takes the fewest nodes with which it ends within this share of its earliest finish."""
 

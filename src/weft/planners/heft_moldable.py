@@ -25,14 +25,14 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
 _SECOND_EFFICIENCY = 0.8
-"""Least parallel efficiency of node counts in a further plan, besides the plan with the option's value."""
+"""Least parallel efficiency of node counts in a second plan; the first uses the option ``efficiency``."""
 _TOLERANCE = 0.05
 """In plain HEFT a task takes the fewest nodes with which it ends within this share of its earliest finish."""
 _TIGHTER = (0.85, 0.92, 0.96, 0.98, 0.99)
-"""Due dates as shares of the latest finishes; small shares come first, as success with them saves steps."""
+"""Due dates as shares of the latest finishes; small shares come first, since their success saves steps."""
 _LOOSER = (8.0, 4.0, 2.0, 1.4, 1.15)
 _WEIGHTS = (8.0, 32.0, 128.0)
-"""Weights of the total charge (nodes x seconds x price) relative to the makespan, for cheaper plans."""
+"""Weights of a plan's charge (nodes x seconds x price) against its makespan, used to build cheaper plans."""
 _GAIN = 1e-3
 """Least relative improvement of a plan after which the same share of due dates is tried again."""
 _TIGHTENED_PLANS = 2
@@ -173,7 +173,7 @@ def _excess(amount: float, limit: float) -> float:
 
 
 def _relative_speeds(instance: Instance) -> Floats:
-    """Return the speed of each machine relative to the fastest machine, as a mean over the mode groups."""
+    """Return the speed of each machine relative to the fastest machine, averaged over the mode groups."""
     speed, groups = np.zeros(len(instance.machines)), np.zeros(len(instance.machines))
     for group in instance.groups:
         machine, first = np.unique(group.machine, return_index=True)
@@ -205,7 +205,7 @@ def _cheapest_plan(instance: Instance, order: Indices, prices: Floats) -> Schedu
 def _cheap_plans(
     trials: _ScheduleTrials, problem: ProblemArrays, order: Indices
 ) -> Iterator[Callable[[], Schedule]]:
-    """Yield functions that build plans with lower charges and longer times, and the plan of least charge.
+    """Yield functions that build cheaper but longer plans, and one that builds the plan of least charge.
 
     The charge of a plan is the sum of nodes x seconds x price over all tasks.
     """
@@ -227,7 +227,7 @@ def _tighten_best(
 
 
 def _share_to_deadline(start: _ScoredSchedule, objective: Objective) -> tuple[float, ...]:
-    """Return (deadline / makespan,), the factor that moves due dates to the deadline; () without deadline."""
+    """Return (deadline / makespan,), the factor that moves due dates to the deadline; () if there is none."""
     makespan_s = start.schedule.makespan_s
     return () if objective.deadline_s is None or makespan_s <= 0 else (objective.deadline_s / makespan_s,)
 

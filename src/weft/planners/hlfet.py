@@ -12,10 +12,10 @@ from weft.schedule.schedule import Schedule
 class Hlfet(ListPlanner):
     """Places the ready task of the highest level on the machine that is free first.
 
-    Whenever a machine is free it starts, of the tasks whose predecessors have ended, the task of the highest
-    level. The level is the longest path from a task to an exit task, including the time of the task itself.
-    T. L. Adam, K. M. Chandy, J. R. Dickson, A Comparison of List Schedules for Parallel Processing Systems,
-    CACM 17(12), 1974.
+    Whenever a machine is free, it starts the task of the highest level among the tasks whose predecessors
+    have ended. The level is the longest path from a task to an exit task, including the time of the task
+    itself. T. L. Adam, K. M. Chandy, J. R. Dickson, A Comparison of List Schedules for Parallel Processing
+    Systems, CACM 17(12), 1974.
 
     Deviations: none on identical machines without communication, the model of the paper. Otherwise levels are
     sums of mean seconds without communication. Of the machines that are free at a time, a task takes the one

@@ -36,7 +36,7 @@ class LazyPlanner(BasePlanner):
     by: Literal["transfer", "finish"] = "transfer"
     """Criterion for the machine: shortest transfer before the task (as in the paper), or earliest finish."""
     ties: Literal["first", "random"] = "first"
-    """Which of several machines with equal transfer times is taken; the paper does not specify it."""
+    """Which of several machines with equal transfer times is taken; the paper does not say."""
 
     def plan(self, request: PlanRequest) -> Plan:
         """Return the schedule in which every task is bound at the time when it becomes ready."""

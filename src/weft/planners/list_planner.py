@@ -151,7 +151,7 @@ def make_rule(
 
 
 def make_workspace(problem: ProblemArrays, bound: Indices | None = None) -> Workspace:
-    """Allocate the arrays of one placement; the kernels initialise everything but the bindings."""
+    """Return the arrays of one placement; the kernels initialise all of them except the bindings."""
     tasks, machines, modes = problem.tasks, problem.machines, problem.modes
     n, m, places = tasks.number, machines.number, machines.locations
     intervals = n + len(problem.busy_machine)
@@ -203,10 +203,11 @@ def read_schedule(instance: Instance, board: PartialSchedule, stuck: int) -> Sch
 
 
 def append_rule(instance: Instance) -> int:
-    """Return the rule of heuristics without insertion: a task starts after all other tasks of its machine.
+    """Return the placement rule of heuristics without insertion.
 
-    If machines have busy intervals, the rule is to use gaps: otherwise every task would wait until the last
-    busy interval has ended.
+    Under this rule a task starts after all other tasks of its machine. If machines have busy intervals, the
+    rule that uses gaps is returned instead; otherwise every task would wait until the last busy interval has
+    ended.
     """
     return 0 if instance.busy else APPENDED
 
@@ -237,8 +238,9 @@ def select_tasks(
 ) -> Schedule:
     """Return the schedule built by repeatedly placing the best ready task.
 
-    By default the best task is the one with the earliest finish. ``offset`` of a task is subtracted from its
-    criterion (start or finish) if ``sense`` is LEAST. Ties go to the lower ``rank``, by default the index.
+    By default the best task is the one with the earliest finish. If ``sense`` is LEAST, the ``offset`` of a
+    task is subtracted from its criterion (start or finish). Among equally good tasks the one with the lower
+    ``rank`` is placed; the default rank is the index.
     """
     problem = compile_problem(instance)
     offset = np.zeros(problem.tasks.number) if offset is None else offset

@@ -21,7 +21,7 @@ from weft.search.space import Floats, Points, Space, make_numeric_space, make_sp
 from weft.workflow.task_graph import COMPUTE, Indices
 
 _SMALL, _LARGE, _FROM_TASKS = 25, 50, 31
-"""Population sizes for few and for many tasks; the least number of tasks that counts as many.
+"""Population sizes for few and for many tasks; from the third number on, tasks count as many.
 
 The values are those of docs/papers/moldable.md, section 8.
 """
@@ -58,7 +58,7 @@ class MoldableGeneticPlanner(GeneticOptions):
     any_objective = True
 
     preset: Literal["seeded", "s2-recommended"] = "seeded"
-    """``seeded``: start from plans of list planners; ``s2-recommended``: from random plans (the paper)."""
+    """``seeded``: start from list planners' plans; ``s2-recommended``: from random plans, as in the paper."""
     queue: Literal["machine", "fifo", "first-fit", "easy", "conservative"] = "machine"
     """The rule by which the queue starts tasks; ``machine``: the rule given in the platform."""
 
@@ -105,8 +105,8 @@ class NodeCountEncoding:
     ) -> None:
         """Prepare the encoding of an instance with one machine.
 
-        ``queue`` is the name of a queue rule as in a platform file; None: the rule of the machine. ``order``
-        is the order of submission; None: breadth first.
+        ``queue`` is the name of a queue rule as in a platform file; if it is None, the rule of the machine is
+        used. ``order`` is the order of submission; if it is None, tasks are submitted breadth first.
         """
         self._instance = instance
         self._evaluator = PopulationEvaluator(instance, objective)

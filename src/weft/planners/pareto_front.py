@@ -68,9 +68,10 @@ def make_entry(
     by: str,
     decoder: FrontDecoder = "append",
 ) -> FrontEntry:
-    """Return the entry of a schedule that is encoded and decoded again, so that genome and schedule agree.
+    """Return the entry of a schedule.
 
-    Decoding with ``append`` never makes the schedule longer (``encode_schedule``).
+    The schedule is encoded and decoded again, so that genome and schedule of the entry agree. Decoding with
+    ``append`` never makes the schedule longer (``encode_schedule``).
     """
     genome = encode_schedule(instance, schedule)
     kept = decode_genome(instance, genome, decoder)
@@ -99,7 +100,7 @@ def decode_genome(instance: Instance, genome: Genome, decoder: FrontDecoder) -> 
 def covers(first: FrontEntry, second: FrontEntry) -> bool:
     """Return whether the first entry is at least as good as the second in makespan and in amount.
 
-    Differences within the rounding error are ignored, so that equal entries cover each other.
+    Differences within rounding errors are ignored, so that two equal entries cover each other.
     """
     return _at_most(first.makespan_s, second.makespan_s) and _at_most(first.amount, second.amount)
 
@@ -137,7 +138,7 @@ class ParetoArchive:
 def follow_ranks(
     instance: Instance, tradeoff: Tradeoff, entries: Sequence[FrontEntry]
 ) -> tuple[FrontEntry, ...]:
-    """Return a front whose schedules bind every task with a rank expression to the machine that it prefers.
+    """Return a front whose schedules bind every task with a rank expression to its preferred machine.
 
     During a run the rank expression of a task decides where the task runs (see ``bind_by_rank``).
     """
@@ -181,12 +182,13 @@ class Tradeoff(Protocol):
     M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
     (docs/papers/moldable.md, sections 4 and 9) plot makespan against cost and against the share of idle
     node-time, for five weights. Here each weight is computed from two neighbouring points of the front, such
-    that both have the same weighted sum. Minimising this sum finds points below the line between the two
-    (Y. P. Aneja, K. P. K. Nair, Management Science 25, 1979). Cost is the price of all node-seconds, or the
-    node-seconds if no machine has a price. The idle share ``1 - c / (P * makespan)`` of c node-seconds on P
-    nodes is not linear. To minimise it, ``makespan - s * c / P`` is minimised, where ``1 / s`` is the
-    largest share of used node-time (W. Dinkelbach, Management Science 13, 1967); this is the objective
-    ``static-literal`` with ``s = (1 - alpha) / alpha``. All idle nodes count equally, whatever their price.
+    that both have the same weighted sum. Minimising this sum finds points below the line between the two (Y.
+    P. Aneja, K. P. K. Nair, Management Science 25, 1979). Cost is the price of all node-seconds, or the
+    node-seconds if no machine has a price. The idle share is ``1 - c / (P * makespan)`` for c used
+    node-seconds on P nodes; it is not linear. To minimise it, ``makespan - s * c / P`` is minimised, where
+    ``1 / s`` is the largest share of used node-time (W. Dinkelbach, Management Science 13, 1967); this is the
+    objective ``static-literal`` with ``s = (1 - alpha) / alpha``. All idle nodes count equally, whatever
+    their price.
     """
 
     against: Against
@@ -201,7 +203,7 @@ class Tradeoff(Protocol):
     def amounts(self, decoded: DecodedPopulation) -> Floats | None:
         """Return the amount of each individual of a decoded population.
 
-        None: the amount can only be computed from schedules.
+        Return None if the amount can only be computed from schedules.
         """
         ...
 
@@ -215,7 +217,10 @@ class Tradeoff(Protocol):
 
 
 def make_tradeoff(against: Against, instance: Instance, *, max_cost: float | None) -> Tradeoff:
-    """Return the tradeoff of time against cost, idle nodes or a formula; raises InvalidInput."""
+    """Return the tradeoff of time against cost, idle nodes or a formula.
+
+    Raises InvalidInput if ``against`` is none of these, or a formula that cannot be traded against time.
+    """
     if against == "cost":
         return _CostTradeoff(instance)
     if against == "idle":
@@ -227,7 +232,9 @@ def make_tradeoff(against: Against, instance: Instance, *, max_cost: float | Non
 
 def _unknown_measure(against: str) -> InvalidInput:
     rule = f"must be {', '.join(MEASURES)}, or a formula over {', '.join(QUANTITIES)}"
-    return InvalidInput(f"time against {against!r}", rule=rule, advice=suggest(against, QUANTITIES))
+    return InvalidInput(
+        f"time cannot be traded against {against!r}", rule=rule, advice=suggest(against, QUANTITIES)
+    )
 
 
 class _CostTradeoff:
@@ -313,7 +320,7 @@ class _FormulaTradeoff:
         if measure.sense == "maximise" or measure.is_makespan:
             why = "is the time itself" if measure.is_makespan else "is maximised"
             advice = f"write a formula to minimise, such as `1 - {measure.name}`" if "max" in why else ""
-            raise InvalidInput(f"time against {measure.name!r}, which {why}", advice=advice)
+            raise InvalidInput(f"time cannot be traded against {measure.name!r}, which {why}", advice=advice)
         self.against: Against = measure.name
         self.searched = instance
         self._measure = measure
@@ -372,8 +379,9 @@ def mix_genomes(instance: Instance, first: Genome, second: Genome) -> tuple[Indi
 def _mix_pair(instance: Instance, own: Genome, other: Genome, share: float) -> Genome:
     """Return ``own`` with the bindings and modes of ``other`` for its first tasks.
 
-    ``share`` is the number of first tasks in the order of ``own`` as a share of all tasks. All tasks of a
-    binding variable take the choices of ``other`` if one of them is among the first tasks.
+    ``share`` is the number of first tasks, in the order of ``own``, divided by the number of all tasks. If
+    one task of a binding variable is among the first tasks, all tasks of the variable take the choices of
+    ``other``.
     """
     variable = instance.graph.variable
     place = np.empty(len(instance), dtype=np.int64)

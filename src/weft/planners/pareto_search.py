@@ -81,14 +81,14 @@ class FrontResult:
     """The result of a search for a Pareto front."""
 
     entries: tuple[FrontEntry, ...]
-    """The front by ascending makespan; empty if no schedule found keeps the limits.
+    """The front by ascending makespan; empty if every schedule found exceeds the limits.
 
     ``run_alphas`` returns one front per alpha (weight of time), so that entries of different alphas may cover
     each other.
     """
     trials: tuple[FrontTrial, ...]
     nearest: Schedule
-    """The schedule that exceeds the limits least; of several such schedules the best by objective."""
+    """The schedule that exceeds the limits least; among equal ones the best by objective."""
     steps: int
     bound_s: float
     """Proven lower bound on the makespan; 0 if there is none."""
@@ -218,7 +218,10 @@ class FrontSearch:
         )
 
     def _next_objectives(self) -> list[Objective]:
-        """Return an objective for each of the next gaps, by descending area divided by past searches + 1."""
+        """Return an objective for each of the next gaps.
+
+        Gaps with a large area and few past searches come first.
+        """
         left = self._points - self._done
         if len(self._searched.entries) < 2:
             return self._end_objectives() if left > 0 else []
@@ -296,7 +299,9 @@ class FrontSearch:
         self._take(plan.schedule, alpha=self._weight(objective), by=plan.by or _SEARCH)
 
     def _weight(self, objective: Objective) -> float | None:
-        """Return the weight of time in an objective; None for a formula or for a deadline of its own."""
+        """Return the weight of time in an objective; None for a formula or an objective with its own
+        deadline.
+        """
         if objective.deadline_s != self._goal.deadline_s or objective.formula is not None:
             return None
         return objective.alpha if objective.has_alpha else 1.0
@@ -307,7 +312,10 @@ class FrontSearch:
         return None if steps is None else max(1, (steps - self._steps) // pieces)
 
     def _clock(self, place: int, pieces: int) -> ClockSlice:
-        """Return the time slice of search number ``place``, if ``pieces`` searches share time and workers."""
+        """Return the time slice of a search.
+
+        ``pieces`` searches share the time and the workers; ``place`` is the number of the search, from 0.
+        """
         left = self._budget.left
         if left is None:
             return ClockSlice(left=None)
@@ -331,7 +339,7 @@ class FrontSearch:
 def _gaps(entries: Sequence[FrontEntry]) -> list[tuple[float, tuple[FrontEntry, FrontEntry]]]:
     """Return the open gaps between neighbouring entries of a front, by descending area.
 
-    A gap is its area, as a share of the rectangle between the ends of the front, and its two entries.
+    A gap is a pair: its area as a share of the rectangle between the ends of the front, and its two entries.
     """
     if len(entries) < 2:
         return []
@@ -447,7 +455,10 @@ def _plan_run(instance: Instance, run: _AlphaRun) -> tuple[Plan, bool]:
 def _collect_front(
     instance: Instance, tradeoff: Tradeoff, plans: list[Plan], *, cut: bool, notes: tuple[str, ...]
 ) -> FrontResult:
-    """Return the fronts of all alphas; the plans of one alpha are every ``len(ALPHAS)``-th of ``plans``."""
+    """Return the fronts of all alphas from the plans of all runs.
+
+    The alphas take turns in ``plans``: every ``len(ALPHAS)``-th plan belongs to the same alpha.
+    """
     kept: list[FrontEntry] = []
     trials: list[FrontTrial] = []
     for place, alpha in enumerate(ALPHAS):

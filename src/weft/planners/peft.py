@@ -15,7 +15,7 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import Floats
 
 _MAX_CELLS = 20_000_000
-"""Largest number of cells (tasks x machines) of the cost table; it then takes 160 MB."""
+"""Largest number of cells (tasks x machines) of the cost table; a table of this size takes 160 MB."""
 _CELL_S = 0.15e-6
 """Approximate seconds per edge and machine in plain Python."""
 
@@ -50,7 +50,7 @@ class Peft(ListPlanner):
         return super().check(instance)
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place ready tasks by descending row mean of the table, each by finish plus table entry."""
+        """Place ready tasks by descending row mean of the table, each where finish + table entry is least."""
         table, ranks = optimistic_table(instance)
         return place_tasks(instance, ready_order(instance, ranks), rule=make_rule(extra=table))
 

@@ -46,7 +46,7 @@ class Encoding(Protocol):
         ...
 
     def values(self, points: Points) -> Floats:
-        """Return the value of every point, which the search maximises; minus infinity without a schedule."""
+        """Return the value of every point, to be maximised; minus infinity for a point without a schedule."""
         ...
 
     def schedule(self, point: Points) -> Schedule:
@@ -102,7 +102,7 @@ class PreparedSearch(NamedTuple):
     encoding: Encoding
     optimiser: Optimiser
     seeds: Seeds | None = None
-    """None: the first points are random."""
+    """The schedules from which the search starts; None if it starts from random points."""
 
     @property
     def starts(self) -> list[Points]:

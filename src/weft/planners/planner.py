@@ -139,13 +139,13 @@ class Plan:
     bound_s: float = 0.0
     """Lower bound on the makespan proven by the planner; 0 if there is none."""
     cut: bool = False
-    """Whether the clock or an interrupt ended the search; if so, another run may give another plan."""
+    """Whether the clock or an interrupt ended the search; another run may then give another plan."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search."""
     by: str = ""
-    """Name of the planner of a portfolio that found the schedule; empty if the planner is no portfolio."""
+    """Name of the planner of a portfolio that found the schedule; "" if the planner is not a portfolio."""
     bound_by: str = ""
-    """Name of the planner of a portfolio, or of the argument, that proved the bound; empty otherwise."""
+    """Name of what proved the bound: a planner of a portfolio, or an argument; "" otherwise."""
     notes: tuple[str, ...] = ()
     """Messages for the user, for example about planners that failed."""
     ranked: tuple[RankChoice, ...] = ()
@@ -173,7 +173,7 @@ class Planner(Protocol):
         ...
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Return a plan; not worse than the incumbent if the planner is ``anytime``."""
+        """Return a plan; if the planner is ``anytime``, the plan is not worse than the incumbent."""
         ...
 
 

@@ -35,13 +35,13 @@ and runs in this process. The search of an easy instance ends with it, before th
 worker is started. Workers forked later inherit the modules and compiled kernels that it has loaded.
 """
 _FIRST_PROOF = 0.6
-"""Share of the budget for the first slice if the exact planner runs it, since a proof ends the search."""
+"""Share of the budget for the first slice if the exact planner runs in it, since a proof ends the search."""
 _MAX_SLICE_S = 20.0
 """Longest time of a slice; after each slice results are exchanged."""
 _PATIENCE = 1
 """Number of consecutive slices without improvement after which other planners are preferred."""
 _MARGIN = 0.2
-"""A planner that ends with more than this share of its time left was not ended by the clock."""
+"""A planner that ends while more than this share of its time is left was not ended by the clock."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,9 +64,9 @@ class Incumbent:
         return None if self._found is None else self._found[1]
 
     def offer(self, plan: Plan, by: str) -> float:
-        """Keep the schedule of a plan if it is better, and its bound if it is higher.
+        """Keep the schedule of a plan if it is better, and the bound of the plan if it is higher.
 
-        Return the larger of both relative improvements; 0 if neither was kept.
+        Return the larger of the two relative improvements; 0 if neither was kept.
         """
         self.steps += plan.steps
         gain = max(self._offer_schedule(plan.schedule, by), self._offer_bound(plan.bound_s, by))
@@ -271,7 +271,7 @@ class PortfolioSearch:
     def _lineup(self, turn: int, islands: int) -> list[Contender]:
         """Return the planners that run in a turn; empty if none may start.
 
-        In turn 0 there is one planner, later at most one per island.
+        In turn 0 one planner runs; in later turns at most one planner per island.
         """
         able = [contender for contender in self._contenders if self._can_start(contender)]
         preferred = [one for one in able if one.without_gain < _PATIENCE] or able

@@ -82,7 +82,8 @@ def _tasks(instance: Instance) -> TaskArrays:
 def _first_rows(graph: TaskGraph) -> Indices:
     """Return for each task its first row in the table of resource amounts (``TaskArrays.amount``).
 
-    The table has a row per task, followed by the rows of tasks whose amounts depend on the node count.
+    The table begins with a row per task. Tasks whose amounts depend on the node count have further rows after
+    these, one per count.
     """
     pointer = graph.demand_by_count.pointer
     first = np.where(np.diff(pointer) > 0, len(graph) + pointer[:-1], np.arange(len(graph)))
@@ -132,7 +133,7 @@ def _modes(instance: Instance) -> ModeArrays:
 
 
 def _shift(graph: TaskGraph, group: ModeGroup) -> Indices:
-    """Return for each mode of a group the distance from the first row of amounts of a task to its row."""
+    """Return for each mode of a group the offset of its row of amounts from the first row of the task."""
     if group.demand is None:
         return np.zeros(len(group), dtype=np.uint32)
     counts = graph.count_sets[graph.counts[group.tasks[0]]]
@@ -337,8 +338,8 @@ def best_machines(instance: Instance, price: Floats | None = None) -> Indices:
 def restrict_to_best_modes(instance: Instance, price: Floats | None = None) -> ProblemArrays:
     """Return the problem in which tasks keep only their best modes, on the best machines of their variable.
 
-    ``price`` as for ``best_machines``. Modes and machines that are equal within rounding are all kept, so
-    that the placement can choose among them.
+    ``price`` has the meaning it has in ``best_machines``. Modes and machines that are equal within rounding
+    errors are all kept, so that the placement can choose among them.
     """
     parts: list[ModeSubset] = []
     candidates: list[tuple[Indices, NDArray[np.intp]]] = []
@@ -362,7 +363,7 @@ def _weighted_seconds(group: ModeGroup, tasks: Indices, price: Floats | None) ->
 
 
 def _variable_batches(instance: Instance, price: Floats | None) -> Iterator[_VariableBatch]:
-    """Yield the variables that have compute tasks in batches of limited size, with their sums per machine."""
+    """Yield batches of limited size of the variables that have compute tasks, with their sums per machine."""
     graph, machines = instance.graph, len(instance.machines)
     compute = np.flatnonzero(graph.kind == COMPUTE).astype(np.uint32)
     by_variable = compute[np.argsort(graph.variable[compute], kind="stable")]

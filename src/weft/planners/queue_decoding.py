@@ -27,7 +27,7 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
 _JOB_S, _EDGE_S, _RESERVING = 1.2e-6, 0.3e-6, 3
-"""Approximate seconds per job and edge in plain Python; factor by which ``conservative`` takes longer."""
+"""Approximate seconds per job and per edge in plain Python; factor by which ``conservative`` takes longer."""
 _MAX_CHOICES = 10_000_000
 """Largest number of cells of the table of seconds (tasks x node counts)."""
 _ENDLESS = 2**62
@@ -44,8 +44,9 @@ def run_queue(
 ) -> Schedule:
     """Return the schedule built by the queue of the only machine, given the node count of each task.
 
-    ``rule`` is a value of the key ``queue`` in a platform file; None: the rule of the machine. ``order`` is
-    the order of submission; None: breadth first. Raises Infeasible if a task can never start.
+    ``rule`` is a value of the key ``queue`` in a platform file; if it is None, the rule of the machine is
+    used. ``order`` is the order of submission; if it is None, tasks are submitted breadth first. Raises
+    Infeasible if a task can never start.
     """
     if np.ndim(counts) != 1:
         raise InvalidInput(f"counts is an array of shape {np.shape(counts)}", rule="must be one row")
@@ -76,7 +77,7 @@ def run_queue_population(
     """Simulate the queue of the only machine for many individuals and return their results.
 
     ``counts`` and ``order`` are one row for all individuals, or individuals x tasks. With ``times`` the
-    starts and finishes of all tasks are returned too. Other arguments as in ``run_queue``.
+    starts and finishes of all tasks are returned too. The other arguments are those of ``run_queue``.
     """
     if len(instance.machines) != 1:
         what = f"an instance with {len(instance.machines)} machines cannot be decoded by a queue"
@@ -121,7 +122,10 @@ def _requests(number: int, order: Indices, counts: Indices, *, times: bool) -> J
 def _one_by_one(
     instance: Instance, rule: int, orders: Indices, counts: Indices, number: int, *, times: bool
 ) -> DecodedPopulation:
-    """Return the results of individuals run one by one, for instances whose table of seconds is too large."""
+    """Return the results of individuals that are simulated one by one.
+
+    This is used for instances whose table of seconds (tasks x node counts) would be too large.
+    """
     found = []
     for individual in range(number):
         order = orders[individual] if orders.ndim == 2 else orders
@@ -203,7 +207,7 @@ def _jobs(instance: Instance) -> QueueJobs | None:
 
 
 def _all_choices(instance: Instance) -> _Choices:
-    """Return columns with all node counts of every compute task; seconds of counts not allowed are -1."""
+    """Return columns with all node counts of compute tasks; counts that are not allowed have -1 seconds."""
     problem = compile_problem(instance)
     tasks, first = len(instance), problem.modes.first
     row, most = np.zeros(tasks, dtype=np.int64), np.zeros(tasks, dtype=np.uint32)
@@ -294,7 +298,10 @@ def _make_jobs(instance: Instance, choices: _Choices) -> QueueJobs:
 
 
 def _count_busy(instance: Instance) -> int:
-    """Return the number of busy intervals; raise an error unless all begin at time 0 and fit together."""
+    """Return the number of busy intervals.
+
+    Raises InvalidInput if one begins after time 0, and Infeasible if they do not fit together.
+    """
     problem, name = compile_problem(instance), instance.machines[0].name
     if (problem.busy_start > 0).any():
         what = f"{name} is reserved from {float(problem.busy_start.max()):g} s on"

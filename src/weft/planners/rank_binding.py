@@ -2,13 +2,13 @@
 
 A task may have a rank, an expression over the properties of a machine. During a run it is evaluated when the
 task is dispatched: of the machines that are free at that time, the one with the highest value is used
-(``policies/placement.py``). ``bind_by_rank`` walks through a schedule in the order of time and predicts this
-choice: it binds each task with a rank to the machine with the highest value among those that are free beside
+(``policies/placement.py``). ``bind_by_rank`` predicts this choice. It walks through a schedule in the order
+of time and binds each task with a rank to the machine with the highest value among those that are free beside
 the tasks placed before. All other tasks keep machine, node count and order; the times are computed again. The
 plan that is shown is therefore the one that a run follows if the estimates are exact.
 
-Measured values are those of idle machines (``platform.arrays.idle_columns``). The walk counts nodes, not
-resources; the decoder counts both. Complexity: O(v m + v log v) for v tasks and m machines.
+For measured properties, the values of idle machines are used (``platform.arrays.idle_columns``). The walk
+counts nodes, not resources; the decoder counts both. Complexity: O(v m + v log v) for v tasks and m machines.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def bind_by_rank(
 ) -> tuple[Schedule, list[RankChoice]]:
     """Return the schedule with the machines that ranks choose, and the choices.
 
-    Without ranks the given schedule and no choices are returned. With the new starts, tasks that are ready at
-    the same time may choose in another order, so the walk is repeated until nothing changes, a few times at
-    most. ``besides`` names tasks whose ranks are ignored.
+    If no task has a rank, the given schedule and no choices are returned. The new starts may change the order
+    in which tasks that are ready at the same time choose. The walk is therefore repeated until nothing
+    changes, a few times at most. ``besides`` names tasks whose ranks are ignored.
     """
     choices: list[RankChoice] = []
     if not any(task.rank is not None for task in instance.graph.workflow.tasks):
@@ -125,11 +125,14 @@ class _ScheduleWalk:
                     offer(successor)
 
     def _is_open(self, task: int) -> bool:
-        """Return whether the rank of a task decides its machine and has not yet done so."""
+        """Return whether the rank of a task decides its machine, but the machine is not chosen yet."""
         return task in self.ranked and int(self.instance.graph.variable[task]) in self.open
 
     def _place(self, task: int, at_s: float) -> float | None:
-        """Place a task that is ready at ``at_s``; return None, or when to try again if it has to wait."""
+        """Place a task that is ready at ``at_s`` and return None.
+
+        If the task has to wait, return the time at which to try again.
+        """
         graph, variable = self.instance.graph, int(self.instance.graph.variable[task])
         if graph.kind[task] == TRANSFER:
             self._send(task, variable, at_s)
@@ -143,7 +146,10 @@ class _ScheduleWalk:
         return None
 
     def _send(self, task: int, variable: int, at_s: float) -> None:
-        """Place a transfer; if its destination is open, the rank of the task that reads the data decides."""
+        """Place a transfer.
+
+        If its destination is not chosen yet, the rank of the task that reads the data chooses it.
+        """
         graph = self.instance.graph
         if variable in self.open:
             behind = (other for other in graph.successors(task).tolist() if self._is_open(other))
@@ -184,7 +190,7 @@ class _ScheduleWalk:
         return None
 
     def _sized_modes(self, task: int, modes: TaskModes) -> NDArray[np.intp]:
-        """Return one row of ``modes`` per machine: with the planned node count, or else the fastest mode."""
+        """Return one row of ``modes`` per machine: the planned node count, or else the fastest mode."""
         rows = np.arange(len(modes))
         if len(np.unique(modes.machine)) == len(modes):
             return rows
@@ -240,7 +246,10 @@ class _ScheduleWalk:
         waits_s: Floats,
         planned: int,
     ) -> int:
-        """Return the position of the highest rank value; ties: planned machine, earliest end, lower index."""
+        """Return the position of the highest rank value.
+
+        Ties go to the planned machine, then to the earliest end, then to the lower index.
+        """
         ends_s = (waits_s + modes.seconds[rows]).tolist()
         machines = modes.machine[rows].tolist()
         keys = [
@@ -305,7 +314,10 @@ class _FreeNodes:
         return self._capacity[machine] - sum(taken for _, taken in busy)
 
     def waits_s(self, machines: NDArray[Any], nodes: NDArray[Any], at_s: float) -> Floats:
-        """Return for each machine the seconds from ``at_s`` until its entry of ``nodes`` nodes is free."""
+        """Return for each machine the seconds from ``at_s`` until enough nodes are free.
+
+        ``nodes`` is the number of nodes needed on each machine.
+        """
         found: Floats = np.maximum(0.0, self._until_s[machines] - at_s)
         for row in np.flatnonzero(~self._single[machines]).tolist():
             found[row] = self._wait_s(int(machines[row]), int(nodes[row]), at_s)

@@ -84,7 +84,10 @@ def order_by_rank(ranks: Floats) -> Indices:
 
 
 def ready_order(instance: Instance, priority: Floats) -> Indices:
-    """Return a topological order: each time the ready task with the highest priority; ties by index."""
+    """Return a topological order in which the ready task with the highest priority always comes next.
+
+    Ties go to the lower index.
+    """
     tasks = compile_problem(instance).tasks
     number = tasks.number
     order, index = np.zeros(number, dtype=np.uint32), np.arange(number, dtype=np.uint32)
@@ -104,9 +107,10 @@ def rank_by_priority(priority: Floats) -> Indices:
 
 
 def static_levels(instance: Instance, seconds: Floats | None = None) -> Floats:
-    """Return the seconds of the longest path from each task (included) to an exit, without communication.
+    """Return the seconds of the longest path from each task to an exit, without communication.
 
-    ``seconds`` has the seconds of each task; the default is ``mean_seconds``.
+    The seconds of the task itself are included. ``seconds`` holds the seconds of each task; the default is
+    ``mean_seconds``.
     """
     return upward_ranks(instance, seconds=seconds, communication_s=np.zeros(instance.graph.edge_count))
 
@@ -122,7 +126,7 @@ def median_seconds(instance: Instance) -> Floats:
 
 
 def least_seconds(instance: Instance, task: int) -> Floats:
-    """Return the least seconds of a compute task on every machine; infinite where it cannot run."""
+    """Return the least seconds of a compute task on every machine; infinite where the task cannot run."""
     modes = instance.modes(task)
     least = np.full(len(instance.machines), np.inf)
     np.minimum.at(least, modes.machine, modes.seconds)

@@ -37,11 +37,12 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
 _COLDEST, _HEATS, _COOLING = 0.03, (1.0, 4.0, 16.0, 64.0), 0.15
-"""A cycle starts at the temperature coldest * heat * objective value / number of tasks, and cools down to
-``_COOLING`` times that temperature.
+"""A cycle starts at the temperature coldest * heat * objective value / number of tasks.
+
+It cools down to ``_COOLING`` times that temperature.
 """
 _GAIN = 1e-3
-"""Least relative improvement by a cycle after which the next cycle has the same temperature and drag."""
+"""If a cycle improves the plan by at least this share, the next cycle has the same temperature and drag."""
 _DRAGS = (1.0, 0.0)
 """Factors of the drag (``_DRAG``) of moldable tasks: each temperature is tried with and without drag."""
 _CYCLE = 4000
@@ -57,9 +58,9 @@ _PLAIN = 60.0
 _BATCH_S = 0.03
 _LEAST_BATCH = 16
 _DRAG = 0.3
-"""Drag: weight of (node-seconds / all nodes) relative to the makespan in the value that is annealed.
+"""Weight of (node-seconds / all nodes) relative to the makespan in the annealed value, called drag.
 
-It is added if some task is moldable, so that tasks do not take many nodes for a small gain.
+The drag is added if some task is moldable, so that tasks do not take many nodes for a small gain.
 """
 _JUSTIFIED, _MOLDED, _TAKEN, _BOTH = 0.02, 0.5, 0.3, 0.5
 """Probabilities of the kinds of moves (``SharedMoves``) if all kinds are possible."""
@@ -175,10 +176,10 @@ class _SharedSearch:
     best: SharedState = field(init=False)
     score: SharedScore = field(init=False)
     whole_s: float = math.inf
-    """Seconds of the planning time that were left at the start."""
+    """Seconds of the planning time that were left when the search started."""
 
     def run(self, state: SharedState) -> bool:
-        """Search from a state until the budget is spent; return whether the clock or Ctrl-C ended this."""
+        """Search from a state until the budget is spent; return whether the clock or Ctrl-C ended it."""
         self.state, self.best = state, SharedState(*(part.copy() for part in state))
         self._evaluate_start()
         shop, moves = self.workspace.shop, self.workspace.moves
@@ -658,7 +659,7 @@ class _Dimension:
     need: Floats
     """Per mode: the amount it needs."""
     total: Floats
-    """Per machine: its total amount; infinite if all tasks together cannot exhaust it."""
+    """Per machine: its total amount; infinite if all tasks together cannot use it up."""
     unit: Floats
     """Per machine: the amount of one unit."""
     most: int
@@ -686,10 +687,10 @@ class _Dimension:
 class _Packing:
     """The packed needs of modes, and the packed free capacity of machines before any task is placed (CSR).
 
-    The nodes and amounts of a mode are packed as bit fields of one integer. A dimension that is never scarce
-    has value 0. Integers, and decimals with few digits, are packed exactly, divided by their greatest common
-    divisor. Other amounts become shares of the total: needs are rounded up and free amounts down, so that
-    modes that fit in packed form also fit with the exact amounts.
+    The nodes and amounts of a mode are packed as bit fields of one integer. The bit field of a dimension that
+    is never scarce is 0. Integers, and decimals with few digits, are packed exactly, divided by their
+    greatest common divisor. Other amounts become shares of the total: needs are rounded up and free amounts
+    down, so that modes that fit in packed form also fit with the exact amounts.
     """
 
     guard: int
@@ -739,7 +740,7 @@ def _limited(
 
 
 def _dimension(need: Floats, total: Floats, machine: NDArray[np.uint32]) -> _Dimension:
-    """Return a bit field whose unit makes all needs integers; if there is none, a share of the total."""
+    """Return a bit field whose unit makes all needs integers; without such a unit, a share of the total."""
     counted = np.unique(need[np.isfinite(total[machine]) & (need > 0)])
     finite = total[np.isfinite(total)]
     for scale in _SCALES:
@@ -770,7 +771,8 @@ def _initial_steps(
 ) -> tuple[_Integers, Floats, _Integers]:
     """Return the times at which busy intervals change the free capacity of machines.
 
-    Returned are pointers (CSR by machine), times, and the packed free capacity from each time on.
+    The result consists of pointers (CSR by machine), the times, and the packed free capacity from each time
+    on.
     """
     pointer, times, free = [0], [], []
     for machine in range(len(instance.machines)):

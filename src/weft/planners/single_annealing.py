@@ -25,7 +25,7 @@ from weft.workflow.task_graph import COMPUTE, Floats, Indices
 _HEATS, _COLD = (0.15, 0.6, 2.4), 0.015
 """Temperatures at the start of a cycle and at its end; unit: mean seconds of a task and its transfers."""
 _CYCLE, _GROWTH = 500, 4.0
-"""Steps of the first cycle per task; the factor by which each cycle is longer than the one before."""
+"""Steps per task in the first cycle; factor by which each cycle is longer than the cycle before it."""
 _SHORTEST = 1.0 / 64
 """Least share of the budget for the first cycle."""
 _STEP_S = 12e-6
@@ -81,7 +81,7 @@ class _SingleCycle(NamedTuple):
         return float(self.hot * (_COLD / self.hot) ** done)
 
     def cooling(self, share: float) -> float:
-        """Return the factor by which the temperature falls while ``share`` of the budget is spent."""
+        """Return the factor by which the temperature falls while another ``share`` of the budget is used."""
         return float((_COLD / self.hot) ** (share / (self.end - self.begin)))
 
 
@@ -207,7 +207,7 @@ class _SingleSearch:
 def _scale(problem: SingleProblem, terms: SingleObjective) -> float:
     """Return the unit of temperature: the objective value of the mean seconds of a task and its transfers.
 
-    If node-seconds or prices count, a quarter of their mean weight is added.
+    If node-seconds or prices count in the objective, a quarter of their mean weight is added.
     """
     seconds = _mean(problem.seconds) + _mean(problem.size) * _mean(problem.inverse)
     if problem.fixed is not None and problem.files is not None and problem.latency is not None:
@@ -223,7 +223,7 @@ def _mean(numbers: NDArray[np.float64]) -> float:
 
 
 def has_equal_machines(instance: Instance) -> bool:
-    """Return whether there are several machines, interchangeable for every task, and data take no time."""
+    """Return whether there are several machines, all equal for every task, and data take no time."""
     if not serves_one_at_a_time(instance) or len(instance.machines) == 1:
         return False
     problem, graph, machines = compile_problem(instance), instance.graph, len(instance.machines)

@@ -1,4 +1,4 @@
-"""The planner Shuffle, and the layers and machine queues of parameter sweeps, which xDCP uses too."""
+"""The planner Shuffle, and the layers and machine queues of parameter sweeps, which xDCP uses, too."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _first_name(instance: Instance, chosen: NDArray[np.bool_]) -> str:
 
 
 def divide_machines(instance: Instance) -> _Integers:
-    """Return the number of queues of each machine: how many subtasks it can run at once, of whatever kind.
+    """Return the number of queues of each machine: how many subtasks of any kind it can run at a time.
 
     Every queue has the nodes and the resources that the largest subtask on the machine needs. There are not
     more queues than subtasks, and at least one.
@@ -131,7 +131,10 @@ def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsuppor
 
 
 def _pools(instance: Instance) -> _Integers:
-    """Return for each compute task the number of its set of machines, equal for equal sets; else -1."""
+    """Return for each compute task the number of its set of machines; -1 for other tasks.
+
+    Tasks with equal sets of machines have the same number.
+    """
     numbers: dict[bytes, int] = {}
     of_group = [numbers.setdefault(group.machine.tobytes(), len(numbers)) for group in instance.groups]
     return np.array([*of_group, -1], dtype=np.int64)[instance.group]
@@ -188,7 +191,7 @@ def _positions_in_layer(layer: _Integers, pools: _Integers) -> _Integers:
 
 
 class SweepQueues:
-    """The task queues of every machine, and the resulting times; starts from a simple assignment."""
+    """The queues of subtasks of every machine, and their times; the first queues are a simple assignment."""
 
     def __init__(self, instance: Instance, pool: Sharing, *, start: InitialQueues) -> None:
         layers = find_layers(instance, pool)

@@ -72,7 +72,7 @@ def option_text(options: Mapping[str, OptionValue]) -> str:
 def find_planners(planner: str, grid: TuningGrid) -> dict[str, SearchPlanner]:
     """Return the planner of each experiment by the text of its options; raise InvalidInput with all problems.
 
-    ``planner`` is a name, possibly with options; options of the grid replace these.
+    ``planner`` is a name, possibly with options; options of the grid replace them.
     """
     _check_count(grid)
     if not isinstance(base := make_planner(planner), SearchPlanner):
@@ -86,7 +86,7 @@ def find_planners(planner: str, grid: TuningGrid) -> dict[str, SearchPlanner]:
 
 def _check_count(grid: TuningGrid) -> None:
     if grid.count > MOST_EXPERIMENTS:
-        what = f"{grid.count:,} experiments"
+        what = f"the grid has {grid.count:,} experiments"
         raise InvalidInput(what, rule=f"at most {MOST_EXPERIMENTS:,} are allowed", advice="use fewer values")
 
 
@@ -96,7 +96,7 @@ _TUNED = ("genetic", "moldable-genetic", "annealing")
 def find_tuned_planners(grid: TuningGrid) -> list[str]:
     """Return the planners that have all options of a grid; raise InvalidInput if there is none.
 
-    The error has the problems of the planner for which there are fewest.
+    The error lists the problems of the planner that has the fewest problems.
     """
     _check_count(grid)
     found = {name: list(_option_problems(name, PLANNERS.load(name), grid)) for name in _TUNED}
@@ -106,9 +106,10 @@ def find_tuned_planners(grid: TuningGrid) -> list[str]:
 
 
 def _option_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Problem]:
-    """Yield the problems of a planner with the options of a grid: of each value alone, then of all together.
+    """Yield the problems of a planner with the options of a grid.
 
-    Which options exclude each other does not depend on their values.
+    First each value is tried alone. If none is a problem, the first values of all options are tried together;
+    this suffices, because it does not depend on the values which options exclude each other.
     """
     if problems := list(_value_problems(planner, kind, grid)):
         yield from problems
@@ -129,7 +130,7 @@ def _value_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Prob
 
 
 def _planner_problems(name: str) -> Iterator[Problem]:
-    """Yield why there is no planner of this name and these options."""
+    """Yield the problems of a planner's name and options; nothing if such a planner can be made."""
     try:
         make_planner(name)
     except InvalidInput as error:
@@ -212,7 +213,9 @@ def _read_options(reader: Reader, node: DocumentNode) -> dict[str, tuple[OptionV
     for name, below in reader.mapping(node).items():
         values = tuple(value for item in reader.listing(below) for value in _read_values(reader, item))
         if not values:
-            reader.add_problem(below, f"no values of {name!r}", rule="must be a list or a range of values")
+            reader.add_problem(
+                below, f"option {name!r} has no values", rule="must be a list or a range of values"
+            )
         found[str(name).replace("-", "_")] = tuple(dict.fromkeys(values))
     return found
 

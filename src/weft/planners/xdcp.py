@@ -32,10 +32,7 @@ class Xdcp(BasePlanner):
     label = "xDCP"
 
     threshold: float = 0.95
-    """Another pass follows if the last pass cut the makespan below this share of its value before the pass.
-
-    In the paper it is 0.95.
-    """
+    """Another pass follows if the last pass reduced the makespan to less than this share (paper: 0.95)."""
     pool: Sharing = "auto"
     """``own``: every layer has its own machines; ``shared``: layers share them; ``auto``: own if possible."""
     start: InitialQueues = "shuffle"

@@ -1,4 +1,4 @@
-"""Registry of policies, which decide during a run; ``policy.py`` defines the interface."""
+"""Registry of policies, which make decisions during a run; ``policy.py`` defines the interface."""
 
 from weft.registry import Registry
 
@@ -25,4 +25,4 @@ POLICIES = Registry(
     },
     aliases={"m-s": "manager-worker", "pm-s": "priority-manager-worker"},
 )
-"""To add a policy, add a module and one line here."""
+"""The policies by name. To add a policy, add a module and one line here."""

@@ -16,10 +16,10 @@ from weft.predictors.seconds import ClassSeconds, RelatedSeconds
 from weft.workflow.task_graph import COMPUTE, TRANSFER
 
 _SpeedFactors = tuple[float, ...]
-"""Per machine: its estimated speed factor; 0 if it is down."""
+"""The estimated speed factor of each machine; 0 if the machine is down."""
 
 _ClassMode = tuple[int, float, int]
-"""The index of a class of machines, the seconds of a task's fastest mode there, and its nodes."""
+"""(class of machines, seconds, nodes) of the fastest mode of a task on machines of this class."""
 
 _models: WeakKeyDictionary[Instance, _ForecastModel] = WeakKeyDictionary()
 
@@ -33,7 +33,7 @@ def _forecast_model(instance: Instance, factors: _SpeedFactors) -> _ForecastMode
 
 
 class _ForecastModel:
-    """Tasks, modes and machine classes of an instance, as lists that plain Python reads fast."""
+    """Tasks, modes and machine classes of an instance, as lists, which plain Python reads fast."""
 
     def __init__(self, instance: Instance) -> None:
         graph = instance.graph
@@ -69,7 +69,7 @@ class _ForecastModel:
         self._choices: dict[int, list[_ClassMode]] = {}
 
     def update(self, factors: _SpeedFactors) -> None:
-        """Group the machines into classes again, and clear the caches, if the speed factors have changed."""
+        """If the speed factors have changed, group the machines into classes again and clear the caches."""
         if factors is self._factors or factors == self._factors:
             return
         numbers: dict[tuple[int, float], int] = {}
@@ -113,7 +113,7 @@ class _ForecastModel:
 def _stated_classes(instance: Instance, *, with_places: bool) -> list[int]:
     """Return the class of each machine; machines of a class have equal modes, seconds and nodes.
 
-    With ``with_places`` they also have equal network locations.
+    If ``with_places`` is true, they also have equal network locations.
     """
     network = instance.network
     alone = np.bincount(network.host)[network.host] == 1
@@ -146,7 +146,7 @@ _SAMPLE = 64
 """Approximate number of tasks in the sample that converts mean seconds to seconds on each machine class."""
 
 _FreeNodes = list[list[tuple[float, int]]]
-"""Per class of machines: (time from which they are free, number of nodes) of the nodes that a run uses."""
+"""For each class of machines, (time, number of nodes): nodes that the run uses until this time."""
 
 
 def _remaining_end_s(
@@ -157,9 +157,9 @@ def _remaining_end_s(
     free: _FreeNodes,
     left_s: float,
 ) -> float:
-    """Return an estimate of the seconds from now until all tasks that are not placed have ended.
+    """Return the estimated seconds from now until all tasks that were not placed one by one have ended.
 
-    ``left_s`` is the sum of the mean seconds of these tasks. ``ends`` has the ends of the placed tasks, in
+    ``left_s`` is the sum of the mean seconds of these tasks. ``ends`` holds the ends of the placed tasks, in
     seconds from now.
     """
     means, ranks = run.mean_seconds, run.ranks
@@ -173,7 +173,7 @@ def _remaining_end_s(
 
 
 def _rates(model: _ForecastModel, means: Sequence[float], sample: Sequence[int]) -> list[float]:
-    """Return for each class of machines how many mean seconds of work a node does per second."""
+    """Return, for each class of machines, how many mean seconds of work a node does per second."""
     work, spent = ([0.0] * len(model.members) for _ in range(2))
     for task in sample:
         for number, seconds, nodes in model.choices(task):
@@ -183,9 +183,10 @@ def _rates(model: _ForecastModel, means: Sequence[float], sample: Sequence[int])
 
 
 def _level_s(model: _ForecastModel, rates: Sequence[float], free: _FreeNodes, left_s: float) -> float:
-    """Return the time at which the nodes together have done ``left_s`` of work, in mean seconds.
+    """Return the time at which all nodes together have done ``left_s`` mean seconds of work.
 
-    Each node works from the time it is free. Return 0 if a machine has no node limit, or no node can work.
+    Each node works from the time at which it is free. Return 0 if a machine has no node limit, or if no node
+    can work.
     """
     steps: list[tuple[float, float]] = []
     for members, rate, used in zip(model.members, rates, free, strict=True):
@@ -214,28 +215,29 @@ class FinishForecast:
 
     The attempts of a run are read at its first forecast. The method is the forward estimate of FOFT
     (docs/papers/many-workflows.md, section 3: R. Bolze, F. Desprez, B. Isnard, Evaluation of Online
-    Multi-Workflow Heuristics based on List-Scheduling Algorithms): tasks with an attempt keep their machine
-    until the expected end of the attempt; the other tasks are placed by upward rank, each where it finishes
-    first after the tasks placed there before. Other runs are ignored. All times are seconds
+    Multi-Workflow Heuristics based on List-Scheduling Algorithms). Tasks with an attempt keep their machine
+    until the expected end of the attempt. The other tasks are placed in the order of their upward rank, each
+    where it finishes first after the tasks placed there before. Other runs are ignored. All times are seconds
     from now, so the forecast of a run without attempts depends only on its instance, its unfinished tasks and
     the speed factors of machines; it is cached until one of them changes, and runs of one workflow share it.
 
     Deviations: the fastest node count of a machine is used, amounts of resources are ignored, a transfer task
     takes its mean time, data of completed tasks start to move now, and gaps are not used. Ties: the machine
-    that is free first, then lower index. Machines are grouped into classes with equal seconds for all tasks,
-    equal nodes, equal network location (if data move) and equal speed factor; of a class of single-node
-    machines only the first free one and those with data of the task are evaluated.
+    that is free first, then the machine with the lower index. Machines are grouped into classes with equal
+    seconds for all tasks, equal nodes, equal network location (if data move) and equal speed factor. Of a
+    class of single-node machines only the first free one and those with data of the task are evaluated.
 
     Only the first 256 unfinished tasks and the first 256 attempts are placed. The remaining tasks of a long
-    workflow are estimated from their mean seconds (``RunView.computing_s``). They end at the earliest when
+    workflow are estimated from their mean seconds (``RunView.computing_s``). They do not end before
 
-    - these seconds have filled the nodes that are up, from the time each node becomes free;
-    - any placed task has finished and its longest path has passed: its upward rank without its own seconds.
+    - these seconds have filled the nodes that are up, from the time at which each node becomes free;
+    - each placed task has finished and the longest path after it has passed (its upward rank without its own
+      seconds).
 
     A sample of the placed tasks converts mean seconds to the speed of each class of machines. On 720 random
-    layered graphs the result was 0.58 to 2.59 times that of placing all tasks, in all cases but one within a
-    factor of two; it ignores data of the remaining tasks. The workflows of the paper have 6 to 17 tasks and
-    are placed completely.
+    layered graphs the result was 0.58 to 2.59 times the result of placing all tasks, in all cases but one
+    within a factor of two; it ignores data of the remaining tasks. The workflows of the paper have 6 to 17
+    tasks and are placed completely.
 
     Cost: O(v + e + modes) once per instance, O(machines) after a change of speed factors, and O(c) per placed
     task and edge for c classes of machines, plus the multi-node machines that the run uses.
@@ -268,7 +270,7 @@ class FinishForecast:
 
 
 def _behind_s(model: _ForecastModel, run: RunView, ahead: Iterable[int]) -> float:
-    """Return the mean seconds of all unfinished compute tasks of a run without the tasks in ``ahead``."""
+    """Return the mean seconds of all unfinished compute tasks of a run, except the tasks in ``ahead``."""
     means = run.mean_seconds
     taken = sum(means[task] for task in dict.fromkeys(ahead) if model.kind[task] == COMPUTE)
     return max(0.0, run.computing_s - taken)
@@ -343,7 +345,7 @@ def _place_without_data(
 
 
 class _DataArrivals:
-    """Arrival times of the data of a task on the machines of one class, O(1) per machine."""
+    """The times at which the data of a task arrive on the machines of one class; O(1) per machine."""
 
     __slots__ = ("_anywhere", "_coming", "_there")
 
@@ -358,7 +360,8 @@ class _DataArrivals:
     def note(self, home: int | None, there_s: float, coming_s: float) -> None:
         """Add the data of a predecessor, which are complete on its machine ``home`` at ``there_s``.
 
-        ``coming_s`` is when they are complete elsewhere; ``home`` is None if the machine is irrelevant.
+        ``coming_s`` is the time at which the data are complete on other machines. ``home`` is None if the
+        data arrive on all machines at the same time, ``there_s``.
         """
         if home is None:
             self._anywhere = max(self._anywhere, there_s)
@@ -378,7 +381,7 @@ class _DataArrivals:
 
 
 class _ForecastSchedule:
-    """The schedule of one forecast: which machines the tasks of the run occupy until when."""
+    """The schedule of one forecast: until when the tasks of the run occupy each machine."""
 
     def __init__(self, model: _ForecastModel, run: RunView) -> None:
         self._model = model
@@ -399,7 +402,7 @@ class _ForecastSchedule:
     def placed(
         self, tasks: Sequence[int], attempts: Iterable[AttemptView], now: float
     ) -> tuple[Mapping[int, float], _FreeNodes]:
-        """Place tasks one after another; return the finish of each task, and when the used nodes are free."""
+        """Place tasks one by one; return the finish of each task, and when the used nodes become free."""
         for attempt in attempts:
             left = max(0.0, attempt.expected_end_s - now)
             self._take(attempt.machine, left, attempt.nodes)
@@ -464,7 +467,8 @@ class _ForecastSchedule:
     def _worth(self, number: int, nodes: int, homes: Collection[int]) -> list[int]:
         """Return the machines of a class that may be the best for a task.
 
-        Data arrive at the same time on all machines without data, so the best of those is the first free one.
+        Data arrive at the same time on all machines that hold no data of the task, so the best of these
+        machines is the one that is free first.
         """
         model = self._model
         found = [home for home in homes if model.class_of[home] == number]
@@ -504,7 +508,7 @@ class _ForecastSchedule:
         return 0.0
 
     def _take(self, machine: int, until: float, nodes: int) -> None:
-        """Occupy nodes of a machine, those that are free first, until a time."""
+        """Occupy nodes of a machine until the time ``until``; the nodes that are free first are used."""
         model = self._model
         if model.unlimited[machine]:
             return

@@ -29,10 +29,11 @@ class LayeredPolicy(RoundPolicy):
     inter: Inter = "fcfs"
     """The priority between workflows, named after the policy that uses it (``PRIORITIES``)."""
     rounds: Rounds = "workflows"
-    """Tasks considered in a round: all ready tasks, or the first of each workflow."""
+    """The tasks considered in a round: all ready tasks, or the first ready task of each workflow."""
     placement: Literal["finish", "rank"] = "finish"
-    """Without effect, accepted for compatibility: the rank of a task always decides, and tasks without a rank
-    run where they finish first.
+    """Without effect, accepted for compatibility: the rank of a task always decides.
+
+    Tasks without a rank run where they finish first.
     """
 
     def decide(self, view: View) -> Iterator[Place]:

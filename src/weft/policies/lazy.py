@@ -1,4 +1,4 @@
-"""Lazy: without a plan, bind each ready task to the machine that gives it the lowest time."""
+"""Lazy: without a plan, bind each ready task to the machine with the lowest transfer or finish time."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from weft.policies.rounds import place_first
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyPolicy:
-    """Binds each task, when it becomes ready, to the machine with the lowest time (transfer or finish).
+    """Binds each task, when it becomes ready, to the machine with the lowest transfer or finish time.
 
     The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
     Grid, SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper a transfer precedes every task,
     only the time of the transfer is considered, and the task runs where the transfer ends. Everything
-    therefore stays on the first machine. ``by=finish`` is a better interpretation: the machine on which the
-    task itself finishes first, after the tasks queued there.
+    therefore stays on the first machine. ``by=finish`` is a better interpretation: it chooses the machine on
+    which the task itself finishes first, after the tasks queued there.
 
-    Deviations: an edge with data counts as the transfer it implies. Ties: fewest seconds, then lower machine
-    index. A task is bound when its last predecessor has finished. The planner ``lazy`` simulates the same run
-    with estimated times; for a task with a rank, its rank decides between the free machines. O(modes) per
-    task.
+    Deviations: an edge with data counts as the transfer that it implies. Ties: fewest seconds, then lower
+    machine index. A task is bound when its last predecessor has finished. The planner ``lazy`` simulates the
+    same run with estimated times. If a task has a rank, the rank decides between the free machines. O(modes)
+    per task.
     """
 
     name: ClassVar[str] = "lazy"
@@ -34,12 +34,15 @@ class LazyPolicy:
     order: ClassVar[TaskOrder] = ByIndex()
 
     by: Literal["transfer", "finish"] = "transfer"
-    """The time to minimise: transfer before the task (as in the paper), or finish of the task."""
+    """The time to minimise: that of the transfer before the task (as in the paper), or the task's finish."""
     sizing: Sizing = "fastest"
-    """The node count of moldable tasks: the fastest, or the smallest within 5 % of it."""
+    """The node count of moldable tasks: the fastest, or the smallest count that is at most 5 % slower."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Yield a placement for every ready task that some machine can run; tasks may wait in its queue."""
+        """Yield a placement for every ready task that some machine can run.
+
+        If the machine is busy, the task waits in the queue of the machine.
+        """
         for run in list(view.runs):
             refused: set[int] = set()
             while (place := place_first(view, run, refused, self, free=False)) is not None:

@@ -1,4 +1,4 @@
-"""Manager and workers: an idle machine gets the first ready task it can run."""
+"""Manager and workers: an idle machine gets the first ready task that it can run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ class ManagerWorker:
     Parameter Sweep Tasks on Global Grids (docs/papers/parameter-sweeps.md, sections 4 and 5). The first task
     is the one with the lowest index, or with the most urgent priority (``orders.py``).
 
-    Deviations: a task is ready when its predecessors have finished (as printed: when none is unscheduled). If
-    layers have no machines of their own, a machine takes the first of all tasks it can run; with several
-    workflows, the first of the workflow that arrived first. ``fastest`` is an option that the paper leaves
-    open: the first task gets the idle machine that is fastest for it. The rank of a task decides between
-    the idle machines. A decision costs O(active workflows + kinds x machine classes).
+    Deviations: a task is ready when its predecessors have finished; as printed in the paper, it is ready when
+    all predecessors are scheduled. If layers have no machines of their own, a machine takes the first of all
+    tasks that it can run; with several workflows, the first task of the workflow that arrived first.
+    ``fastest`` is an option that the paper leaves open: the first task gets the idle machine that is fastest
+    for it. If a task has a rank, the rank decides between the idle machines. A decision costs O(active
+    workflows + kinds x machine classes).
     """
 
     name: ClassVar[str] = "manager-worker"
@@ -32,12 +33,12 @@ class ManagerWorker:
     order: ClassVar[TaskOrder] = ByIndex()
 
     fastest: bool = False
-    """Whether the first task gets the fastest idle machine instead of the one with the lowest index."""
+    """Whether the first task gets the idle machine that runs it fastest, not the one with the first index."""
     sizing: Sizing = "fastest"
-    """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
+    """The node count of moldable tasks: the fastest that is free, or the smallest at most 5 % slower."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Yield placements of ready tasks on idle machines until no pair is left."""
+        """Yield placements of ready tasks on idle machines until no idle machine can run a ready task."""
         yield from send_transfers(view)
         while view.any_free:
             found = self._first_task(view) if self.fastest else self._first_machine(view)
@@ -46,7 +47,7 @@ class ManagerWorker:
             yield found
 
     def _first_machine(self, view: View) -> Place | None:
-        """Return the first ready task that the first idle machine can run, placed there; None: no task."""
+        """Return the placement of the first ready task that the first idle machine can run; None: no task."""
         found = None
         for run in view.runs:
             for task in run.ready.heads(view.free):
@@ -56,12 +57,18 @@ class ManagerWorker:
         return found
 
     def _first_task(self, view: View) -> Place | None:
-        """Return the first ready task that idle machines can run, on the fastest; None: no such task."""
+        """Return the placement of the first ready task that idle machines can run, on the fastest of them.
+
+        None: there is no such task.
+        """
         places = (self._place(view, run, task) for run in view.runs for task in run.ready.heads(view.free))
         return next((place for place in places if place is not None), None)
 
     def _place(self, view: View, run: RunView, task: int) -> Place | None:
-        """Return a task placed on the first or fastest idle machine, or by its rank; None if impossible."""
+        """Return the placement of a task on the first or fastest idle machine; None: no machine can run it.
+
+        If the task has a rank, the rank decides.
+        """
         if (ranked := place_by_rank(view, run, task, self.sizing)) is not None:
             return ranked.place
         if not (modes := size_modes(run, task, view.modes(run, task), self.sizing)):
@@ -73,7 +80,7 @@ class ManagerWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityManagerWorker(ManagerWorker):
-    """Manager and workers; tasks whose children have other finished parents come first (pM-S)."""
+    """Manager and workers; tasks whose children have other parents that have finished come first (pM-S)."""
 
     name: ClassVar[str] = "priority-manager-worker"
     title: ClassVar[str] = "manager and workers, tasks that others wait for first (Ma and Buyya, pM-S)"

@@ -1,13 +1,13 @@
 """Heuristics for many workflows of many users on one platform.
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
-Algorithms (docs/papers/many-workflows.md, sections 2 and 3): rounds over free machines with a priority
-between workflows (``rounds.py``), upward rank within a workflow and earliest finish for the machine.
-``basic`` is the reference without coordination: every workflow is handled alone and its tasks wait in the
-queues of machines.
+Algorithms (docs/papers/many-workflows.md, sections 2 and 3). The policies place tasks in rounds over free
+machines. A priority decides between workflows (``rounds.py``), the upward rank within a workflow; a task runs
+on the machine where it finishes first. ``basic`` is the reference without coordination: every workflow is
+handled alone, and its tasks wait in the queues of machines.
 
-Deviations: see ``rounds.py``. Moldable tasks are sized by ``sizing``; the paper has none. Costs: see
-``rounds.py``, and for ``foft`` ``forecast.py``.
+Deviations: see ``rounds.py``. The node count of moldable tasks follows from ``sizing``; the paper has no
+moldable tasks. Costs: see ``rounds.py``, and for ``foft`` ``forecast.py``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _PriorityPolicy(RoundPolicy):
 
 
 class GHeft(_PriorityPolicy):
-    """The ready task with the highest upward rank of all comes first; last tasks of workflows may starve."""
+    """The ready task with the highest upward rank comes first; the last tasks of workflows may starve."""
 
     name = "g-heft"
     title = "highest rank of all ready tasks first (Bolze et al., G-HEFT)"
@@ -91,15 +91,18 @@ class Basic(RoundPolicy):
     """No coordination: every ready task is queued at once on the machine where it finishes first.
 
     The estimate of when a machine becomes free includes all queued tasks. Of more than 64 equal machines only
-    the 16 that become free first are considered. In the queue of a multi-node machine, 64 tasks are scheduled
-    and the others are counted by node-seconds.
+    the 16 that become free first are considered. In the queue of a multi-node machine, the first 64 tasks are
+    simulated one by one; the others count with their node-seconds.
     """
 
     name = "basic"
     title = "each workflow alone, tasks wait in the machines' queues (Bolze et al., BASIC)"
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Yield a placement for every ready task that some machine can run; tasks may wait in its queue."""
+        """Yield a placement for every ready task that some machine can run.
+
+        If the machine is busy, the task waits in the queue of the machine.
+        """
         yield from send_transfers(view)
         placing = ModePlacer(sizing=self.sizing, queue=True)
         for run in list(view.runs):

@@ -43,7 +43,7 @@ class ByIndex:
     """Order by task index."""
 
     def of(self, instance: Instance) -> RunOrder:  # noqa: ARG002
-        """Return the order of a run: all keys are equal, and ties are broken by index."""
+        """Return the order of a run: all sort keys are equal, so that tasks are ordered by index."""
         return _FixedOrder(_no_preference)
 
 
@@ -55,7 +55,7 @@ class ByRank:
     """Order by descending upward rank."""
 
     def of(self, instance: Instance) -> RunOrder:
-        """Return the order of a run by upward rank; ranks are computed once per instance."""
+        """Return the order of a run by descending upward rank; ranks are computed once per instance."""
         if (keys := _rank_keys.get(instance)) is None:
             keys = _rank_keys[instance] = (-upward_ranks(instance)).tolist()
         return _FixedOrder(keys.__getitem__)
@@ -64,9 +64,10 @@ class ByRank:
 class ByPriority:
     """Order by pM-S priority.
 
-    Deviations: pM-S is defined for any graph, not only for layers. One finish makes a task more urgent by one
-    step, however many children wait for it. Finished tasks keep their priority, which is not read again; all
-    their ancestors have finished, too, so a finish costs O(unfinished ancestors of the children).
+    Deviations: here pM-S is defined for any graph, not only for layers. When a task finishes, each of the
+    tasks concerned becomes more urgent by one step, however many children wait for it. Finished tasks keep
+    their priority, which is not read again. All their ancestors have finished too, so a finish costs
+    O(unfinished ancestors of the children).
     """
 
     def of(self, instance: Instance) -> RunOrder:
@@ -75,7 +76,7 @@ class ByPriority:
 
 
 class _PriorityOrder:
-    """The pM-S priorities of the tasks of one run; the lower, the more urgent."""
+    """The pM-S priorities of the tasks of one run; a lower number is more urgent."""
 
     def __init__(self, instance: Instance) -> None:
         graph = instance.graph
@@ -106,7 +107,7 @@ class _PriorityOrder:
         self._ended = bytearray(int(ended) for ended in values[tasks:])
 
     def _awaited_by(self, children: list[int]) -> list[int]:
-        """Return the unfinished ancestors of the given tasks, each once."""
+        """Return the unfinished ancestors of the tasks ``children``, each once."""
         found: list[int] = []
         seen: set[int] = set()
         left = children
@@ -119,7 +120,7 @@ class _PriorityOrder:
         return found
 
     def _begin_again_after(self, task: int) -> None:
-        """Mark all descendants of ``task``, which has run again (loop, lost output), as unfinished."""
+        """Mark all descendants of ``task`` as unfinished, because it has run again (loop, lost output)."""
         left = [task]
         while left:
             for child in self._children(left.pop()).tolist():
@@ -129,4 +130,4 @@ class _PriorityOrder:
 
 
 ORDERS: dict[str, TaskOrder] = {"rank": ByRank(), "index": ByIndex(), "priority": ByPriority()}
-"""Orders by the names that the option ``intra`` uses."""
+"""Orders by name; the option ``intra`` uses these names."""

@@ -1,4 +1,4 @@
-"""Choice of nodes and machine for a ready task, and of the destination of transfers.
+"""Choice of machine and node count for a ready task, and of the destination of transfers.
 
 Each choice takes O(modes of the task).
 """
@@ -15,15 +15,15 @@ from weft.workflow.task_graph import COMPUTE
 Sizing = Literal["fastest", "frugal"]
 
 _FRUGAL = 1.05
-"""With ``frugal`` a task may take this factor of its least seconds in order to save nodes."""
+"""With ``frugal`` a task may take this many times its shortest time in order to save nodes."""
 
 
 def size_modes(run: RunView, task: int, modes: list[Mode], sizing: Sizing) -> list[Mode]:
     """Return one mode per machine, with the node count to use; ``modes`` are sorted by machine, then count.
 
-    The count is that of the run's plan if there is one. Otherwise it depends on the sizing: ``fastest``, the
-    count with the fewest seconds (the local optimum of docs/papers/moldable.md, section 4), or ``frugal``
-    (ours), the smallest count within 5 % of these seconds. Ties: smaller count.
+    If the run has a plan for the task, the planned count is used. Otherwise the count depends on ``sizing``.
+    ``fastest`` chooses the count with the fewest seconds (the local optimum of docs/papers/moldable.md,
+    section 4), ``frugal`` (ours) the smallest count that takes at most 5 % longer. Ties: smaller count.
     """
     if len(modes) < 2:
         return modes
@@ -65,7 +65,7 @@ class ModePlacer:
     """Whether busy machines are considered as well; the task then waits in the queue of the machine."""
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
-        """Return the placement of a ready task; None if no machine can run it now."""
+        """Return the placement of a ready task; None: no machine can run the task now."""
         ranked = place_by_rank(view, run, task, self.sizing)
         if ranked is not None and (ranked.place is not None or ranked.waits):
             return ranked.place
@@ -87,21 +87,21 @@ class RankedPlacement(NamedTuple):
     """The decision about a task that has a rank."""
 
     place: Place | None
-    """Where the task runs; None: on no machine now."""
+    """The machine on which the task runs; None: no machine now."""
     waits: bool
-    """Whether a busy machine has the highest rank, so that the task waits for it."""
+    """Whether the task waits for a busy machine, because that machine has the highest rank."""
 
 
 def place_by_rank(
     view: View, run: RunView, task: int, sizing: Sizing, *, planned: PlannedTaskView | None = None
 ) -> RankedPlacement | None:
-    """Return the decision by a task's rank; None: the task has no rank, or is already bound to a machine.
+    """Return the placement that follows from a task's rank; None: the task has no rank, or is already bound.
 
-    Of the machines on which the task can start now the one with the highest rank is chosen. A rank that
-    weighs the wait for machines (``queue_s``) compares the busy machines too; if one of them has the highest
-    rank, the task waits and is decided again at the next event. Ties: the ``planned`` machine, earliest
-    finish, lower machine index. Machines without a rank come last. Nodes that queued tasks need do not count
-    as free; on the planned machine only queued tasks with an earlier planned start count.
+    Of the machines on which the task can start now, the one with the highest rank is chosen. If the rank
+    expression uses the wait for a machine (``queue_s``), busy machines are compared too; if one of them has
+    the highest rank, the task waits and is decided again at the next event. Ties: the ``planned`` machine,
+    earliest finish, lower machine index. Machines without a rank come last. Nodes that queued tasks need do
+    not count as free; on the planned machine only queued tasks with an earlier planned start count.
     """
     if (ranking := view.ranking(run, task)) is None or run.bound(task) is not None:
         return None
@@ -125,7 +125,7 @@ def place_by_rank(
 
 
 def _list_unclaimed(view: View, run: RunView, task: int, planned: PlannedTaskView | None) -> list[Mode]:
-    """Return the modes in which a task can start now without nodes that queued tasks need before it."""
+    """Return the modes in which a task can start now on nodes that queued tasks before it do not need."""
     found = []
     for mode in view.modes(run, task):
         own = planned is not None and mode.machine == planned.machine
@@ -159,10 +159,10 @@ def send_transfers(view: View) -> Iterator[Place]:
 
     Transfers take no nodes and are sent when they are ready. If the abstract machine of the destination is
     not bound yet, the transfer binds it for all tasks that use it (a static schedule dependency in
-    docs/papers/dynamic-grid.md, section 13). The transfer goes where the first of these tasks would finish
-    first, given the transfer, the load of the machine and the seconds of the task. Tasks that are bound to a
-    machine but not sent yet count as load. Deviation: the paper considers the transfer alone; see the policy
-    ``lazy``.
+    docs/papers/dynamic-grid.md, section 13). The transfer goes to the machine on which the first of these
+    tasks would finish first. This estimate includes the transfer, the load of the machine and the seconds of
+    the task. Tasks that are bound to a machine but not sent yet count as load. Deviation: the paper considers
+    the transfer alone; see the policy ``lazy``.
     """
     for run in list(view.runs):
         if run.transfers and run.ready:
@@ -183,7 +183,7 @@ def _send_transfers_of(view: View, run: RunView) -> Iterator[Place]:
 
 
 def _send_first_arrival(view: View, run: RunView, task: int) -> Place | None:
-    """Return the placement of a transfer where it arrives first; None if it has no possible destination."""
+    """Return the placement of a transfer on the machine where it arrives first; None: no destination."""
     arrivals = view.modes(run, task, free=False)
     return (
         _place_transfer(run, task, min(arrivals, key=_by_arrival), "shortest transfer") if arrivals else None
@@ -191,9 +191,10 @@ def _send_first_arrival(view: View, run: RunView, task: int) -> Place | None:
 
 
 def _send_ahead(view: View, run: RunView, task: int, follower: int) -> Place | None:
-    """Return the placement of a transfer where task ``follower`` finishes first; None if there is none.
+    """Return the placement of a transfer on the machine where task ``follower`` finishes first.
 
-    If that task has a rank, the transfer goes to the free machine with the highest rank.
+    If that task has a rank, the transfer goes to the free machine with the highest rank. None: there is no
+    such machine.
     """
     if (ranked := place_by_rank(view, run, follower, "fastest")) is not None and ranked.place is not None:
         arrival = view.mode(run, task, ranked.place.machine, 0)
@@ -223,7 +224,7 @@ def _place_transfer(run: RunView, task: int, mode: Mode, reason: str) -> Place:
 
 
 def _follower(run: RunView, task: int) -> int | None:
-    """Return the first waiting compute task after a transfer on its destination; None if there is none."""
+    """Return the first waiting compute task that uses the destination of a transfer; None: no such task."""
     graph = run.instance.graph
     for other in graph.successors(task).tolist():
         same = graph.kind[other] == COMPUTE and graph.variable[other] == graph.variable[task]

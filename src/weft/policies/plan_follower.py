@@ -19,15 +19,15 @@ class PlanFollower:
     """Sends each task to its planned machine as long as the plan is feasible.
 
     A plan is a preference with a check (docs/papers/unified.md, section 7, C6). A task is sent to its planned
-    machine when it is ready, or earlier if some of its data can already move there, and is queued there by
-    its planned start. If the machine is down or cannot run the task any more, or if the task failed there and
-    can run elsewhere, the task runs where it finishes first; with ``strict`` the task waits for the planned
+    machine when it is ready, or earlier if some of its data can already move there. It is queued there by its
+    planned start. If the machine is down or cannot run the task any more, or if the task failed there and can
+    run elsewhere, the task runs where it finishes first; with ``strict`` the task waits for the planned
     machine, as papers on static plans assume. Tasks without a planned machine run where they finish first.
 
-    A task with a rank is not sent ahead and not queued. When it is ready and machines are free, it starts on
-    the free machine with the highest rank. Among equal ranks the planned machine is preferred. Planners
-    foresee that (``planners/rank_binding``).
-    A task whose abstract machine is bound already, or of a ``strict`` plan, follows the plan.
+    A task with a rank is not sent early and not queued. When it is ready and machines are free, it starts on
+    the free machine with the highest rank. Among equal ranks the planned machine is preferred. Planners take
+    this into account (``planners/rank_binding``). A task whose abstract machine is already bound follows the
+    plan, and so does every task with ``strict``.
 
     A task that was sent is not considered again. Tasks that wait for a machine that is down are skipped; of
     tasks with equal modes that no machine can run, one is tried per event. An event therefore costs O(sent
@@ -40,9 +40,9 @@ class PlanFollower:
     order: ClassVar[TaskOrder] = ByRank()
 
     strict: bool = False
-    """Whether a task waits for its planned machine even if that is down."""
+    """Whether a task waits for its planned machine even if the machine is down."""
     sizing: Sizing = "fastest"
-    """The node count of tasks that are not planned: the fastest, or the smallest within 5 % of it."""
+    """The node count of tasks without a plan: the fastest, or the smallest that is at most 5 % slower."""
 
     def decide(self, view: View) -> Iterator[Place]:
         """Yield a placement for every task that can be sent; a run whose plan is not ready yet waits."""
@@ -72,7 +72,7 @@ class PlanFollower:
     def _rank(
         self, view: View, run: RunView, plan: PlanView, task: int, early: bool
     ) -> RankedPlacement | None:
-        """Return the decision by a task's rank; None: the task has no rank, or is already bound."""
+        """Return the placement by a task's rank; None: the task has no rank, or is already bound."""
         if early:
             ranked = run.bound(task) is None and view.ranking(run, task) is not None
             return RankedPlacement(None, waits=False) if ranked else None

@@ -35,7 +35,7 @@ class PlanView(Protocol):
 
     @property
     def line(self) -> Mapping[int, PlannedTaskView]:
-        """Return the planned tasks by index; tasks that are not planned are missing."""
+        """Return the planned tasks by index; tasks without a plan are not included."""
 
 
 class TaskCursor(Protocol):
@@ -46,29 +46,29 @@ class TaskCursor(Protocol):
     """
 
     alike: bool
-    """Whether tasks of one class would also finish at the same time on any machine."""
+    """Whether tasks of one class also finish at the same time on the same machine."""
     even: bool
-    """Whether tasks of one kind take equal resource amounts; otherwise the amounts may differ."""
+    """Whether all tasks of one kind need equal resource amounts."""
 
     @property
     def waiting(self) -> int:
-        """Return the number of classes of which some task waits for its planned machine."""
+        """Return the number of classes with a task that waits for its planned machine."""
 
     @property
     def hurried(self) -> bool:
         """Return whether tasks planned on busy machines are skipped."""
 
     def head(self) -> int | None:
-        """Return the first task that was not passed, even if it was left out; None at the end."""
+        """Return the first task that the cursor has not passed, even if it was left out; None: no task."""
 
     def next(self) -> int | None:
-        """Return the first task that was neither passed nor left out; None at the end."""
+        """Return the first task that the cursor has not passed and that was not left out; None: no task."""
 
     def pass_by(self, task: int) -> None:
         """Advance past a task."""
 
     def let_wait(self, task: int) -> None:
-        """Advance past a task that waits for its planned machine; after several, leave out its class."""
+        """Advance past a task that waits for its planned machine; after several, leave out their class."""
 
     def leave_out(self, task: int) -> None:
         """Leave out all tasks of the class of a task that waits for its planned machine."""
@@ -77,7 +77,7 @@ class TaskCursor(Protocol):
         """Leave out all tasks of the kind of a task that no machine can run."""
 
     def hurry(self, is_free: Callable[[int], bool]) -> None:
-        """From now on skip tasks whose planned machine is usable but, by ``is_free``, not free."""
+        """From now on, skip tasks whose planned machine is usable but not free according to ``is_free``."""
 
 
 @message
@@ -88,11 +88,11 @@ class Place:
     task: int
     machine: int
     count: int = 1
-    """Node count, one of the allowed counts of the task."""
+    """The node count, which must be one of the allowed counts of the task."""
     queue: bool = False
     """Whether the task may wait in the machine's queue; otherwise the machine must be free now."""
     order: float | None = None
-    """Sort key in the queue of the machine, lower first; None appends the task."""
+    """Sort key in the queue of the machine, lower first; None: the task is added at the end."""
     reason: str = ""
 
 
@@ -142,7 +142,7 @@ class Mode:
 
 
 class RunOrder(Protocol):
-    """The order of the ready tasks of one run, given by a sort key."""
+    """The order of the ready tasks of one run, defined by a sort key."""
 
     def key(self, task: int) -> float:
         """Return the sort key of a task: lower first; ties are broken by index."""
@@ -173,7 +173,8 @@ class ReadyQueue(Protocol):
     def heads(self, machines: Collection[int] | None = None) -> list[int]:
         """Return the first task of each kind, best first; if it cannot be placed, no task of its kind can.
 
-        With ``machines`` transfers are left out, and so are tasks bound to a machine that is not among these.
+        If ``machines`` is given, transfers are omitted, and so are tasks bound to a machine that is not among
+        them.
         """
 
     def transfers(self) -> list[int]:
@@ -190,7 +191,7 @@ class RunView(Protocol):
     arrival_s: float
     owner: str
     priority: float
-    """Weight of the run against other runs; 1 by default."""
+    """Weight of the run relative to other runs; 1 by default."""
     instance: Instance
 
     @property
@@ -203,11 +204,11 @@ class RunView(Protocol):
 
     @property
     def alone_s(self) -> float:
-        """Return the estimated makespan of the run alone on the empty platform (HEFT at submission)."""
+        """Return the makespan of the run alone on the empty platform, as HEFT estimates it at submission."""
 
     @property
     def ranks(self) -> Sequence[float]:
-        """Return the upward rank of every task over mean seconds and mean transfers."""
+        """Return the upward rank of every task, computed from mean seconds and mean transfer times."""
 
     @property
     def mean_seconds(self) -> Sequence[float]:
@@ -219,7 +220,7 @@ class RunView(Protocol):
 
     @property
     def plan(self) -> PlanView | None:
-        """Return the plan of the run; None if there is none."""
+        """Return the plan of the run; None: it has no plan."""
 
     def state(self, task: int) -> str:
         """Return the name of the ``TaskState`` of a task."""
@@ -232,18 +233,21 @@ class RunView(Protocol):
         """Return at most ``most`` unfinished tasks by upward rank, then index."""
 
     def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> TaskCursor | None:
-        """Return a cursor over the ready tasks by planned start; None if there is no plan or no such task.
+        """Return a cursor over the ready tasks by planned start; None: there is no plan or no such task.
 
-        ``early``: not the ready tasks, but the waiting tasks that can be sent because data of a predecessor
-        can already move. ``by_rank``: by upward rank, then planned start. ``strict``: without tasks whose
-        planned machine cannot be used.
+        ``early``: traverse the waiting tasks that can be sent because data of a predecessor can already move,
+        not the ready tasks. ``by_rank``: sort by upward rank, then planned start. ``strict``: skip tasks
+        whose planned machine cannot be used.
         """
 
     def bound(self, task: int) -> int | None:
         """Return the machine to which the task's abstract machine is bound; None if it is not bound."""
 
     def where(self, task: int) -> int | None:
-        """Return the machine that has the data of a completed task, or will have those of a running task."""
+        """Return the machine that has the data of a completed task or will have those of a running task.
+
+        None: no machine yet.
+        """
 
 
 class MachineView(Protocol):
@@ -265,7 +269,7 @@ class MachineView(Protocol):
 
     @property
     def speed_factor(self) -> float:
-        """Return the estimated speed as a factor of the speed in the platform file."""
+        """Return the estimated speed relative to the speed in the platform file."""
 
     @property
     def believed_at_s(self) -> float:
@@ -277,16 +281,19 @@ class MachineView(Protocol):
 
     @property
     def promised_s(self) -> float:
-        """Return the node-seconds of tasks bound to the machine but not sent yet, divided by its nodes."""
+        """Return the estimated seconds of the tasks that are bound to the machine but not sent yet.
+
+        These are their node-seconds divided by the number of nodes.
+        """
 
     def unclaimed_nodes(self, before: float | None = None) -> int:
-        """Return the free nodes that no queued attempt needs.
+        """Return the number of free nodes minus the nodes that queued attempts need.
 
         ``before``: only queued attempts with a lower sort key are considered.
         """
 
     def free_at_s(self, nodes: int) -> float:
-        """Return the estimated time at which ``nodes`` nodes are free after all queued attempts."""
+        """Return the estimated time at which ``nodes`` nodes are free after all queued attempts started."""
 
 
 class AttemptView(Protocol):
@@ -299,25 +306,28 @@ class AttemptView(Protocol):
     nodes: int
     count: int
     started_s: float | None
-    """Time when its program started; None before."""
+    """Time at which the program of the attempt started; None: not started."""
     expected_end_s: float
-    """Estimated time of its end."""
+    """Estimated end of the attempt."""
     work_done: float | None
     """Share of the task's work that is known to be done, from 0 to 1; None if unknown."""
     ratio: float | None
-    """Delay relative to its contract (0: on time, 1: takes twice as long); None if it is not measured."""
+    """Delay relative to the contract of the attempt; None: not measured.
+
+    0: on time; 1: it takes twice as long.
+    """
 
 
 class RankingView(Protocol):
-    """The rank that a task or its running application states."""
+    """The rank expression that a task or its running application states."""
 
     waits: bool
-    """Whether the rank depends on the wait for a machine (``queue_s``): busy machines are compared too."""
+    """Whether busy machines are compared too, because the rank depends on the wait (``queue_s``)."""
 
     def values(self, modes: Sequence[Mode], *, free: Collection[int] = ()) -> Sequence[float | None]:
-        """Return the rank of each mode, higher is better; None where the expression has no number.
+        """Return the rank of each mode, higher is better; None where the value is not a number.
 
-        ``free``: machines on which the task can start now, so that it does not wait for their queues.
+        ``free``: machines on which the task can start now, so that their wait is 0.
         """
 
 
@@ -338,7 +348,7 @@ class View(Protocol):
 
     @property
     def speed_factors(self) -> tuple[float, ...]:
-        """Return the speed factor of every machine, 0 if it is down; the same object while unchanged."""
+        """Return the speed factor of every machine; 0: down. The object stays the same until a change."""
 
     @property
     def free(self) -> Collection[int]:
@@ -358,33 +368,35 @@ class View(Protocol):
         """Return the first ``most`` attempts of a run that have not ended, in the order of their creation."""
 
     def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
-        """Return the modes of a task, sorted by machine, then count; with ``free`` those that can start now.
+        """Return the modes of a task, sorted by machine, then count.
 
-        With ``free``, of machines that are equal for the task (times, rank, network location, no data of the
-        task, free amounts) only the first is listed. Otherwise, of more than 64 machines that are equal
-        except for their load, only the 16 that are free first are listed.
+        If ``free`` is true, only modes that can start now are returned; of machines that are equal for the
+        task (times, rank, network location, no data of the task, free amounts) only the first is considered.
+        Otherwise, of more than 64 machines that are equal except for their load, only the 16 that are free
+        first are considered.
         """
 
     def mode(
         self, run: RunView, task: int, machine: int, count: int, *, free: bool = False, again: bool = True
     ) -> Mode | None:
-        """Return a mode of a task; None if it is impossible, the machine is down or (``free``) busy.
+        """Return a mode of a task; None: the mode is impossible or the machine is not usable.
 
-        ``again`` False: None also if the task failed there and another machine can run it.
+        If ``free`` is true, return None also if the machine is busy. If ``again`` is false, return None also
+        if the task failed on the machine and another machine can run it.
         """
 
     def ranking(self, run: RunView, task: int) -> RankingView | None:
-        """Return the rank of a task, which decides between free machines; None: the task has no rank."""
+        """Return the rank expression of a task, which decides between free machines; None: it has none."""
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
-        """Return the value of the task's rank expression for a machine; None if the task has none."""
+        """Return the value of the task's rank expression for a machine; None: no expression or no number."""
 
 
 class Policy(Protocol):
     """Decides during a run which ready task starts on which machine and on how many nodes.
 
-    A policy reads nothing but the view: estimates instead of durations, and the time as a number. It keeps no
-    state between calls, so that a journal replays to the same decisions.
+    A policy reads nothing but the view, which has estimates instead of durations, and the time as a number. A
+    policy keeps no state between calls, so that a replay of a journal makes the same decisions.
 
     Policies combine four choices (docs/papers/unified.md, section 5): the order of workflows (inter), the
     order of ready tasks within a workflow (intra, ``order``), the number of nodes (sizing) and the machine
@@ -393,14 +405,17 @@ class Policy(Protocol):
 
     name: str
     title: str
-    """One line about the policy, with the paper, for listings."""
+    """One line for lists of policies, which describes the policy and names the paper."""
     order: TaskOrder
-    """Order within workflows; the engine keeps ready tasks in heaps by it."""
+    """Order of the ready tasks within a workflow; the engine keeps them in heaps with these sort keys."""
     needs_plan: bool
     """Whether the engine requests a plan at submission."""
 
     def decide(self, view: View) -> Iterable[Decision]:
-        """Return the decisions at the present time; those of a generator take effect one by one."""
+        """Return the decisions for the current state of the view.
+
+        If they come from a generator, each decision takes effect before the next one is computed.
+        """
 
 
 def make_policy(text: str) -> Policy:

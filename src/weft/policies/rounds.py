@@ -1,19 +1,19 @@
 """Rounds over the ready tasks of many workflows, in the order of priorities between workflows.
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
-Algorithms (docs/papers/many-workflows.md, sections 2 and 3). At every event: collect ready tasks, compute
-their priorities, and place each in turn until none can be placed. A task goes to the free machine where it
-finishes first or, if it has a rank expression, to the free machine with the highest rank. A round by tasks
-collects all ready tasks, a round by workflows the first of each workflow. Ties: earlier arrival, lower run,
-lower task.
+Algorithms (docs/papers/many-workflows.md, sections 2 and 3). At every event, ready tasks are collected, their
+priorities are computed, and each is placed in turn until no task can be placed. A task goes to the free
+machine where it finishes first or, if it has a rank expression, to the free machine with the highest rank. A
+round by tasks collects all ready tasks, a round by workflows the first task of each workflow. Ties: earlier
+arrival, lower run index, lower task index.
 
 Deviations: the paper prints fcfs as the arrival itself, which would serve the last workflow first. In srpt a
-running task counts with its remaining time. In foft C is the forecast of ``forecast.py`` and the denominator
-the makespan alone. ``aging-e`` is compared by its logarithm, which does not overflow. Of tasks with equal
-modes only the first is considered: if it cannot be placed, no other can. A task that cannot be placed is not
-tried again in the same event, because machines only fill up. If the first task of a workflow cannot be
-placed, its first task of another kind is tried. On machines that can run all tasks none of this changes a
-placement. A decision costs O(active workflows + kinds), never O(ready tasks).
+running task counts with its remaining time. In foft, C is the forecast of ``forecast.py``, and the
+denominator is the makespan alone on the empty platform. ``aging-e`` is compared by its logarithm, which does
+not overflow. Of tasks with equal modes only the first is considered: if it cannot be placed, no other can. A
+task that cannot be placed is not tried again in the same event, because machines only fill up. If the first
+task of a workflow cannot be placed, its first task of another kind is tried. On machines that can run all
+tasks none of this changes a placement. A decision costs O(active workflows + kinds), never O(ready tasks).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from weft.policies.policy import Place, RunView, TaskOrder, View
 Inter = Literal["g-heft", "aging", "aging-e", "fcfs", "srpt", "foft"]
 
 Urgency = Callable[[RunView, int], float]
-"""Returns the priority of a ready task of a run at one moment; higher first."""
+"""Function that returns the priority of a ready task of a run at one moment; higher first."""
 
 
 def _g_heft(view: View) -> Urgency:  # noqa: ARG001
@@ -53,7 +53,7 @@ def _aging_e(view: View) -> Urgency:
 
 
 def _fcfs(view: View) -> Urgency:
-    """Compare waiting times: with equal priorities this is the order of arrival."""
+    """Return priorities by waiting time; for runs of equal priority this is the order of arrival."""
     runs = view.runs
     if all(run.priority == runs[0].priority for run in runs):
         return lambda run, task: -run.arrival_s  # noqa: ARG005
@@ -80,7 +80,7 @@ def _foft(view: View) -> Urgency:
 
 
 def _age(view: View, run: RunView) -> float:
-    """Return the time since a run arrived, divided by its makespan on the empty platform; 0 if that is 0."""
+    """Return the time since a run arrived, divided by its makespan alone; 0 if the makespan is 0."""
     alone = run.alone_s
     return (view.now - run.arrival_s) / alone if alone > 0.0 else 0.0
 
@@ -95,8 +95,8 @@ PRIORITIES: dict[str, Callable[[View], Urgency]] = {
 }
 """Priorities by name: functions that return the priorities of tasks at the time of a view.
 
-Higher values are placed first. rank is the upward rank of the task, age the time since the arrival of the
-workflow, and mk its makespan alone on the empty platform:
+Tasks with higher values are placed first. "rank" is the upward rank of the task, "age" the time since the
+arrival of the workflow, and "mk" the makespan of the workflow alone on the empty platform:
 
 - ``g-heft``: rank
 - ``aging``: rank (1 + age / mk)
@@ -106,7 +106,7 @@ workflow, and mk its makespan alone on the empty platform:
 - ``foft``, fairness on finish times: the expected slowdown (C - arrival) / mk
 
 Each value is multiplied by the priority of the run, which the paper does not have: a run of priority 2 that
-has waited for a minute counts as one of priority 1 that has waited for two.
+has waited for one minute counts like a run of priority 1 that has waited for two minutes.
 """
 
 WORKFLOW_PRIORITIES = frozenset({"fcfs", "srpt", "foft"})
@@ -128,10 +128,10 @@ class _TaskPlacer(Protocol):
 def place_first(
     view: View, run: RunView, refused: set[int], placing: _TaskPlacer, *, free: bool = True
 ) -> Place | None:
-    """Return the placement of the first ready task of a run that can be placed; None if none can.
+    """Return the placement of the first ready task of a run that can be placed; None: no task can.
 
-    Tasks that cannot be placed are added to ``refused`` and are not tried again.
-    With ``free`` only free machines are considered, so tasks bound to a busy machine are skipped.
+    Tasks that cannot be placed are added to ``refused`` and are not tried again. If ``free`` is true, tasks
+    bound to a busy machine are skipped, because only free machines are considered.
     """
     for task in run.ready.heads(view.free if free else None):
         if task not in refused:
@@ -219,7 +219,7 @@ class RoundPolicy:
     intra: Intra = "rank"
     """The order within a workflow: highest upward rank, task index, or pM-S priority."""
     sizing: Sizing = "fastest"
-    """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
+    """The node count of moldable tasks: the fastest that is free, or the smallest at most 5 % slower."""
 
     @property
     def order(self) -> TaskOrder:

@@ -13,7 +13,7 @@ from weft.policies.policy import Place, RunView, TaskCursor, TaskOrder, View
 from weft.policies.rounds import PRIORITIES, WORKFLOW_PRIORITIES, Inter, Rounds, Urgency
 
 _MOST_WAITING = 64
-"""If more classes of a workflow than this wait for machines, tasks planned on busy machines are skipped.
+"""Number of waiting classes of a workflow above which tasks planned on busy machines are skipped.
 
 There are as many classes as kinds x machines. If so many tasks with earlier starts wait for their planned
 machines, trying later tasks gains little.
@@ -26,17 +26,18 @@ class SharedPlans:
 
     The layers of docs/papers/unified.md, section 5: between workflows a priority of ``rounds.py``, within a
     workflow the planned starts, planned node counts, and the planned machine if it is up and free. The plans
-    of several workflows ignore each other: a task whose planned machine is occupied runs on the free machine
-    where it finishes first if that is earlier, otherwise it waits. Unplanned tasks run where they finish
-    first, and a task with a rank on the free machine that it ranks highest. No paper combines these. Ties:
-    earlier arrival of the workflow, then earlier planned start, then lower index.
+    of several workflows ignore each other. If its planned machine is occupied, a task runs on the free
+    machine where it finishes first if it finishes earlier there than on the planned machine; otherwise it
+    waits. Tasks without a plan run where they finish first, and tasks with a rank on the free machine with
+    the highest rank. No paper combines these choices. Ties: earlier arrival of the workflow, then earlier
+    planned start, then lower index.
 
     If a task waits for its planned machine, all tasks of its class (equal modes and seconds, same planned
-    machine) wait. If equal seconds do not imply that (because of data, abstract machines, resources,
-    multi-node machines, or more than 64 kinds), 16 tasks of a class are tried before the others are left out.
-    If more than 64 classes of a workflow wait, only tasks whose planned machine is free or unusable and
-    unplanned tasks are tried. An event therefore costs O(active workflows + kinds + sent tasks), whatever the
-    number of machines, plus the cost of the priority.
+    machine) wait. Tasks of a class may still finish at different times because of data, abstract machines,
+    resources, multi-node machines, or more than 64 kinds; then 16 tasks of a class are tried before the
+    others are left out. If more than 64 classes of a workflow wait, only tasks without a plan and tasks whose
+    planned machine is free or unusable are tried. An event therefore costs O(active workflows + kinds + sent
+    tasks), whatever the number of machines, plus the cost of the priority.
     """
 
     name: ClassVar[str] = "shared-plans"
@@ -47,9 +48,9 @@ class SharedPlans:
     inter: Inter = "foft"
     """The priority between workflows, named after the policy that uses it (``PRIORITIES``)."""
     rounds: Rounds = "workflows"
-    """Tasks considered in a round: all ready tasks, or the first of each workflow."""
+    """The tasks considered in a round: all ready tasks, or the first ready task of each workflow."""
     sizing: Sizing = "fastest"
-    """The node count of unplanned tasks: the fastest that is free, or the smallest within 5 % of it."""
+    """The node count of unplanned tasks: the fastest that is free, or the smallest at most 5 % slower."""
 
     def decide(self, view: View) -> Iterator[Place]:
         """Yield placements while machines are free; a run whose plan is not ready yet waits."""
@@ -86,7 +87,10 @@ class SharedPlans:
             offer(at)
 
     def _priority(self, view: View) -> Urgency:
-        """Return the priority function for a view; values are cached per run if equal within a workflow."""
+        """Return the priority function for a view.
+
+        If priorities are equal for all tasks of a workflow, they are cached per run.
+        """
         priority = PRIORITIES[self.inter](view)
         if self.inter not in WORKFLOW_PRIORITIES:
             return priority
@@ -100,7 +104,7 @@ class SharedPlans:
         return once
 
     def _by_workflows(self, view: View, active: list[tuple[RunView, TaskCursor]]) -> Iterator[Place]:
-        """Yield placements in rounds of one task per run, until a round places none."""
+        """Yield placements in rounds of one task per run, until a round places no task."""
         while active:
             placed = set()
             for run, turn in self._sorted(view, active):
@@ -115,7 +119,7 @@ class SharedPlans:
     def _sorted(
         self, view: View, active: list[tuple[RunView, TaskCursor]]
     ) -> list[tuple[RunView, TaskCursor]]:
-        """Return the workflows by descending priority of their first task that is not placed yet."""
+        """Return the workflows by descending priority of their first task that was not passed yet."""
         priority = PRIORITIES[self.inter](view)
         urgency = {
             run.index: -priority(run, head) for run, turn in active if (head := turn.head()) is not None
@@ -125,14 +129,14 @@ class SharedPlans:
         )
 
     def _first_placed(self, view: View, run: RunView, turn: TaskCursor) -> Place | None:
-        """Return the placement of the first task that can be placed and advance past it; None if none can."""
+        """Return the placement of the first task that can be placed, and advance past it; None: no task."""
         while (task := turn.next()) is not None:
             if (place := self._placed(view, run, turn, task)) is not None:
                 return place
         return None
 
     def _placed(self, view: View, run: RunView, turn: TaskCursor, task: int) -> Place | None:
-        """Return the placement of a task and advance past it; None if it waits."""
+        """Return the placement of a task, and advance past the task; None: the task waits."""
         place, impossible = self._place(view, run, task, turn.hurried)
         if place is not None:
             turn.pass_by(task)
@@ -147,16 +151,16 @@ class SharedPlans:
         return place
 
     def _class_waits(self, view: View, run: RunView, task: int) -> bool:
-        """Return whether all tasks of the class of a waiting task must also wait in this event."""
+        """Return whether all tasks of the same class as a waiting task must also wait in this event."""
         line = None if run.plan is None else run.plan.line.get(task)
         return line is not None and view.machines[line.machine].nodes == 1
 
     def _place(self, view: View, run: RunView, task: int, hurried: bool) -> tuple[Place | None, bool]:
-        """Return the placement of a task (None if it waits), and whether no free machine can run its class.
+        """Return the placement of a task, or None if it waits, and whether no free machine can run its class.
 
-        The task runs on its planned machine if that is free. Otherwise it runs on a free machine if it
-        finishes earlier there than on the planned machine. With ``hurried`` other machines are considered
-        only if the planned machine cannot be used.
+        The task runs on its planned machine if that machine is free. Otherwise it runs on another free
+        machine if it finishes earlier there than on the planned machine. If ``hurried`` is true, other
+        machines are considered only if the planned machine cannot be used.
         """
         elsewhere = ModePlacer(sizing=self.sizing)
         line = None if run.plan is None else run.plan.line.get(task)

@@ -1,4 +1,7 @@
-"""Registry of pools for parallel evaluation; the interface is ``weft.search.pool``, the base ``pool.py``."""
+"""Registry of pools for parallel evaluation.
+
+``weft.search.pool`` defines the interface, ``pool.py`` the base class.
+"""
 
 from __future__ import annotations
 

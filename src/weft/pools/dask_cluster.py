@@ -13,7 +13,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _TIMEOUT_S = 5
-"""Timeout in seconds of the connection to a scheduler."""
+"""Timeout in seconds for connecting to a scheduler."""
 
 
 class DaskPool(OpenPool):

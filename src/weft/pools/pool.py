@@ -67,7 +67,10 @@ def make_pool(text: str) -> OpenPool:
 
 
 def _parse_workers(name: str, argument: str) -> int:
-    """Return the number of workers in a text ("": 1); raise InvalidInput if it is not at least 1."""
+    """Return the number of workers in a text; 1 if the text is empty.
+
+    Raises InvalidInput unless the text is a number of at least 1.
+    """
     try:
         workers = int(argument or "1")
     except ValueError:

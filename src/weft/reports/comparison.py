@@ -35,7 +35,7 @@ class PlannerResult:
     value: float | None = None
     """Value of the objective; None without a plan, or if the objective is the makespan."""
     planning_s: float | None = None
-    """Seconds of planning, without compilation; for a policy, of the whole simulation."""
+    """Seconds of planning, without compilation; for a policy, the seconds of the whole simulation."""
     reason: str = ""
     """Why the planner made no plan; "" if it made one."""
 

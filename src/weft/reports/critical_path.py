@@ -22,7 +22,7 @@ from weft.engine.state.run import RunState
 from weft.records import dataclass
 
 _ORDER = ("data", "iteration", "retry", "nodes")
-"""Reasons of a start; if several predecessors ended at the same time, the first reason is used."""
+"""Reasons of a start; if several predecessors ended at the same time, the reason that comes first is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class CriticalPath:
 
     steps: tuple[PathStep, ...] = ()
     after_s: float = 0.0
-    """Seconds between the end of the last attempt and the end of the run: stage-out and last decision."""
+    """Seconds from the end of the last attempt to the end of the run: stage-out and the last decision."""
 
     @property
     def ran_s(self) -> float:
@@ -193,7 +193,7 @@ class _CriticalPathSearch:
 
 
 def find_sources(run: RunState, task: int, has_run: Callable[[int], bool]) -> Iterator[int]:
-    """Yield the predecessors of a task; one that never ran is replaced by its own predecessors."""
+    """Yield the predecessors of a task; a predecessor that never ran is replaced by its own predecessors."""
     seen, above = {task}, run.compiled.before(task)
     while above:
         if (before := above.pop(0)) in seen:
@@ -206,7 +206,7 @@ def find_sources(run: RunState, task: int, has_run: Callable[[int], bool]) -> It
 
 
 def _decided_s(attempt: AttemptRecord) -> float:
-    """Return the time at which the start of an attempt was decided: its submission, at most its start."""
+    """Return the time at which the start of an attempt was decided: submission, or start if earlier."""
     started_s = attempt.started_s or 0.0
     return started_s if attempt.submitted_s is None else min(attempt.submitted_s, started_s)
 

@@ -90,8 +90,9 @@ class EventLines:
     ) -> None:
         """Create a converter; ``zero_at_s``: Unix time of the engine's time 0, None if unknown.
 
-        ``number`` maps a run index to the number shown to users; None keeps the index. ``run``: index of the
-        only run whose events are wanted, with those of machines, which belong to no run; None: all runs.
+        ``number`` maps a run index to the number shown to users; if it is None, the index is used. If ``run``
+        is given, only events of the run with this index are converted, and events of machines, which belong
+        to no run.
         """
         self._history = history
         self._zero_at_s = zero_at_s
@@ -99,7 +100,7 @@ class EventLines:
         self._run = run
 
     def lines(self, entry: JournalEntry, state: EngineState) -> Iterator[str]:
-        """Yield the JSON lines of a journal entry, without line ends; the history must already contain it."""
+        """Yield the JSON lines of an entry, without line ends; the history must already contain the entry."""
         for message in (entry.event, *entry.commands):
             told = EVENT_KINDS.get(type(message))
             if told is not None and self._is_wanted(message):

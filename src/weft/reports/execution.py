@@ -77,7 +77,7 @@ class KindSummary:
 
     @property
     def ratio(self) -> float | None:
-        """Return the mean seconds divided by the mean estimate; None: one of them is unknown."""
+        """Return the mean seconds divided by the mean estimate; None if one of them is unknown."""
         if self.mean_s is None or self.estimate_s is None or self.estimate_s <= 0:
             return None
         return self.mean_s / self.estimate_s
@@ -168,7 +168,7 @@ class PromiseOutcome:
     workflow: str
     promise: Promise
     took_s: float
-    """Seconds from arrival to end; for a run that has not ended, to the last activity."""
+    """Seconds from the arrival of the run to its end, or to its last activity if it has not ended."""
     completed: bool
 
     @property
@@ -227,7 +227,7 @@ class PromiseOutcome:
 
 
 def judge_promise(story: RunSummary, promise: Promise, now_s: float) -> PromiseOutcome:
-    """Return the promise of a run compared with its outcome; ``now_s`` is the end of an unfinished run."""
+    """Return the promise of a run compared with its outcome; ``now_s`` counts as end of an unfinished run."""
     return PromiseOutcome(
         run=story.index,
         workflow=story.workflow,
@@ -245,13 +245,13 @@ class Deviation:
     task: str
     iteration: int
     label: str
-    """Name of the task; after the first iteration with the iteration numbers, such as ``solve#3``."""
+    """Name of the task; from the second iteration on, the iteration numbers follow, as in ``solve#3``."""
     planned_machine: int
     machine: int
     planned_s: float
     """Planned seconds of the task."""
     took_s: float
-    """Seconds that its completed attempt ran."""
+    """Seconds that the completed attempt of the task ran."""
     late_s: float
     """Seconds from the planned to the measured end; negative if the task ended early."""
 
@@ -454,7 +454,7 @@ class ExecutedRun:
         return self.end_s if attempt.ended_s is None else attempt.ended_s
 
     def promise(self, run: int) -> Promise | None:
-        """Return the recorded promise of a run, or derive it from the run's first plan; None without both."""
+        """Return the recorded promise of a run, or one derived from its first plan; None without both."""
         stated, plan = self.records.promises.get(run), self._first_plan(run)
         if stated is not None or plan is None:
             return stated

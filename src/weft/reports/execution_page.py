@@ -486,7 +486,10 @@ def _without_empty(table: TextTable) -> TextTable:
 
 
 def _wrapped(line: str, width: int, *, ascii_only: bool, indent: int | None = None) -> list[str]:
-    """Return a line as lines of at most ``width`` columns; default of ``indent``: that of the line plus 2."""
+    """Return a line as lines of at most ``width`` columns.
+
+    The following lines are indented by ``indent``; by default this is the indentation of the line plus 2.
+    """
     # Redact before wrapping: the parts of a secret would not be recognised later.
     text = printable(redact(line), ascii_only=ascii_only)
     if indent is None:

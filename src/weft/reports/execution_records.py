@@ -140,7 +140,7 @@ class ExecutionRecords:
 
 
 def to_datetime(unix_s: float) -> datetime:
-    """Return a Unix time in UTC; later times than the end of the year 9999 give the end of that year."""
+    """Return a Unix time as a UTC datetime; a time after the year 9999 becomes the end of that year."""
     return datetime.fromtimestamp(min(unix_s, LAST_MOMENT_S), UTC)
 
 

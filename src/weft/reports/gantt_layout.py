@@ -166,7 +166,10 @@ def group_machines(view: GanttView, machines: Sequence[int], most: int) -> list[
 
 
 def _join_bands(parts: dict[str, list[int]], most: int) -> list[MachineBand]:
-    """Return at most ``most`` bands; each joins equally many neighbouring parts (name: machines)."""
+    """Return at most ``most`` bands; ``parts`` maps names to machines.
+
+    Each band joins the same number of neighbouring parts; the last band may have fewer.
+    """
     names, each = list(parts), math.ceil(len(parts) / most) if parts else 1
     bands = []
     for first in range(0, len(names), each):

@@ -206,7 +206,7 @@ def _wrapped(parts: Sequence[str], width: int, between: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TextChart:
-    """A plan with the widths, signs and bands with which it is drawn."""
+    """A plan, and the widths, signs and bands with which its chart is drawn."""
 
     view: GanttView
     width: int

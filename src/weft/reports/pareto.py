@@ -54,7 +54,7 @@ class FrontPoint:
     node_seconds: float
     idle_share: float
     alpha: float | None
-    """Weight of time with which the plan was searched; None if it was searched without a weight."""
+    """Weight of time in the search that found the plan; None if the search had no weight."""
     by: str
     nodes: tuple[NodeRange, ...]
     """Node counts by kind of task, in the order of the workflow."""
@@ -180,7 +180,7 @@ def front_table(view: FrontView) -> TextTable:
 
 
 def front_choices(view: FrontView) -> tuple[str, ...]:
-    """Return the last column of the table: its heading, and the nodes and machines of each point."""
+    """Return the last column of the table: its heading, then the nodes and machines of each point."""
     chosen = any(found.chosen for point in view.points for found in point.nodes)
     return ("nodes" if chosen else "tasks", *(point.choice_text for point in view.points))
 

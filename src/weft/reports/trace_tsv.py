@@ -31,7 +31,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def trace_tsv(executed: ExecutedRun, *, raw: bool = False) -> str:
-    """Return a line per attempt, by number; ``raw``: times in milliseconds, sizes in bytes, as Nextflow."""
+    """Return a line per attempt, by number; ``raw``: in milliseconds and bytes, as in Nextflow."""
     tries: dict[tuple[int, str, tuple[int, ...]], int] = {}
     lines = ["\t".join(TRACE_COLUMNS)]
     for attempt in executed.attempts:

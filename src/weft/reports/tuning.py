@@ -38,7 +38,7 @@ class TunedExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningResult:
-    """All experiments of a tuning study, and the reference to which precision refers."""
+    """All experiments of a tuning study, and the reference from which precision is measured."""
 
     workflow: str
     platform: str
@@ -91,7 +91,10 @@ class TuningResult:
         return share_percent([float(value <= self.reference_value + slack) for value in experiment.values])
 
     def mean_loss(self, experiment: TunedExperiment) -> float:
-        """Return the mean objective value of an experiment, negated if it is maximised: lower is better."""
+        """Return the mean objective value of an experiment, negated if the objective is maximised.
+
+        Lower values are better.
+        """
         mean = math.fsum(experiment.values) / len(experiment.values)
         return -mean if self.maximised else mean
 
@@ -221,7 +224,7 @@ def value_table(result: TuningResult) -> TextTable | None:
 
 
 def hidden_text(result: TuningResult) -> str:
-    """Return how many experiments the table omits; "" if none."""
+    """Return a text with the number of experiments that the table omits; "" if it omits none."""
     hidden = len(result.experiments) - _SHOWN
     return f"{format_count(hidden, 'worse experiment')} not shown; --out writes all" if hidden > 0 else ""
 

@@ -41,7 +41,7 @@ def write_wfformat(executed: ExecutedRun, run: int | None = None) -> str:
     """Return one run (default: the only reported one) in WfFormat; InvalidInput if no task completed."""
     if run is None and executed.several:
         advice = f"choose a run from 0 to {len(executed.history.runs) - 1}"
-        what = f"{len(executed.run_summaries)} runs for one WfFormat file"
+        what = f"{len(executed.run_summaries)} runs cannot be written to one WfFormat file"
         raise InvalidInput(what, rule="a WfFormat file holds one run", advice=advice)
     story = executed.history.runs[executed.run_summaries[0].index if run is None else run]
     graph = _ExecutionGraph(executed, executed.state.runs[story.index])
@@ -91,12 +91,12 @@ class _ExecutionGraph:
             instance.reads = list(dict.fromkeys(self._read(instance)))
 
     def name(self, instance: _WfFormatInstance) -> str:
-        """Return the name of an execution: the task's name, from the second execution on with its number."""
+        """Return the name of an execution: the task's name, with a number from the second execution on."""
         name = self.graph.names[instance.task]
         return name if instance.number == 1 else f"{name}#{instance.number}"
 
     def product(self, instance: _WfFormatInstance) -> Product | None:
-        """Return the product of an execution; None: unknown."""
+        """Return the product of an execution; None if it is unknown."""
         return self._executed.records.products.get(instance.last.number)
 
     def _find_instances(self) -> None:

@@ -2,13 +2,13 @@
 
 Changes of an engine are queued and written by ``commit`` in one transaction, so after a crash all or none of
 them are in the file. In WAL mode, readers in other processes and the engine do not block each other.
-Committed transactions survive the death of the process at once, and a power failure when the thread of
-``GroupCommit`` has synced them (``Database.durable``). After a power failure the last transactions may be
+Committed transactions survive the death of the process at once. They survive a power failure when the thread
+of ``GroupCommit`` has synced them (``Database.durable``). After a power failure the last transactions may be
 missing, but the file is consistent and holds no transaction without all earlier ones.
 
-An engine claims the database. Each of its transactions first checks that no other engine has claimed it
-since, because locks do not work on every file system. While another process has locked the database, an
-engine waits and logs a warning.
+An engine claims the database. Each of its transactions first checks that no other engine has claimed the
+database since, because locks do not work on every file system. While another process has locked the database,
+an engine waits and logs a warning.
 
 A copied project has the identity of the original, and would use the same directories in sandboxes outside of
 the projects. An engine therefore records where the project is, to detect copies. In a copy it draws a new
@@ -51,10 +51,10 @@ SCHEMA_VERSION = 3
 """SQLite's ``user_version``; incremented when the tables change."""
 
 _FIRST_VERSION = 1
-"""The oldest version that is read, and converted when an engine opens it."""
+"""The oldest schema version that can be read; an engine converts it when it opens the database."""
 
 _WITH_IDENTITIES = 2
-"""The first version with the tables ``attempt`` and ``project``."""
+"""The first schema version with the tables ``attempt`` and ``project``."""
 
 _NEW_TABLES = (
     # The nonce identifies an attempt, because after a lost tail of the journal its number is used again.
@@ -69,7 +69,7 @@ _NEW_TABLES = (
         value TEXT NOT NULL
     ) WITHOUT ROWID""",
 )
-"""Tables that version 1 did not have."""
+"""Tables that schema version 1 did not have."""
 
 _NEW_COLUMNS: tuple[tuple[int, str, str], ...] = (
     (2, "product", "boot TEXT NOT NULL DEFAULT ''"),
@@ -77,7 +77,7 @@ _NEW_COLUMNS: tuple[tuple[int, str, str], ...] = (
     (2, "made_file", "changed_ns INTEGER NOT NULL DEFAULT 0"),
     (3, "product", "counters TEXT NOT NULL DEFAULT '[]'"),
 )
-"""Version, table and declaration of the columns that the first version did not have."""
+"""Columns that the first schema version did not have: version that added the column, table, declaration."""
 
 TABLES = (
     *_NEW_TABLES,
@@ -211,7 +211,7 @@ def _primary_code(error: sqlite3.Error) -> int | None:
 
 
 def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
-    """Return an error for the user that names the file, and advice where known."""
+    """Return an error for the user that names the file and, if possible, says what to do."""
     kind = _primary_code(error)
     if kind in _DAMAGED:
         what = f"the file is damaged or not a database: {error}"
@@ -224,10 +224,10 @@ FAILPOINT_VARIABLE = "WEFT_FAILPOINT"
 
 
 class Failpoint:
-    """Test hook: kills the process (SIGKILL) at a chosen commit.
+    """Hook for tests: kills the process (SIGKILL) at a chosen commit.
 
-    ``WEFT_FAILPOINT=commit:3`` kills it before its third commit, ``committed:3`` directly after. Other values
-    have no effect.
+    ``WEFT_FAILPOINT=commit:3`` kills the process before its third commit, ``committed:3`` directly after it.
+    Other values have no effect.
     """
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ class Failpoint:
         self._place, self._left = (place, int(number)) if valid else ("", 0)
 
     def reach(self, place: str) -> None:
-        """Count commits; kill the process at the chosen place: ``commit`` (before) or ``committed``."""
+        """Count commits; kill the process at the chosen place, ``commit`` (before) or ``committed``."""
         if self._place:
             self._left -= place == "commit"
             if self._place == place and self._left == 0:
@@ -248,7 +248,7 @@ _VERSION = "PRAGMA user_version"
 IDENTITY = "identity"
 """Key of the project's identity in table ``project``: 128 random bits, in hexadecimal."""
 _PLACE, _INHERITED = "place", "inherited"
-"""Keys of the project's place, and of the executions that a copy has from its original."""
+"""Keys of the project's place, and of the executions that a copied project has from its original."""
 _WAL_PAGES = 4_000
 """Number of WAL pages (4 KiB) after which SQLite moves them into the database file."""
 
@@ -256,24 +256,27 @@ _BUSY_S = 10.0
 """Seconds for which a command waits while another process has locked the database."""
 
 _ENGINE_BUSY_S = 0.5
-"""Seconds for which one try of an engine waits. It tries without limit and handles signals in between."""
+"""Seconds that an engine waits in one try for a locked database.
+
+An engine tries without limit, and handles signals between two tries.
+"""
 
 _SAY_AFTER_S, _SAY_EVERY_S = 3.0, 60.0
-"""Seconds after which an engine reports that it waits, and between two such messages."""
+"""Seconds after which an engine first logs that it waits, and seconds between later messages."""
 
 _OWNER = "SELECT value FROM project WHERE key = 'engine'"
 _CLAIM = "INSERT OR REPLACE INTO project VALUES ('engine', ?)"
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NO_SPACE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _EXCLUSIVE = "mode=rw exclusive"
-"""Mode for a database on a full disk: it is locked for other processes and needs no shared memory."""
+"""Mode to open a database on a full disk: it excludes other processes and needs no shared memory."""
 _Row = Sequence[Any]
 
 
 def wait_until_unlocked(path: Path, action: Callable[[], _Result]) -> _Result:
-    """Return the result of ``action``, which is repeated while another process has locked the database.
+    """Return the result of ``action``; repeat it while another process has locked the database.
 
-    After a few seconds, and then once a minute, a warning says what is waited for.
+    After a few seconds, and then once a minute, a warning says that the database is locked.
     """
     say_at_s = time.monotonic() + _SAY_AFTER_S
     while True:
@@ -304,15 +307,16 @@ class ProjectPlace:
 
     @classmethod
     def of(cls, database: Path) -> Self:
-        """Return the place of the project with this database, ``.weft/weft.db``."""
+        """Return the place of the project whose database (``.weft/weft.db``) has this path."""
         home = Path(os.path.realpath(database)).parent
         found = home.stat()
         return cls(folder=str(home.parent), inode=found.st_ino, device=found.st_dev, host=os.uname().nodename)
 
     def is_same(self, other: ProjectPlace) -> bool:
-        """Return whether both are places of one project, which may be restored, renamed or on another host.
+        """Return whether both places belong to one project.
 
-        The device of a network file system may differ between hosts, and after a reboot.
+        The project may have been restored, renamed or accessed from another host. The device of a network
+        file system may differ between hosts, and after a reboot.
         """
         if self.folder == other.folder:
             return self.host == other.host or self.inode == other.inode
@@ -321,17 +325,17 @@ class ProjectPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InheritedExecutions:
-    """Executions that a copy of a project has from its original."""
+    """Executions that a copied project has from its original."""
 
     identity: str
-    """Identity of the original, which is part of the paths of the executions' directories."""
+    """Identity of the original project, which is part of the paths of the executions' directories."""
     folder: str
-    """Folder of the original."""
+    """Folder of the original project."""
     last_execution: int
 
 
 def _holds_project(folder: Path, database: Path, identity: str) -> bool:
-    """Return whether a folder contains the project with an identity; True if that cannot be determined."""
+    """Return whether a folder contains the project with an identity; True if this cannot be determined."""
     path = folder / database.parent.name / database.name
     try:
         path.stat()
@@ -354,7 +358,10 @@ class Database:
     """An open database. Threads may share it; a forked process may not."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, *, engine: bool = False) -> None:
-        """Wrap a connection (see ``open_database``); an ``engine`` waits while the database is locked."""
+        """Create the object for a connection (see ``open_database``).
+
+        If ``engine`` is True, statements wait without limit while another process has locked the database.
+        """
         self.path = path
         self.commits = 0
         """Number of commits made through this object."""
@@ -378,14 +385,14 @@ class Database:
         self.close()
 
     def claim(self) -> None:
-        """Make this engine the only one that may write; an engine with an older claim stops."""
+        """Make this engine the only one that may write; an engine that claimed the database before stops."""
         nonce = os.urandom(16).hex()
         with self.transaction():
             self.execute_now(_CLAIM, (nonce,))
         self._claim = nonce
 
     def check_claim(self) -> None:
-        """Raise Locked if another engine has claimed the database since ``claim``."""
+        """Raise Locked if another engine has claimed the database after this one."""
         if self._claim and (found := self.row(_OWNER)) != (self._claim,):
             other = str(found[0])[:8] if found else "unknown"
             raise Locked(
@@ -395,10 +402,10 @@ class Database:
             )
 
     def start_group_commit(self, wake: Callable[[], None]) -> None:
-        """Sync all transactions to the disk in a thread; see ``GroupCommit``.
+        """Start a thread that syncs all transactions to the disk; see ``GroupCommit``.
 
-        Without a write-ahead log, which some file systems do not support, SQLite itself syncs every
-        transaction.
+        Some file systems do not support a write-ahead log. Without such a log SQLite itself syncs every
+        transaction, and no thread is started.
         """
         if is_sync_enabled() and _log_path(self.path).exists():
             self._group = GroupCommit(_log_path(self.path), wake)
@@ -421,7 +428,7 @@ class Database:
             self._group.request(position)
 
     def wait_until_durable(self) -> None:
-        """Return when everything that was written is on disk; raise StorageProblem if a sync failed."""
+        """Wait until everything that was written is on disk; raise StorageProblem if a sync failed."""
         if self._group is not None:
             self._group.wait(self.position)
         self._check_sync()
@@ -449,7 +456,7 @@ class Database:
             os.close(log)
 
     def queue_insert(self, statement: str, row: _Row) -> None:
-        """Queue an INSERT for the next commit, which writes the rows of each statement together.
+        """Queue an INSERT for the next commit, which writes all rows of the same statement together.
 
         Strings must be encodable as UTF-8 (see ``storable``).
         """
@@ -479,7 +486,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Context manager that makes the ``execute_now`` calls of its block one transaction."""
+        """Context manager that combines the ``execute_now`` calls of its block into one transaction."""
         connection = self._connection
         with self.lock:
             self._check_sync()
@@ -499,7 +506,7 @@ class Database:
                 self._group.add(self.position)
 
     def _repeat(self, action: Callable[[], _Result]) -> _Result:
-        """Return the result of a statement; an engine repeats it while the database is locked."""
+        """Return the result of ``action``; an engine repeats it while the database is locked."""
         return wait_until_unlocked(self.path, action) if self._engine else action()
 
     def execute_now(self, statement: str, row: _Row = ()) -> int:
@@ -509,9 +516,9 @@ class Database:
     def decode(
         self, what: str, kind: type[_Record], columns: Sequence[str], row: Sequence[Any], *as_json: str
     ) -> _Record:
-        """Create an object of a dataclass from a row; ``as_json`` are the columns that hold JSON.
+        """Create an object of the dataclass ``kind`` from a row; ``as_json`` are the columns that hold JSON.
 
-        Raises InvalidInput with ``what`` if a value has a wrong type.
+        Raises InvalidInput, with ``what`` in the message, if a value has a wrong type.
         """
         try:
             found = dict(zip(columns, row, strict=True))
@@ -547,16 +554,16 @@ class Database:
         return self._read_text(IDENTITY)
 
     def identity_of(self, execution: int) -> str:
-        """Return the identity of the project in which an execution was started."""
+        """Return the identity that the project had when an execution was started."""
         for inherited in self._inherited():
             if execution <= inherited.last_execution:
                 return inherited.identity
         return self.identity
 
     def find_original(self) -> str:
-        """Return the folder of the original if this is a copy that no engine has used yet; otherwise "".
+        """Return the folder of the original if this project is a copy that no engine has used; otherwise "".
 
-        A project that was renamed, or restored from a backup at its place, is no copy. A project that was
+        A project that was renamed, or restored from a backup at its old place, is no copy. A project that was
         moved to another file system cannot be distinguished from a copy.
         """
         places = self._read_records(_PLACE, ProjectPlace)
@@ -566,20 +573,20 @@ class Database:
     def find_existing_original(self, execution: int) -> str:
         """Return the folder of the project from which an execution was copied.
 
-        Return "" if the execution was not copied, or if the folder no longer holds that project.
+        Return "" if the execution was not copied, or if the folder no longer contains that project.
         """
         identity = self.identity_of(execution)
         folder = self.list_originals().get(identity, "")
         return folder if folder and _holds_project(Path(folder), self.path, identity) else ""
 
     def list_originals(self) -> dict[str, str]:
-        """Return, by identity, the folders of the projects from which this one has copied executions."""
+        """Return the folders of the projects from which this one has copied executions, by identity."""
         found = {inherited.identity: inherited.folder for inherited in self._inherited()}
         original = self.find_original()
         return {**found, self.identity: original} if original else found
 
     def record_place(self) -> None:
-        """Record the place of the project, and a new identity if the project is a copy. Called by engines."""
+        """Record the place of the project; if it is a copy, also draw a new identity. Called by engines."""
         here = ProjectPlace.of(self.path)
         place = json.dumps([asdict(here)])
         original = self.find_original()
@@ -600,7 +607,7 @@ class Database:
         self.execute_now("INSERT OR REPLACE INTO project VALUES (?, ?)", (key, value))
 
     def _inherited(self) -> list[InheritedExecutions]:
-        """Return the executions that a copy has from its originals, the oldest first."""
+        """Return the executions that a copied project has from its originals, the oldest first."""
         return self._read_records(_INHERITED, InheritedExecutions)
 
     def _read_records(self, key: str, kind: type[_Record]) -> list[_Record]:
@@ -618,7 +625,10 @@ class Database:
 
     @property
     def data_version(self) -> int:
-        """Return a number that changes with every commit of another process; a cheap query."""
+        """Return a number that changes with every commit of another process.
+
+        The query is cheap.
+        """
         ((version,),) = self.rows("PRAGMA data_version")
         return int(version)
 
@@ -630,7 +640,7 @@ class Database:
 
 
 def storable(value: Any) -> Any:
-    """Return a value that SQLite can store; a string that is not valid UTF-8 is returned as bytes."""
+    """Return a value in a form that SQLite can store: a string that is not valid UTF-8 becomes bytes."""
     if type(value) is not str or value.isascii():
         return value
     try:
@@ -650,10 +660,11 @@ def _restore_text(value: Any) -> Any:
 
 
 def open_database(path: Path, *, create: bool = False) -> Database:
-    """Open a database; with ``create``, for an engine: make the file and its folder if missing.
+    """Open a database.
 
-    Raises InvalidInput for a file that is missing, damaged, of another program or version; StorageProblem if
-    a valid file cannot be used.
+    An engine passes ``create``: then the file and its folder are created if they are missing. Raises
+    InvalidInput if the file is missing, damaged, or was written by another program or version. Raises
+    StorageProblem if a valid file cannot be used.
     """
     if create:
         _prepare_files(path)
@@ -678,12 +689,12 @@ def open_database(path: Path, *, create: bool = False) -> Database:
 
 
 def _beside(path: Path) -> list[Path]:
-    """Return the paths of the files that SQLite creates beside a database, with the same permissions."""
+    """Return the paths of the files that SQLite creates beside a database."""
     return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
 
 
 def _refuse_links(path: Path) -> None:
-    """Raise StorageProblem if a file of the database is a link, through which SQLite would write."""
+    """Raise StorageProblem if a file of the database is a link; SQLite would write through the link."""
     try:
         for file in (path, *_beside(path)):
             check_file(file)
@@ -699,7 +710,10 @@ def _unsafe_problem(error: UnsafeFile) -> StorageProblem:
 
 
 def _prepare_files(path: Path) -> None:
-    """Create the folder and the file if missing; only the user may read them and SQLite's other files."""
+    """Create the folder and the file if they are missing; remove the permissions of other users.
+
+    The permissions of SQLite's other files are removed too.
+    """
     try:
         make_folder(path.parent)
     except OSError as error:
@@ -716,12 +730,15 @@ def _prepare_files(path: Path) -> None:
 
 
 def _read_modes(path: Path) -> list[str]:
-    """Return the modes in which to try to open a file, best first; ``immutable`` only without a WAL file."""
+    """Return the modes in which to open a file, best first.
+
+    The mode ``immutable`` is included only if there is no WAL file.
+    """
     return ["mode=rw", "mode=ro", *([] if _log_path(path).exists() else ["immutable=1"]), _EXCLUSIVE]
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that raises SQLite's errors also if their texts cannot be decoded."""
+    """A connection that raises SQLite's errors even if their texts cannot be decoded."""
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
         try:
@@ -737,7 +754,10 @@ class _Connection(sqlite3.Connection):
 
 
 def _unreadable_error(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
-    """Return the error whose text Python could not decode: SQLite quotes the damaged schema in it."""
+    """Return the SQLite error whose text Python could not decode.
+
+    SQLite quotes the damaged schema in this text.
+    """
     made = sqlite3.DatabaseError(error.object.decode(errors="backslashreplace"))
     made.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return made
@@ -769,7 +789,7 @@ def _connect(path: Path, how: str, *, create: bool) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Set the modes of an engine's connection, and create the tables of a new database."""
+    """Set the modes of an engine's connection, and create or convert the tables."""
     (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
     connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
     connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
@@ -780,7 +800,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of a new database, or add what an older version did not have; rows stay unchanged."""
+    """Create the tables of a new database, or add what an older version lacks; rows stay unchanged."""
     is_new = not (
         _query_number(connection, "PRAGMA application_id") or _query_number(connection, _COUNT_TABLES)
     )
@@ -821,7 +841,7 @@ def _convert(connection: sqlite3.Connection) -> None:
 
 
 def _draw_identity(connection: sqlite3.Connection) -> None:
-    """Store the identity of the project, which no other project has."""
+    """Draw and store a new identity of the project, which no other project has."""
     connection.execute("INSERT INTO project VALUES (?, ?)", (IDENTITY, os.urandom(16).hex()))
 
 
@@ -831,7 +851,7 @@ def _is_older(connection: sqlite3.Connection) -> bool:
 
 
 def _make_views(connection: sqlite3.Connection) -> None:
-    """Make an older version readable without changing it, by views of this connection.
+    """Make a database of an older version readable without changing it, by views of this connection.
 
     SQLite prefers a temporary view to the table of the same name.
     """

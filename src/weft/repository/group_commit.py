@@ -1,8 +1,8 @@
 """Group commit: a thread that makes the commits of an engine durable.
 
 SQLite writes a commit to the write-ahead log (WAL) without waiting for the disk (``synchronous=NORMAL``). The
-thread calls fdatasync on the log; one call covers all commits before it. Unless somebody waits for a sync, the
-thread delays the call by up to ``_DELAY_S``, so that it covers more commits.
+thread calls fdatasync on the log; one call covers all commits before it. Unless another thread waits for a
+sync, the call is delayed by up to ``_DELAY_S``, so that it covers more commits.
 
 After a failed fdatasync the kernel may have dropped the data although the file still shows them, and a second
 call can succeed without writing them. Therefore the first failure is final: nothing more is written, and the
@@ -19,7 +19,10 @@ from pathlib import Path
 from weft.backends.attempt.file_sync import sync_directory
 
 _DELAY_S = 0.02
-"""Seconds for which a commit that nothing waits for is delayed. With the time of fdatasync, 50 ms at most."""
+"""Seconds by which the sync of a commit is delayed if nothing waits for it.
+
+Together with the time of fdatasync, this is at most 50 ms.
+"""
 
 
 class GroupCommit:
@@ -29,7 +32,7 @@ class GroupCommit:
     """
 
     def __init__(self, log: Path, wake: Callable[[], None]) -> None:
-        """Start the thread for a log; ``wake`` is called when a requested position became durable."""
+        """Start the thread for a log; ``wake`` is called when a requested position has become durable."""
         self.durable = 0
         """Number of commits that are on disk."""
         self.problem: OSError | None = None
@@ -45,7 +48,7 @@ class GroupCommit:
         self._thread.start()
 
     def add(self, position: int) -> None:
-        """Report that the commits up to a position were written to the log."""
+        """Tell the thread that all commits up to a position were written to the log."""
         with self._changed:
             idle = self._written == self.durable
             self._written = position
@@ -53,20 +56,20 @@ class GroupCommit:
                 self._changed.notify_all()
 
     def request(self, position: int) -> None:
-        """Sync a position without delay; ``wake`` is called when it is done or has failed."""
+        """Sync a position without delay; ``wake`` is called when this is done or has failed."""
         with self._changed:
             if position > self._needed:
                 self._needed = position
                 self._changed.notify_all()
 
     def wait(self, position: int) -> None:
-        """Return when a position is durable, or after a failure (see ``problem``)."""
+        """Wait until a position is durable, or until a sync has failed (see ``problem``)."""
         self.request(position)
         with self._changed:
             self._changed.wait_for(lambda: self.durable >= position or self.problem is not None)
 
     def close(self) -> None:
-        """Sync what was written and end the thread. ``wake`` is not called any more."""
+        """Sync everything that was written, and end the thread; ``wake`` is not called any more."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -86,13 +89,13 @@ class GroupCommit:
             self._report(self.durable, error)
 
     def _sync_entries(self) -> None:
-        """Sync the directory entries of the log and the database, and that of their folder."""
+        """Sync the directory entries of the log and of the database, and the entry of their folder."""
         folder = self._log.absolute().parent
         sync_directory(folder)
         sync_directory(folder.parent)
 
     def _next(self) -> int | None:
-        """Wait for commits; return the position to sync, or None when the thread must end."""
+        """Wait for commits; return the position to sync, or None if the thread must end."""
         with self._changed:
             self._changed.wait_for(lambda: self._written > self.durable or self._closed)
             self._changed.wait_for(lambda: self._needed > self.durable or self._closed, timeout=_DELAY_S)

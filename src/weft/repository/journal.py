@@ -1,4 +1,4 @@
-"""Journals: header, encoding of entries, and the engine rebuilt from them.
+"""Journals: their header, the encoding of their entries, and engines rebuilt from them.
 
 The header and the entries alone are sufficient to rebuild an execution. An engine writes several entries per
 task, so entries are encoded directly to text: names of types and fields are prepared once per type, and
@@ -67,7 +67,7 @@ def encode_json(record: object) -> str:
 
 
 def encode_entry(entry: JournalEntry) -> str:
-    """Return an entry as JSON; equal to ``encode_json(entry.as_record())``, but faster."""
+    """Return an entry as JSON; the result equals ``encode_json(entry.as_record())``, but is faster."""
     commands = ",".join([_encode_message(command) for command in entry.commands])
     now = _encode_value(float(entry.now))
     return (
@@ -96,15 +96,18 @@ def _encode_fields(message: Any, kind: type) -> str:
 
 
 class _MessageShape(NamedTuple):
-    """Prepared encoding of a message type; leading integer fields without default are formatted at once."""
+    """Prepared encoding of a message type.
+
+    The leading integer fields without default are formatted together by ``first``.
+    """
 
     first: str
-    """Format string of the leading integer fields."""
+    """Format string for the leading integer fields."""
     read_first: Callable[[Any], tuple[Any, ...]]
     keys: tuple[str, ...]
-    """Names of the other fields."""
+    """Names of all other fields."""
     usual: tuple[Any, ...]
-    """Defaults of the other fields."""
+    """Defaults of all other fields."""
     read_rest: Callable[[Any], tuple[Any, ...]]
 
 
@@ -157,21 +160,21 @@ def _encode_value(value: Any) -> str:
 
 _KIND = "weft-journal"
 _INCIDENTAL = ("schema", "weft", "owner", "command", "started_at_s", "absent", "platform_file")
-"""Header fields that may differ between two requests for the same execution."""
+"""Header fields that do not count when two requests are compared to find the same execution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalHeader:
-    """The first record of a journal: workflows, platform and everything that determines decisions."""
+    """The first record of a journal: workflows, platform and everything else that determines decisions."""
 
     policy: str
     settings: RunSettings
-    """The default settings with a preset applied."""
+    """The default settings, after a preset was applied."""
     seed: int
     planner: str
     platform: Platform
     workflows: Mapping[str, Workflow]
-    """Workflows by key, with the parameters of the run."""
+    """By key: a workflow, with the parameters of the run."""
     profile: SettingsLayer = field(default_factory=dict)
     """Settings of the user's profile."""
     overrides: SettingsLayer = field(default_factory=dict)
@@ -179,7 +182,7 @@ class JournalHeader:
     scenario: str = ""
     """Name of the scenario; its content does not affect the engine."""
     folders: Mapping[str, str] = field(default_factory=dict)
-    """By workflow: the folder it was read from, relative to the project."""
+    """By workflow: the folder from which it was read, relative to the project."""
     owner: str = ""
     command: tuple[str, ...] = ()
     """Command line of the user."""
@@ -189,18 +192,18 @@ class JournalHeader:
     absent: tuple[str, ...] = ()
     """Machines of the platform that joined while the execution ran; the journal has an event for each."""
     platform_file: str = ""
-    """File from which the platform was read; "": none."""
+    """File from which the platform was read; "": the platform was not read from a file."""
 
     @property
     def layers(self) -> SettingsLayers:
-        """Return the layers of settings from which those of a run or task are resolved."""
+        """Return the layers of settings from which the settings of a run or task are resolved."""
         return SettingsLayers(base=self.settings, profile=self.profile, overrides=self.overrides)
 
     @property
     def fingerprint(self) -> str:
         """Return a hash of workflows, platform, policy, planner, settings and seed.
 
-        An unfinished execution with the same fingerprint is resumed instead of starting a new one.
+        If an unfinished execution has the same fingerprint, it is resumed and no new one is started.
         """
         record = {key: value for key, value in self.as_record().items() if key not in _INCIDENTAL}
         return hashlib.blake2b(encode_json(record).encode(errors="surrogatepass"), digest_size=20).hexdigest()
@@ -257,7 +260,10 @@ class JournalHeader:
 
 
 def read_header(record: Mapping[str, Any]) -> JournalHeader:
-    """Return the header in a record; raise ValueError or InvalidInput for another kind or schema."""
+    """Return the header that a record contains.
+
+    Raises ValueError or InvalidInput if the record has another kind or schema.
+    """
     if record["kind"] != _KIND:
         raise ValueError(f"unknown kind {record['kind']!r}")
     if record["schema"] not in READABLE_SCHEMAS:
@@ -277,9 +283,10 @@ def _read_settings(record: Mapping[str, Any]) -> RunSettings:
 
 
 def _convert_settings(stated: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with the names of this version.
+    """Return settings of an earlier version with the names of this version.
 
-    Earlier versions had one number of retries beside those by cause, and a record for re-planning.
+    Earlier versions had one common number of retries besides those by cause, and a nested record for
+    re-planning.
     """
     if "retries_by_cause" in stated:
         count = stated.pop("retries")
@@ -307,15 +314,15 @@ def _read_workflow(key: str, document: Mapping[str, Any]) -> Workflow:
 
 @dataclass(frozen=True, kw_only=True)
 class Journal:
-    """A journal in memory."""
+    """A journal that is held in memory."""
 
     header: JournalHeader
     plans: Mapping[str, StoredPlan]
     entries: tuple[JournalEntry, ...]
     snapshots: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """Snapshots by the sequence number of the last entry before each of them."""
+    """Snapshots, by the sequence number of the last entry before the snapshot."""
     compiled: WorkflowLibrary | None = None
-    """The workflows of the header, if they are compiled already."""
+    """The compiled workflows of the header; None: they are compiled on first use."""
 
     @cached_property
     def library(self) -> WorkflowLibrary:
@@ -329,7 +336,7 @@ class Journal:
         )
 
     def engine(self, policy: Policy | None = None) -> Engine:
-        """Return a new engine without runs, with the journal's policy or with ``policy``."""
+        """Return a new engine without runs; it uses ``policy``, or the journal's policy if that is None."""
         first = self.library[next(iter(self.library))]
         chosen = make_policy(self.header.policy) if policy is None else policy
         return Engine(
@@ -338,12 +345,12 @@ class Journal:
         )  # fmt: skip
 
     def rebuilt(self, entries: int) -> Engine:
-        """Return an engine in the state after the first ``entries`` entries, built from the last snapshot."""
+        """Return an engine in the state after the first ``entries`` entries, using the last snapshot."""
         last = max((number for number in self.snapshots if number < entries), default=-1)
         return self.rebuilt_from(last, self.entries[last + 1 : entries])
 
     def rebuilt_from(self, snapshot: int, entries: Iterable[JournalEntry]) -> Engine:
-        """Return an engine restored from a snapshot (-1: initial state) to which ``entries`` are applied."""
+        """Return an engine restored from a snapshot (-1: initial state), after applying ``entries``."""
         engine = self.engine()
         engine.state.plans.update(self.plans)
         if snapshot >= 0:

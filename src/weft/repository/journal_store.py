@@ -1,9 +1,9 @@
 """Storage of journals: in the project's database, or in a file of JSON lines.
 
-Entries are queued by ``append`` and written by ``commit`` in one transaction, with the plans they name and
-other queued changes (products, run states, replies). The nonce of a new attempt is written together with the
-entry that assigns it. A snapshot is written every 10,000 entries, or every N entries in an execution of N >
-10,000 tasks, which bounds the cost per entry. The database keeps only the last snapshot.
+Entries are queued by ``append`` and written by ``commit`` in one transaction, together with the plans they
+name and other queued changes (products, run states, replies). The nonce of a new attempt is written together
+with the entry that assigns the attempt. A snapshot is written every 10,000 entries; if an execution has N >
+10,000 tasks, every N entries, which bounds the cost per entry. The database keeps only the last snapshot.
 
 In a file, the first line is the header. Each plan precedes the first entry that names it, and a snapshot
 follows every 10,000 entries.
@@ -68,11 +68,14 @@ class RebuiltEngine:
     engine: Engine
     header: JournalHeader
     entries: int
-    """Number of entries in the journal, which is the sequence number of the next one."""
+    """Number of entries in the journal; the next entry gets this sequence number."""
 
 
 class JournalStore:
-    """The journals of a database; ``append`` writes to the journal of the last ``begin`` or ``resume``."""
+    """The journals in a database.
+
+    ``append`` writes to the journal of the last ``begin`` or ``resume``.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -84,7 +87,7 @@ class JournalStore:
         self._snapshot_at = 0
 
     def begin(self, header: JournalHeader, kept: Mapping[str, str] = _NOTHING) -> int:
-        """Add an execution with its header and the values ``kept``; return its number, counted from 1.
+        """Add an execution with its header and the values ``kept`` (by key); return its number, from 1.
 
         Everything is written in one transaction, because an execution without these values could not be
         resumed.
@@ -112,9 +115,9 @@ class JournalStore:
         self.database.execute_now("UPDATE execution SET fingerprint = ?, header = ? WHERE number = ?", row)
 
     def resume(self, execution: int, compiled: WorkflowLibrary | None = None) -> RebuiltEngine:
-        """Rebuild the engine of an execution and continue writing its journal.
+        """Rebuild the engine of an execution; ``append`` then continues its journal.
 
-        ``compiled`` are its workflows, if they are compiled already.
+        ``compiled`` are the workflows of the execution; if it is None, they are compiled.
         """
         rebuilt = self.rebuilt(execution, compiled)
         self.execution = execution
@@ -126,7 +129,7 @@ class JournalStore:
         return rebuilt
 
     def append(self, entry: JournalEntry, state: EngineState) -> None:
-        """Queue an entry for the next commit; ``state`` is the engine's state after it."""
+        """Queue an entry for the next commit; ``state`` is the engine's state after the entry."""
         event = entry.event
         if type(event) is PlanReady and event.plan and event.plan not in self._plans:
             self._plans.add(event.plan)
@@ -153,7 +156,7 @@ class JournalStore:
     def attempt_nonce(self, attempt: int) -> str:
         """Return the nonce of an attempt of this execution: 128 random bits, in hexadecimal.
 
-        Return "" for an attempt that is not in the journal, or was recorded by an older version of weft.
+        Return "" if the attempt is not in the journal, or if an older version of weft recorded it.
         """
         if (known := self._nonces.get(attempt)) is not None:
             return known
@@ -164,7 +167,7 @@ class JournalStore:
         return bool(nonce) and find_nonce(self.database, execution, attempt) == nonce
 
     def commit(self) -> int:
-        """Write the queued entries; return their position, to compare with ``durable``.
+        """Write the queued entries; return their position, which can be compared with ``durable``.
 
         Afterwards the commands of the entries may be executed.
         """
@@ -181,7 +184,7 @@ class JournalStore:
         self.database.request_sync(position)
 
     def wait_until_durable(self) -> None:
-        """Return when all committed entries are on disk."""
+        """Wait until all committed entries are on disk."""
         self.database.wait_until_durable()
 
     def header(self, execution: int) -> JournalHeader:
@@ -194,7 +197,7 @@ class JournalStore:
         return self._read("the header", found[0], read_header)
 
     def entries_after(self, execution: int, after: int = -1, *, most: int = _AT_ONCE) -> list[JournalEntry]:
-        """Return at most ``most`` entries of an execution after entry number ``after``."""
+        """Return the next entries of an execution after entry number ``after``, at most ``most``."""
         found = self.database.rows(_ENTRIES, (execution, after, most))
         entries = [self._read(f"entry {number}", text, JournalEntry.of_record) for number, text in found]
         for number, entry in enumerate(entries, start=after + 1):
@@ -220,7 +223,10 @@ class JournalStore:
         return Journal(header=header, plans=self.plans(execution), entries=entries, snapshots=snapshots)
 
     def rebuilt(self, execution: int, compiled: WorkflowLibrary | None = None) -> RebuiltEngine:
-        """Return the engine after the last entry, rebuilt from the last snapshot and the entries after it."""
+        """Return the engine of an execution after its last entry.
+
+        It is rebuilt from the last snapshot and the entries after the snapshot.
+        """
         snapshots = dict(self._snapshot(execution))
         last = max(snapshots, default=-1)
         entries = list(self.all_after(execution, last))
@@ -244,7 +250,10 @@ class JournalStore:
         return [(after, self._read("the snapshot", text, dict)) for after, text in found]
 
     def _read(self, what: str, text: str, read: Callable[[Any], _Read]) -> _Read:
-        """Return ``read`` of a decoded record; errors name ``what`` and the database file."""
+        """Decode a text as JSON and return the result of ``read``.
+
+        Errors name ``what`` and the database file.
+        """
         try:
             return read(json.loads(text))
         except InvalidInput as error:
@@ -274,12 +283,12 @@ def read_nonces(database: Database, execution: int) -> dict[int, str]:
 
 
 def _gap(number: int, entry: JournalEntry) -> InvalidInput:
-    """Return the error about an entry whose number differs from its place in the journal."""
-    return damaged_journal(f"entry {number}", ValueError(f"entry {entry.sequence} is in its place"))
+    """Return the error about an entry whose number is not the expected ``number``."""
+    return damaged_journal(f"entry {number}", ValueError(f"its place contains entry {entry.sequence}"))
 
 
 def _located(error: InvalidInput, location: SourceLocation, prefix: str = "") -> InvalidInput:
-    """Return an error with the same problems at a location."""
+    """Return an error with the same problems, located at ``location``; ``prefix`` precedes each text."""
     return InvalidInput(
         [replace(each, what=f"{prefix}{each.what}", location=location) for each in error.problems]
     )
@@ -294,7 +303,7 @@ class JournalFileWriter:
         self._line(encode_json(header.as_record()))
 
     def write(self, entry: JournalEntry, state: EngineState) -> None:
-        """Write an entry; ``state`` is the engine's state after it."""
+        """Write an entry; ``state`` is the engine's state after the entry."""
         event = entry.event
         if isinstance(event, PlanReady) and event.plan and event.plan not in self._written:
             self._written.add(event.plan)
@@ -309,7 +318,7 @@ class JournalFileWriter:
 
 @contextmanager
 def open_journal_file(name: str | Path, header: JournalHeader) -> Iterator[JournalFileWriter]:
-    """Context manager that writes a journal file; raise InvalidInput if it cannot be opened."""
+    """Context manager that writes a journal file; raises InvalidInput if the file cannot be opened."""
     try:
         stream = io.TextIOWrapper(open_stream(Path(name)), encoding="utf-8")
     except OSError as error:
@@ -344,7 +353,7 @@ def read_journal_file(file: str | Path | SourceFile) -> Journal:
 
 
 def _read_line(file: str, number: int, line: str, read: Any) -> Any:
-    """Return ``read`` of one decoded line; errors name the file and the line."""
+    """Decode one line as JSON and return the result of ``read``; errors name the file and the line."""
     location = SourceLocation(file=file, line=number)
     try:
         record = json.loads(line)
@@ -366,7 +375,7 @@ def _read_line(file: str, number: int, line: str, read: Any) -> Any:
 def _decode_line(
     record: dict[str, Any],
 ) -> JournalEntry | tuple[str, StoredPlan] | tuple[int, Mapping[str, Any]]:
-    """Return the entry, (key, plan), or (entry number, snapshot) in a line after the header."""
+    """Return what a line after the header contains: an entry, (key, plan), or (entry number, snapshot)."""
     if "plan" in record:
         return decode_text(record["plan"]), StoredPlan.of_record(record)
     if "snapshot" in record:
@@ -388,14 +397,17 @@ class SelectedJournal:
     """Number of the run as shown by ``weft ls``; None: the journal does not belong to a project."""
     execution: int | None = None
     database: Path | None = None
-    """Execution and database of the journal; None: the journal does not belong to a project."""
+    """Database of the journal, in which it has the number ``execution``; None: it does not belong to a
+    project.
+    """
 
 
 def find_journal(name: str | Path, run: int | None = None) -> SelectedJournal:
-    """Return the journal in a file, a database, a project or its ``.weft`` directory, and one run of it.
+    """Return a journal and one of its runs.
 
-    For a project or database, ``run`` is the number shown by ``weft ls`` (default: the last run). For a file
-    of JSON lines it is the position within the file, from 0.
+    ``name`` is a journal file, a database, a project or its ``.weft`` directory. For a project or database,
+    ``run`` is the number shown by ``weft ls`` (None: the last run). For a file of JSON lines it is the
+    position of the run within the file, from 0.
     """
     path = Path(name)
     database = path if _is_database(path) else None
@@ -421,7 +433,7 @@ def find_journal(name: str | Path, run: int | None = None) -> SelectedJournal:
 
 
 def _is_database(path: Path) -> bool:
-    """Return whether a file starts with SQLite's magic bytes; False if it cannot be read."""
+    """Return whether a file starts with SQLite's magic bytes; False if the file cannot be read."""
     if str(path) == STDIN or not path.is_file():
         return False
     try:

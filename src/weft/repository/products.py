@@ -1,8 +1,8 @@
 """Products of completed tasks in the database, found by task, by fingerprint or by name.
 
-Directories below the project are stored relative to it, so that a project can be moved; others are absolute.
-Recently added products are also kept in memory, up to a limit, because most queries ask for them and they may
-not be committed yet.
+Directories below the project are stored relative to it, so that a project can be moved; others are stored as
+absolute paths. Recently added products are also kept in memory, up to a limit, because most queries ask for
+them and they may not be committed yet.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SOURCE = """SELECT run.number FROM product AS own
     ORDER BY earlier.number DESC LIMIT 1"""
 
 _KEPT = 10_000
-"""Number of products kept in memory."""
+"""Number of products in memory above which committed ones are removed from it."""
 
 _Key = tuple[Any, ...]
 
@@ -49,7 +49,10 @@ class ProductTable:
     """Table of products; it implements ``ProductStore``. Threads may share it."""
 
     def __init__(self, database: Database, *, kept: int = _KEPT, only: int | None = None) -> None:
-        """Open the table; ``kept``: products held in memory; ``only``: ignore all other executions."""
+        """Open the table; ``kept`` is the number of products to keep in memory.
+
+        If ``only`` is given, products of all other executions are ignored.
+        """
         self._database = database
         self._project = f"{database.path.absolute().parent.parent}/"
         """Project folder, the parent of ``.weft``."""
@@ -82,14 +85,18 @@ class ProductTable:
         return self._newest(_BY_TASK, (execution, run, task))
 
     def previous(self, product: Product) -> Product | None:
-        """Return the last committed product of the same task and run in another iteration; None: none."""
+        """Return the last committed product of the same task and run that belongs to another iteration.
+
+        The result is None if there is no such product.
+        """
         here = (product.execution, product.run, product.task)
         return self._stored(_EARLIER, (*here, product.iteration, encode_json(list(product.counters))))
 
     def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
         """Return the newest product with a fingerprint; None: there is none.
 
-        ``besides`` is an execution whose products are ignored; with it, only committed products are found.
+        ``besides`` is an execution whose products are ignored. If it is given, only committed products are
+        found.
         """
         if not fingerprint or (besides is not None and (self._first or besides == self._only)):
             return None
@@ -98,7 +105,7 @@ class ProductTable:
         return self._stored(_OF_OTHERS, (fingerprint, besides))
 
     def find_by_name(self, workflow: str, name: str) -> Product | None:
-        """Return the newest product of a task by its name, with any fingerprint; None: there is none."""
+        """Return the newest product of the task with this name, with any fingerprint; None: there is none."""
         return self._drop_foreign(self._newest(_BY_NAME, (workflow, name)))
 
     def directories(self, execution: int) -> list[str]:
@@ -109,7 +116,7 @@ class ProductTable:
         return directory if not directory or directory.startswith("/") else f"{self._project}{directory}"
 
     def _drop_foreign(self, product: Product | None) -> Product | None:
-        """Return a product, or None if it is of an execution to ignore."""
+        """Return ``product``, or None if its execution is ignored."""
         foreign = product is not None and self._only is not None and product.execution != self._only
         return None if foreign else product
 
@@ -140,7 +147,7 @@ class ProductTable:
                 self._database.queue_insert(_FILE, row)
 
     def _forget_old(self) -> None:
-        """Remove the oldest committed products from memory while there are more than the limit."""
+        """Remove the oldest committed products from memory until the limit is met."""
         recent = self._recent
         while len(recent) > self._kept and recent[0][1] < self._database.commits:
             product, _ = recent.popleft()
@@ -151,16 +158,17 @@ class ProductTable:
 
 
 def find_source_run(database: Database, execution: int, attempt: int, earlier: int) -> int | None:
-    """Return the number of the run of execution ``earlier`` whose outputs an attempt reuses; None: unknown.
+    """Return the number of the run whose outputs an attempt reuses; None: unknown.
 
-    Of several products with the same fingerprint the newest one was reused.
+    The run belongs to the execution ``earlier``. If several products have the same fingerprint, the newest
+    one was reused.
     """
     found = database.row(_SOURCE, (execution, attempt, earlier))
     return None if found is None else int(found[0])
 
 
 def _keys(product: Product) -> list[_Key]:
-    """Return the keys by which a product is found: by task, by name, and by fingerprint if it has one."""
+    """Return the keys by which a product is found: task, name and, if it has one, fingerprint."""
     keys: list[_Key] = [(product.execution, product.run, product.task), (product.workflow, product.name)]
     return [*keys, (product.fingerprint,)] if product.fingerprint else keys
 

@@ -1,7 +1,7 @@
-"""Requests of users to a running engine from another shell, and the replies.
+"""Requests that users send to a running engine from another shell, and the replies.
 
 The user's process inserts a request, and the engine finds it when it polls. The reply is written by the same
-commit as the journal entry to which it belongs, so after a crash a request is either processed and answered,
+commit as the journal entry to which it belongs. So after a crash a request is either processed and answered,
 or neither.
 """
 
@@ -24,14 +24,14 @@ class UserRequest:
 
     number: int
     what: str
-    """Kind of the request: a ``RequestKind``, or about machines ``drain``, ``open``, ``remove``, ``join``."""
+    """Kind of the request: a ``RequestKind`` or, for machines, ``drain``, ``open``, ``remove``, ``join``."""
     execution: int
     run: int | None
-    """Position of the run within the execution; None: all runs."""
+    """Position of the run within the execution; None: the request is for all runs."""
     task: str | None
-    """Name of a task; None: the whole run."""
+    """Name of a task; None: the request is for the whole run."""
     machine: str | None
-    """Name of the machine; for ``join``, the platform as JSON; None: not stated."""
+    """Name of a machine; for ``join``, the platform as JSON; None: no machine is stated."""
     owner: str
     asked_at_s: float
     """Wall-clock time of the request."""
@@ -44,7 +44,7 @@ class RequestReply:
     granted: bool
     text: str
     replied: bool = True
-    """Whether the answer is from an engine; False: no engine has replied."""
+    """Whether an engine gave the answer; False: no engine has replied."""
 
 
 class RequestTable:
@@ -72,9 +72,10 @@ class RequestTable:
         return self._database.execute_now(_INSERT, (what, execution, run, task, machine, owner, at_s))
 
     def pending(self) -> Sequence[UserRequest]:
-        """Return the unanswered requests by number; cheap while no other process changes the database.
+        """Return the unanswered requests in order of their numbers.
 
-        Raises Locked if another engine has claimed the database.
+        The call is cheap while no other process changes the database. Raises Locked if another engine has
+        claimed the database.
         """
         # Read the version before the rows, so that the next call finds commits made in between.
         changes = self._database.data_version
@@ -102,6 +103,6 @@ class RequestTable:
         return None if found is None else RequestReply(granted=bool(found[0]), text=found[1])
 
     def withdraw(self, number: int) -> bool:
-        """Remove a request unless it has been answered; return whether it was unanswered."""
+        """Remove a request that has not been answered; return whether it had no answer."""
         self._database.execute_now("DELETE FROM request WHERE number = ? AND answer IS NULL", (number,))
         return self.reply(number) is None

@@ -2,7 +2,7 @@
 
 An execution has one journal and one engine, and one run per workflow. Users refer to runs by a number that is
 unique in the project. If an engine dies, its execution stays in state ``running``; readers check the lock to
-find out whether an engine is active.
+see whether an engine is active.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _ADD = f"INSERT OR IGNORE INTO run ({', '.join(_RUN)}) VALUES (?{', ?' * (len(_R
 _PROMISE = """UPDATE run SET predicted_p50_s = ?, predicted_p90_s = ?
     WHERE execution = ? AND position = ?"""
 _PROMISED = "promise of run "
-"""Prefix of the key of a run's promise in table ``kept``; the position of the run follows."""
+"""Prefix of the key of a run's promise in table ``kept``; the position of the run follows it."""
 _ALONE = "time alone of run "
-"""Prefix of the key of a run's time alone in table ``kept``; the position of the run follows."""
+"""Prefix of the key of ``RunRecord.alone_s`` in table ``kept``; the position of the run follows it."""
 _OF_RUN = "FROM kept WHERE kept.execution = run.execution AND key ="
 _KEPT = f"SELECT value {_OF_RUN} '{_PROMISED}' || position"
 _KEPT_ALONE = f"SELECT CAST(value AS REAL) {_OF_RUN} '{_ALONE}' || position"
@@ -41,7 +41,7 @@ _RUNS = f"SELECT {', '.join(_RUN)}, ({_KEPT}), ({_KEPT_ALONE}) FROM run"  # noqa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionRecord:
-    """A row of the table of executions: one journal, one engine, any number of runs."""
+    """A row of the table of executions; an execution has one journal, one engine and any number of runs."""
 
     number: int
     fingerprint: str
@@ -60,13 +60,13 @@ class ExecutionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """A row of the table of runs: one workflow within an execution."""
+    """A row of the table of runs; a run is one workflow within an execution."""
 
     number: int
     """Number of the run in the project, from 1."""
     execution: int
     position: int
-    """Number of the run within the execution, from 0."""
+    """Position of the run within the execution, from 0."""
     workflow: str
     owner: str
     state: str
@@ -77,10 +77,10 @@ class RunRecord:
     """Wall-clock time of the start."""
     ended_at_s: float | None
     predicted_p50_s: float | None
-    """P50 of the predicted duration of the run; None: unknown."""
+    """P50 of the predicted duration of the run in seconds; None: unknown."""
     predicted_p90_s: float | None
     promise: Promise | None = None
-    """The promise made before the run; None: there is no plan yet, or the policy needs no plan."""
+    """The promise that was made before the run; None: there is no plan yet, or the policy needs no plan."""
     alone_s: float | None = None
     """Estimated makespan of the executed tasks on the empty platform; None: the run has not completed."""
 
@@ -98,7 +98,7 @@ class RunRecord:
 
 
 class RunTable:
-    """The executions and runs of a database. Changes are written by the next commit."""
+    """The executions and runs in a database. Changes are written by the next commit."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -116,7 +116,7 @@ class RunTable:
         predicted_p50_s: float | None = None,
         predicted_p90_s: float | None = None,
     ) -> int:
-        """Add a run and return its number; an existing run is left unchanged."""
+        """Add a run and return its number; if the run exists, it is left unchanged."""
         if (known := self.at(execution, position)) is not None:
             return known.number
         # Only the engine of the project adds runs, so the number is known before the commit.
@@ -139,19 +139,19 @@ class RunTable:
         self.store_value(execution, f"{_ALONE}{position}", repr(alone_s))
 
     def grow(self, execution: int, position: int, tasks: int) -> None:
-        """Update the number of tasks of a run."""
+        """Update the number of tasks of a run that has grown."""
         change = "UPDATE run SET tasks = ? WHERE execution = ? AND position = ?"
         self._database.queue_change(change, (tasks, execution, position))
 
     def set_state(
         self, execution: int, position: int, state: str, *, at_s: float | None = None, reason: str = ""
     ) -> None:
-        """Update the state of a run; ``at_s``: wall time of its end, None if it has not ended."""
+        """Update the state of a run; ``at_s`` is the wall time of its end, or None before it."""
         change = "UPDATE run SET state = ?, reason = ?, ended_at_s = ? WHERE execution = ? AND position = ?"
         self._database.queue_change(change, (_check_state(state), reason, at_s, execution, position))
 
     def set_execution_state(self, execution: int, state: str, *, at_s: float | None = None) -> None:
-        """Update the state of an execution; ``at_s``: wall time of its end, None if it has not ended."""
+        """Update the state of an execution; ``at_s`` is the wall time of its end, or None before it."""
         change = "UPDATE execution SET state = ?, ended_at_s = ? WHERE number = ?"
         self._database.queue_change(change, (_check_state(state), at_s, execution))
 
@@ -177,7 +177,7 @@ class RunTable:
     def unfinished(self, fingerprint: str | None = None) -> ExecutionRecord | None:
         """Return the last execution if it can be resumed, otherwise None.
 
-        With ``fingerprint``, only executions with this fingerprint are considered.
+        If ``fingerprint`` is given, only executions with this fingerprint are considered.
         """
         where, values = ("", ()) if fingerprint is None else ("WHERE fingerprint = ?", (fingerprint,))
         found = self._executions(f"{where} ORDER BY number DESC LIMIT 1", *values)
@@ -197,7 +197,10 @@ class RunTable:
         return found[0] if found else None
 
     def run(self, number: int | None = None) -> RunRecord:
-        """Return the run with this number (None: the last run); raise InvalidInput if there is none."""
+        """Return the run with this number, or the last run if ``number`` is None.
+
+        Raises InvalidInput if there is no such run.
+        """
         if number is None:
             found = self._runs("ORDER BY number DESC LIMIT 1")
         else:

@@ -1,1 +1,1 @@
-"""The driver loop for every backend, with journal, lock and planning budget."""
+"""Execution of runs: the driver loop between engine and backend, the project's lock, and planning budgets."""

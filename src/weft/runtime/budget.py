@@ -12,10 +12,10 @@ from weft.planners.planner import Budget, Planner, PlanProgress
 from weft.records import dataclass
 
 DEFAULT_PLAN_TIME_S = 2.0
-"""Default planning time, for planners that search, before a run starts."""
+"""Default time in seconds for a plan before a run starts, for planners that search."""
 
 _REPLAN_STEPS = 200
-"""Default planning steps, for planners that search, during a run, when tasks wait for the plan."""
+"""Default number of steps for a plan during a run, when tasks wait for it, for planners that search."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,11 +35,14 @@ class Deadline:
         return self.end_s - time.time()
 
     def end(self) -> None:
-        """Move the deadline to the past."""
+        """End the budget now by moving the deadline to the past."""
         self.end_s = 0.0
 
     def stop(self, kernel: str) -> Callable[[], None]:  # noqa: ARG002
-        """Return a callback that extends the deadline by the time from this call to the callback."""
+        """Stop the clock of the deadline; return a function that continues it.
+
+        The deadline is extended by the time between the two calls.
+        """
         stopped_s = time.time()
 
         def go_on() -> None:
@@ -54,15 +57,15 @@ def make_budget(
     plan_steps: int | None,
     progress: Callable[[PlanProgress], None] | None = None,
 ) -> Budget:
-    """Return a budget of seconds from now or of steps; with neither it is unlimited."""
+    """Return a budget of seconds from now or of steps; if neither is given, the budget is unlimited."""
     if plan_time_s is not None and plan_steps is not None:
-        what = f"both a planning time of {plan_time_s:g} s and {plan_steps} planning steps"
+        what = f"a planning time of {plan_time_s:g} s and {plan_steps} planning steps are both given"
         raise InvalidInput(what, rule="only one of them may be given")
     if plan_time_s is not None and not 0.0 < plan_time_s < float("inf"):
-        what = f"a planning time of {plan_time_s:g} s"
+        what = f"a planning time of {plan_time_s:g} s is not allowed"
         raise InvalidInput(what, rule="must be a number of seconds above 0")
     if plan_steps is not None and plan_steps < 1:
-        raise InvalidInput(f"{plan_steps} planning steps", rule="must be at least 1")
+        raise InvalidInput(f"{plan_steps} planning steps are not allowed", rule="must be at least 1")
     left = None if plan_time_s is None else Deadline.of(plan_time_s).left
     return Budget(steps=plan_steps, left=left, on_progress=progress)
 
@@ -77,8 +80,8 @@ def find_deadline(budget: Budget) -> Deadline | None:
 def exclude_compilation(budget: Budget) -> Iterator[None]:
     """Context manager that extends the deadline of a budget by the time spent on compiling kernels.
 
-    Compilation takes seconds, but only once per computer; without the extension, no time would be left to
-    search the first plan.
+    Compilation takes seconds, but happens only once per computer. Without the extension, no time would be
+    left to search for the first plan.
     """
     if (clock := find_deadline(budget)) is None:
         yield
@@ -94,7 +97,7 @@ def is_search(planner: Planner) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningBudget:
-    """Time or steps for each plan of a run; if neither is given, planners that search have defaults."""
+    """Time or steps for each plan of a run; if neither is given, defaults apply to planners that search."""
 
     time_s: float | None = None
     steps: int | None = None
@@ -103,7 +106,10 @@ class PlanningBudget:
         self._budget()  # raises InvalidInput for invalid values
 
     def budget(self, planner: Planner, *, first: bool) -> Budget:
-        """Return the budget of a plan; its time starts now. ``first``: the plan before the run starts."""
+        """Return the budget of a plan; its time starts now.
+
+        ``first`` says whether this is the plan before the run starts.
+        """
         given = self.time_s is not None or self.steps is not None
         if given or not is_search(planner):
             return self._budget()

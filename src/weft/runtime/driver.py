@@ -2,12 +2,12 @@
 
 The loop passes events of the backend, timers, arrivals, plans and user requests to the engine. It writes the
 engine's decisions to the journal, all entries of a turn in one transaction, and only then executes their
-commands. An engine that is killed at any moment can therefore be rebuilt from the journal; commands without
-an answer are executed again.
+commands. An engine that is killed at any moment can therefore be rebuilt from the journal; commands that were
+not answered are executed again.
 
 A transaction survives a power failure only some milliseconds later, when it has been synced to the disk. Most
 commands need not wait for that. Commands that use, publish or remove files of an ended program are held until
-the entry about its end is on disk (``HeldCommands``).
+the journal entry about the program's end is on disk (``HeldCommands``).
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from weft.randomness import generator
 from weft.runtime.budget import Deadline, PlanningBudget, exclude_compilation, find_deadline
 
 _LONGEST_WAIT_S = 0.25
-"""Interval at which user requests and signals are checked."""
+"""Longest interval in seconds between checks for user requests and signals."""
 
 _CHECK_EVERY_S = 0.5
 _PATIENCE_S = 2.0
 """Seconds without activity on a real clock after which an execution counts as stuck."""
 
 _PATIENCE_EVENTS, _REPLAN_EVENTS = 10_000, 200
-"""Number of idle events on a virtual clock after which an execution counts as stuck, and the number of events
-for which one re-planning counts.
+"""Number of idle events on a virtual clock after which an execution counts as stuck, and number of idle
+events for which one re-planning counts.
 """
 
 _IDLE_EVENTS = (
@@ -68,32 +68,35 @@ _IDLE_EVENTS = (
 _IDLE_COMMANDS = (
     cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.SelectMachines, cm.Replan, *cm.RECORDS
 )  # fmt: skip
-"""``_IDLE_EVENTS``, ``_IDLE_COMMANDS``: events and commands that do not change a task."""
+"""Commands that do not change a task, as ``_IDLE_EVENTS`` are events that do not change a task."""
 
 _DRIVER_COMMANDS = frozenset({cm.SetTimer, cm.Replan})
 """Commands that the driver loop executes itself; the backend does not get them."""
 
 Listener = Callable[[JournalEntry, Engine], None]
-"""Callback for every entry after it was added to the journal."""
+"""Callback that is called with every journal entry after it was added to the journal."""
 
 ScheduledArrival = tuple[float, ev.Submitted]
-"""Time of a submission in seconds of the execution, and its event."""
+"""Time of a submission in seconds since the start of the execution, and the event that reports it."""
 
 
 class Clock(Protocol):
-    """Seconds since the start of an execution, and the events that are due at given times."""
+    """Seconds since the start of an execution, and a queue of events that are due at given times."""
 
     def now(self) -> float:
         """Return the seconds since the start of the execution."""
 
     def schedule(self, event: ev.Event, at_s: float) -> None:
-        """Insert an event that is due at a time."""
+        """Insert an event that is due at the time ``at_s``."""
 
     def set_timer(self, name: str, at_s: float) -> None:
         """Set a timer; it replaces the timer of the same name."""
 
     def due(self) -> Sequence[ev.Event]:
-        """Remove and return the events that are due; empty on a virtual clock: the backend reports them."""
+        """Remove and return the events that are due.
+
+        On a virtual clock the result is empty, because the backend reports these events.
+        """
 
     def next_s(self) -> float:
         """Return the time of the next scheduled event; infinity: no event is scheduled."""
@@ -104,10 +107,10 @@ class PlanService(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Return whether an answer is pending."""
+        """Return whether a request has not been answered yet."""
 
     def request(self, command: Replan) -> None:
-        """Start planning."""
+        """Start planning; ``answers`` returns the plan when it is ready."""
 
     def answers(self) -> Sequence[PlanReady]:
         """Remove and return the finished answers in the order of the requests."""
@@ -117,7 +120,7 @@ class JournalSink(Protocol):
     """Interface of a destination of journal entries."""
 
     def append(self, entry: JournalEntry, state: EngineState) -> None:
-        """Add an entry; ``state`` is the state of the engine after it."""
+        """Add an entry; ``state`` is the state of the engine after the entry."""
 
     def commit(self) -> int:
         """Write all entries since the last commit in one transaction; return their position."""
@@ -127,30 +130,30 @@ class JournalSink(Protocol):
         """Return the position up to which all entries are on disk; raise StorageProblem if a sync failed."""
 
     def request_sync(self, position: int) -> None:
-        """Make the entries up to a position durable without delay; the backend is woken when they are."""
+        """Make the entries up to a position durable without delay; the backend is woken when this is done."""
 
     def wait_until_durable(self) -> None:
-        """Return when all committed entries are on disk; raise StorageProblem if a sync failed."""
+        """Wait until all committed entries are on disk; raise StorageProblem if a sync failed."""
 
 
 class RequestSource(Protocol):
     """Interface to the requests that users send from other processes."""
 
     def take(self) -> Sequence[ev.Event]:
-        """Return the requests since the last call."""
+        """Return the events of the requests that have arrived since the last call."""
 
     def decided(self, entry: JournalEntry) -> None:
-        """Answer the request whose event is in this entry; the answer is committed with the entry."""
+        """Answer the request whose event this entry contains; the answer is committed with the entry."""
 
 
 class StandstillRule:
     """Detects that an execution cannot continue although runs are unfinished.
 
     An execution stands still if no submission or request is scheduled, no plan is being computed and no
-    attempt makes progress for a while. On a real clock this is a number of seconds. On a virtual clock, where
-    waiting takes no time, it is a number of idle events, because timers and probes go on without end. The
-    number is large, because a failed machine may still come back; one re-planning counts as many events,
-    because it takes long.
+    attempt makes progress for a while. On a real clock, this while is a number of seconds. On a virtual
+    clock, where waiting takes no time, it is a number of idle events, because timers and probes go on without
+    end. The number is large, because a failed machine may still come back. One re-planning counts as many
+    events, because it takes long.
     """
 
     def __init__(self, engine: Engine, backend: Backend, clock: Clock, plans: PlanService) -> None:
@@ -165,7 +168,7 @@ class StandstillRule:
     def count_event(self, commands: Sequence[cm.Command]) -> bool:
         """Count an idle event of a virtual clock; return whether the limit is reached.
 
-        ``commands`` are the commands that the event caused. The count starts again if the first of them
+        ``commands`` are the commands that the event caused. The count starts again if the first command
         changes a task, or if the backend is busy.
         """
         if (commands and type(commands[0]) not in _IDLE_COMMANDS) or self._backend.busy:
@@ -177,8 +180,8 @@ class StandstillRule:
     def check_time(self, *, expected: bool) -> bool:
         """Return whether a real clock has passed the standstill timeout without any activity.
 
-        ``expected``: a submission or request is scheduled. A task that is held by a user, or whose selector
-        program has not answered yet, counts as activity.
+        ``expected`` says whether a submission or request is scheduled; this counts as activity. A task that a
+        user holds, or whose selector program has not answered yet, counts as activity too.
         """
         if (now := self._clock.now()) < self._check_at_s:
             return False
@@ -197,12 +200,15 @@ class StandstillRule:
         return now - self._quiet_since_s >= self._patience_s()
 
     def _is_idle(self, attempt: Attempt) -> bool:
-        """Return whether an attempt only waits, or is only kept because the next attempt needs its files."""
+        """Return whether an attempt only waits, or is kept only because the next attempt needs its files."""
         left_behind = self._state.runs[attempt.run].left_behind.get(attempt.task)
         return left_behind == attempt.number or self._state.is_early(attempt)
 
     def _patience_s(self) -> float:
-        """Return the standstill timeout; it is longer if machines may come back or may meet requirements."""
+        """Return the standstill timeout in seconds.
+
+        It is longer if machines may come back or may meet requirements later.
+        """
         if not may_recover(self._state):
             return _PATIENCE_S
         timeout_s = self._state.settings.machine_timeout_s
@@ -214,21 +220,22 @@ _REQUESTED = (ev.RequestReceived, ev.MachineChanged)
 _OWN_END = (cm.StageOut, cm.CleanUp)
 _INPUTS = (cm.StageIn, cm.Start)
 _ORDERED = frozenset({cm.Assign, cm.Settle, cm.Signal, cm.Cancel, cm.CloseAttempt, *_OWN_END, *_INPUTS})
-"""Commands that a backend must get in the order of the journal if they are about the same task."""
+"""Commands that a backend must get in the order of the journal if they concern the same task."""
 
 _TaskKey = tuple[int, int]
-"""Run and task."""
+"""Index of a run and of a task in it."""
 _Subject = tuple[int | None, _TaskKey | None]
-"""Attempt and task that a command is about; None: the command names no attempt, or its task is unknown."""
+"""The attempt and the task that a command concerns; None: it names no attempt, or its task is unknown."""
 
 
 class HeldCommands:
-    """Commands that wait until the entries about the program ends on which they rely are on disk.
+    """Commands that wait until the journal entries about the ends of certain programs are on disk.
 
-    StageOut and CleanUp publish and remove files of an ended program: they rely on its end. StageIn and Start
-    rely on the ends of the task's direct predecessors, whose products they use, and of its earlier attempts;
-    in later iterations of a loop, on all ends of the run. All other commands may be executed at once, except
-    for those about a task of which a command is held. Held commands are released in the order of the journal.
+    StageOut and CleanUp publish and remove files of an ended program, so they rely on its end. StageIn and
+    Start rely on the ends of the task's direct predecessors, whose products they use, and on the ends of the
+    task's earlier attempts. In later iterations of a loop they rely on all ends of the run. All other
+    commands may be executed at once, unless a command for the same task is held. Held commands are released
+    in the order of the journal.
     """
 
     def __init__(self, state: EngineState) -> None:
@@ -244,11 +251,11 @@ class HeldCommands:
 
     @property
     def position(self) -> int:
-        """Return the position that must be on disk before all held commands; 0: no command is held."""
+        """Return the position that must be on disk before all held commands run; 0: none is held."""
         return self._queue[-1][0] if self._queue else 0
 
     def add_end(self, position: int, attempt: int, task: _TaskKey | None) -> None:
-        """Add the end of a program, which was written to the journal at a position."""
+        """Add the end of a program, which was written to the journal at this position."""
         self._ends.append((position, attempt, task))
         if task is not None:
             self._position_of[task] = position
@@ -260,7 +267,7 @@ class HeldCommands:
         return [command for command in commands if not self._hold(command)]
 
     def release(self, durable: int) -> list[cm.Command]:
-        """Remove and return the held commands that rely only on entries up to a position."""
+        """Remove and return the held commands that rely only on entries up to the position ``durable``."""
         found: list[cm.Command] = []
         while self._queue and self._queue[0][0] <= durable:
             _, command, subject = self._queue.popleft()
@@ -271,7 +278,7 @@ class HeldCommands:
         return found
 
     def confirmed(self, durable: int) -> list[int]:
-        """Remove the ends up to a position, which is on disk; return their attempts."""
+        """Remove the ends up to the position ``durable``, which is on disk; return their attempts."""
         found: list[int] = []
         while self._ends and self._ends[0][0] <= durable:
             position, attempt, task = self._ends.popleft()
@@ -292,7 +299,7 @@ class HeldCommands:
         return True
 
     def _needed(self, command: cm.Command, task: _TaskKey | None) -> int:
-        """Return the position that must be on disk before a command; 0: it relies on no end."""
+        """Return the position that must be on disk before a command runs; 0: the command relies on no end."""
         if not isinstance(command, (*_OWN_END, *_INPUTS)) or not self._ends:
             return 0
         if task is None:
@@ -356,7 +363,7 @@ class DriverLoop:
         """Whether commands are recorded in the journal but no longer executed."""
 
     def listen(self, listeners: Iterable[Listener]) -> None:
-        """Add listeners, which are called with every journal entry."""
+        """Add listeners; they are called with every journal entry."""
         self._listeners += listeners
 
     def expect(self, events: Iterable[tuple[float, ev.Submitted | ev.RequestReceived]]) -> None:
@@ -386,7 +393,7 @@ class DriverLoop:
             self._record_standstill()
 
     def _record_standstill(self) -> None:
-        """Write to the journal for every unfinished run that it was given up, and what its tasks wait for."""
+        """Record in the journal that each unfinished run cannot continue, and what its tasks wait for."""
         state = self.engine.state
         for run in list(state.active.values()):
             self._decide(ev.RunStalled(run=run.index, reason="; ".join(describe_stalled_run(state, run))))
@@ -407,7 +414,10 @@ class DriverLoop:
             self.stuck = not events or self._standstill.count_event(commands)
 
     def _record(self, journal: JournalSink, commands: Sequence[cm.Command]) -> Sequence[cm.Command]:
-        """Commit the entries of a turn; return the commands to execute now, those held before first."""
+        """Commit the entries of a turn; return the commands to execute now.
+
+        Commands that were held and are now released come first.
+        """
         position = journal.commit()  # even without an event: the answer to an invalid request is written
         for attempt, task in self._ends:
             self._held.add_end(position, attempt, task)
@@ -424,7 +434,7 @@ class DriverLoop:
         return self._held.release(durable)
 
     def finish(self) -> None:
-        """Wait until the journal is on disk, and execute the commands that were held until then."""
+        """Wait until the journal is on disk, then execute the commands that were held."""
         if self._journal is not None:
             self._journal.wait_until_durable()
             released = self._release(self._journal.durable)
@@ -469,9 +479,10 @@ class DriverLoop:
         return max(0.0, min(_LONGEST_WAIT_S, self._clock.next_s() - self._clock.now()))
 
     def _execute(self, commands: Sequence[cm.Command]) -> None:
-        """Execute commands in order: timers and plans here, the others in the backend.
+        """Execute commands in order: timers and plans here, all others in the backend.
 
-        The order matters on a virtual clock: events at equal times happen in the order of their causes.
+        The order matters on a virtual clock, because events at equal times happen in the order of their
+        causes.
         """
         if _DRIVER_COMMANDS.isdisjoint(map(type, commands)):
             if commands:
@@ -496,13 +507,16 @@ class DriverLoop:
 class ExecutionClock:
     """The clock of a real execution, with a heap of scheduled events.
 
-    Within a process it follows the monotonic clock, so that setting the wall clock has no effect. Between two
-    processes only the wall clock is available; if it was set back, the time continues at the end of the
-    journal.
+    Within a process it follows the monotonic clock, so that setting the wall clock has no effect. From one
+    process to the next only the wall clock is available; if it was set back, the time continues from the last
+    entry of the journal.
     """
 
     def __init__(self, began_at: float, last_s: float = 0.0) -> None:
-        """Create a clock; ``began_at``: wall time of the start, ``last_s``: time of the last entry."""
+        """Create a clock for an execution that started at the wall time ``began_at``.
+
+        ``last_s`` is the time of the last journal entry, in seconds since the start.
+        """
         self.began_at = began_at
         self._base_s = max(last_s, time.time() - began_at)
         self._since = time.monotonic()
@@ -516,11 +530,11 @@ class ExecutionClock:
         return self._base_s + (time.monotonic() - self._since)
 
     def wall(self, now_s: float) -> float:
-        """Return the wall time that corresponds to a time of the execution."""
+        """Return the wall time that corresponds to a time in seconds since the start of the execution."""
         return self.began_at + now_s
 
     def schedule(self, event: ev.Event, at_s: float) -> None:
-        """Insert an event that is due at a time."""
+        """Insert an event that is due at the time ``at_s``."""
         heapq.heappush(self._heap, (at_s, next(self._numbers), event, ""))
 
     def set_timer(self, name: str, at_s: float) -> None:
@@ -546,16 +560,20 @@ class ExecutionClock:
 
 
 def planner_name(engine: Engine, default: str, command: Replan) -> str:
-    """Return the name of the planner for a request; ``default``: for runs whose settings name no planner."""
+    """Return the name of the planner for a request.
+
+    It is ``default`` if the settings of the run name no planner.
+    """
     settings = engine.state.runs[command.run].settings
     first = settings.planner or default
     return first if command.reason == SUBMITTED else settings.replan_planner or first
 
 
 def planning_generator(seed: int, planner: Planner, command: Replan, number: int) -> np.random.Generator:
-    """Return the random generator of a plan; for the first plan of a run, that of ``weft plan``.
+    """Return the random generator for a plan.
 
-    ``number`` is the number of the request, which distinguishes later plans.
+    For the first plan of a run it is the generator that ``weft plan`` uses. ``number`` is the number of the
+    request, which distinguishes the generators of later plans.
     """
     if command.reason == SUBMITTED:
         return generator(seed, "planner", planner.name)
@@ -568,8 +586,8 @@ _PlanAnswer = tuple[StoredPlan, Promise | None]
 class PlannerThread:
     """Plan service that plans in a thread while tasks continue to run, one request after the other.
 
-    The rest of the run is read from the state at the time of the request. For the first plan of a run the
-    promise is computed too.
+    What remains of the run is read from the state at the time of the request. For the first plan of a run,
+    the promise is computed too.
     """
 
     def __init__(
@@ -582,9 +600,9 @@ class PlannerThread:
         wake: Callable[[], None],
         given: Mapping[int, StoredPlan] | None = None,
     ) -> None:
-        """Create the service; ``wake`` is called from its thread when an answer is ready.
+        """Create the service; its thread calls ``wake`` when an answer is ready.
 
-        ``given``: by run, a first plan that was made before.
+        ``given`` maps runs to first plans that were made before.
         """
         self._engine = engine
         self._planner = planner
@@ -603,7 +621,7 @@ class PlannerThread:
         """By run: the promise of its first plan."""
 
     def request(self, command: Replan) -> None:
-        """Start planning."""
+        """Start planning; ``answers`` returns the plan when it is ready."""
         try:
             request = prepare_replan(self._engine.state, command.run)
         except Infeasible as error:
@@ -634,19 +652,22 @@ class PlannerThread:
         return request.kept(planner, plan), promise
 
     def _report(self) -> None:
-        """Call ``wake`` unless the service is closed: then the descriptor of ``wake`` may be in other use."""
+        """Call ``wake`` unless the service is closed.
+
+        After that, the descriptor that ``wake`` writes to may be used for something else.
+        """
         with self._closing:
             if not self._closed:
                 self._wake()
 
     @property
     def busy(self) -> bool:
-        """Return whether an answer is pending."""
+        """Return whether a request has not been answered yet."""
         return bool(self._pending)
 
     @property
     def searching(self) -> bool:
-        """Return whether a planner is running."""
+        """Return whether a planner is running or a request waits for the planner."""
         return any(not future.done() for _, future in self._pending)
 
     def answers(self) -> list[PlanReady]:
@@ -676,7 +697,7 @@ class PlannerThread:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _end_search(self) -> None:
-        """End the current search if the service is closed. Both threads call this to avoid a race."""
+        """End the current search if the service is closed. Both threads call this method to avoid a race."""
         deadline = self._deadline
         if self._closed and deadline is not None:
             deadline.end()

@@ -1,8 +1,8 @@
 """An execution in this process: lock, database, engine, backend, and the driver loop between them.
 
-``Execution.begin`` starts an execution. ``Execution.resume`` continues one whose engine has stopped or died:
-the engine is rebuilt from the journal, the backend re-attaches to running programs, and pending commands are
-executed again. Commands are idempotent, so that repeating one has no effect.
+``Execution.begin`` starts an execution. ``Execution.resume`` continues an execution whose engine has stopped
+or died: the engine is rebuilt from the journal, the backend re-attaches to running programs, and pending
+commands are executed again. Commands are idempotent, so that repeating one has no effect.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ from weft.runtime.driver import DriverLoop, ExecutionClock, Listener, PlannerThr
 from weft.runtime.lock import Lock
 
 JOINING = "joining"
-"""State of an outcome: machines join, and the execution must be opened again (``Execution.reopen``)."""
+"""State of an outcome: machines join, so the execution must be opened again (``Execution.reopen``)."""
 _ALLOWED_WHEN_STOPPED = (RequestKind.RELEASE, RequestKind.RESUME)
-"""Requests that are valid for a run that has stopped and waits for the user."""
+"""Requests that are allowed for a run that has stopped and waits for the user."""
 
 
 _WITH_PROGRAM = (Stage.SUBMITTED, Stage.RUNNING)
-"""Stages of an attempt whose program runs or is being started."""
+"""Stages of an attempt in which its program runs or is being started."""
 _ADMISSIONS = {"drain": Admission.DRAINED, "open": Admission.OPEN, "remove": Admission.REMOVED}
-"""By request about a machine: the new admission."""
+"""By kind of a request about a machine: the admission that the machine gets."""
 _GRANTED = {"hold": "are held", "release": "are released", "migrate": "are being moved"}
-"""By request about tasks: what happens to those for which it is granted."""
+"""By kind of a request about tasks: what happens to the tasks for which it is granted."""
 JOIN = "join"
-"""Request with a platform to which machines were added, as JSON in place of the machine's name."""
+"""Kind of a request to add machines; its ``machine`` is the larger platform as JSON."""
 
 
 class _RequestRefused(Exception):
@@ -75,7 +75,7 @@ class _RequestRefused(Exception):
 
 
 class _RequestPostponed(Exception):
-    """The engine must hear of a lost machine before it decides about the request."""
+    """A lost machine must be reported to the engine before the request can be decided."""
 
 
 class RequestHandler:
@@ -94,7 +94,10 @@ class RequestHandler:
         execution: int,
         inspect: Callable[[int], str] = lambda _: "",
     ) -> None:
-        """Initialise the handler; ``inspect`` returns why a machine cannot run programs now (``Backend``)."""
+        """Create the handler.
+
+        ``inspect`` returns why a machine cannot run programs now, or "" (see ``Backend``).
+        """
         self._requests = requests
         self._engine = engine
         self._header = header
@@ -150,7 +153,7 @@ class RequestHandler:
             self._requests.done(number, text, granted=len(refused) < handled)
 
     def _tell_part(self, refused: Sequence[Refuse], handled: int) -> str:
-        """Return the answer to a request for several tasks that was granted for some of them."""
+        """Return the answer to a request for several tasks that was granted for only some of them."""
         first = refused[0]
         what, _, why = first.reason.partition(": ")
         named = self._engine.state.runs[first.run].name(first.task)
@@ -178,7 +181,7 @@ class RequestHandler:
         return [event for run in accepting for event in self._events_of(request, run)]
 
     def _admit(self, name: str, admission: Admission) -> ev.MachineChanged:
-        """Return the event that opens or closes a machine."""
+        """Return the event that changes the admission of the machine with this name."""
         machines = self._engine.state.machines
         names = [each.name for each in machines]
         if name not in names:
@@ -205,7 +208,10 @@ class RequestHandler:
             )
 
     def _join(self, text: str) -> Sequence[ev.Event]:
-        """Return the events of machines that join; if the platform must grow first, set ``joining``."""
+        """Return the events that admit machines; if the platform must grow first, set ``joining``.
+
+        ``text`` is the larger platform as JSON.
+        """
         platform = read_platform(from_python(json.loads(text)))
         known = {each.name: each for each in self._engine.state.machines}
         names = [each.name for each in planned_machines(platform)]
@@ -247,9 +253,10 @@ class RequestHandler:
         return [RequestReceived(what=what, run=run.index, task=task, machine=machine) for task in tasks]
 
     def _inspect_targets(self, run: RunState, tasks: Sequence[int], target: int | None) -> None:
-        """Check the machines to which tasks may move (None: all others) before their programs are ended.
+        """Check the machines to which tasks may move, before the programs of the tasks are ended.
 
-        A machine on which programs run is not checked: it works, or its loss is found without this.
+        If ``target`` is None, tasks may move to all other machines. A machine on which programs run is not
+        checked: it works, or its loss is found without this check.
         """
         state = self._engine.state
         moving = [each for each in state.attempts.values() if each.run == run.index and each.task in tasks]
@@ -271,7 +278,7 @@ class RequestHandler:
 
 
 def _find_tasks(run: RunState, name: str) -> list[int]:
-    """Return the tasks with a name; the name of a description or program selects all its tasks."""
+    """Return the tasks with a name; the name of a description or a program selects all its tasks."""
     names = run.compiled.names
     if name in names:
         return [names.index(name)]
@@ -308,7 +315,7 @@ class PendingCommands:
         """By attempt number: its Assign command."""
 
     def add(self, entry: JournalEntry) -> None:
-        """Process the next journal entry."""
+        """Update the pending commands by the next journal entry."""
         for kind in _ANSWERS.get(type(entry.event), ()):
             self._open.pop(self._key(kind, entry.event), None)
         for command in entry.commands:
@@ -321,7 +328,7 @@ class PendingCommands:
         return kind, message.attempt, getattr(message, "part", 0)
 
     def commands(self, engine: Engine) -> list[cm.Command]:
-        """Return the pending commands in their original order, assignments first."""
+        """Return the pending commands in their original order, after the Assign commands of live attempts."""
         live = engine.state.attempts
         for number in [number for number in self.assigned if number not in live]:
             del self.assigned[number]
@@ -337,7 +344,7 @@ def find_pending_plans(state: EngineState) -> Iterable[cm.Replan]:
 
 
 def find_pending_selections(state: EngineState) -> Iterable[cm.SelectMachines]:
-    """Yield a command for every selector program whose answer the engine is waiting for."""
+    """Yield a SelectMachines command for every selector program whose answer the engine is waiting for."""
     for run in state.active.values():
         for task in [task for task, facts in run.facts.items() if facts.order_wanted]:
             yield describe_selection(state, run, task)
@@ -352,7 +359,7 @@ def find_sensors(state: EngineState) -> Iterable[cm.Fetch]:
 
 
 def find_lost_machines(state: EngineState) -> Iterable[cm.Probe]:
-    """Yield a Probe command for every machine that is down, to find out whether it works again."""
+    """Yield a Probe command for every machine that is down, to check whether it works again."""
     for machine in state.machines:
         if not machine.up and state.settings.pushes_state:
             yield cm.Probe(of=ProbeTarget.MACHINE, machine=machine.index)
@@ -364,7 +371,7 @@ _TIME, _STEPS = "plan_time_s", "plan_steps"
 _PLANS = "plans"
 _DEFAULT_BUDGET = PlanningBudget()
 _AFTER_ENDING_S = 5.0
-"""Seconds after the last program has ended in which restart files are copied and epilogs run."""
+"""Seconds after the end of the last program that remain to copy restart files and run epilogs."""
 _COLLECTION_THRESHOLD = 50_000
 """Number of allocations between two runs of Python's garbage collector."""
 _STAGES = {Stage.ASSIGNED: "assigned", Stage.SUBMITTED: "started", Stage.RUNNING: "started"}
@@ -375,15 +382,18 @@ class ExecutionOutcome:
     """How ``Execution.run`` ended."""
 
     state: str
-    """State: ``completed``, ``failed``, ``stopped``, ``cancelled``, ``interrupted``, or ``joining``: machines
-    join, and the execution continues after ``reopen``.
+    """``completed``, ``failed``, ``stopped``, ``cancelled``, ``interrupted``, or ``joining`` (machines join,
+    and the execution continues after ``reopen``).
     """
     stuck: tuple[str, ...] = ()
-    """What the tasks wait for if the execution stands still; empty: there was no standstill."""
+    """What the tasks wait for if the execution stands still; empty: it does not stand still."""
 
 
 def find_backend_kind(platform: Platform) -> str:
-    """Return the backend kind of a platform's machines; raise InvalidInput if it is missing or differs."""
+    """Return the backend kind of a platform's machines.
+
+    Raises InvalidInput if a machine has no backend, or if the kinds differ.
+    """
     kinds: dict[str, str] = {}
     for machine in platform.machines:
         kinds.setdefault(str(machine.backend.get("kind", "")), machine.name)
@@ -412,7 +422,7 @@ def check_backend(platform: Platform) -> None:
 
 
 class Execution:
-    """One execution driven by this process."""
+    """An execution that this process drives."""
 
     def __init__(
         self,
@@ -432,7 +442,7 @@ class Execution:
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
-        """Initialise an execution; use ``begin`` or ``resume`` to create one."""
+        """Initialise an execution; ``begin`` and ``resume`` call this."""
         self.layout = layout
         self.history = history or History()
         """History of the execution so far; every entry is added before the other listeners are called."""
@@ -499,9 +509,9 @@ class Execution:
     ) -> Self:
         """Create a new execution and store it in the database; ``run`` then drives it.
 
-        ``plans``: by run, a first plan that was made before, with times from the arrival of the run.
-        ``fresh``: results of earlier executions are not reused, and all inputs are read again. Raises
-        InvalidInput, before anything is stored, if a secret of a workflow is missing.
+        ``plans`` maps runs to first plans that were made before; their times count from the arrival of the
+        run. If ``fresh`` is True, results of earlier executions are not reused, and all inputs are read
+        again. Raises InvalidInput, before anything is stored, if a secret of a workflow is missing.
         """
         secrets = read_secrets(layout, header.workflows, header.folders)
         store = JournalStore(database)
@@ -571,7 +581,7 @@ class Execution:
         self.loop.resume([*commands, *(command for find in more for command in find(state))])
 
     def request(self, what: str, runs: Sequence[int]) -> None:
-        """Schedule a request about these runs; the engine handles it as soon as the loop starts."""
+        """Schedule a request about these runs; the engine handles it when the loop starts."""
         for index in runs:
             self.runs.set_state(self.number, index, "running")
         now_s = self.engine.state.now
@@ -596,7 +606,7 @@ class Execution:
         )
 
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> ExecutionOutcome:
-        """Drive the execution until all runs have ended, none can continue, or ``interrupted()`` is true."""
+        """Drive the execution until all runs have ended, none can continue, or ``interrupted()`` is True."""
         with _infrequent_collection():
             self.loop.run(lambda: self._requests.joining is not None or interrupted())
         if self._requests.joining is not None and not interrupted():
@@ -616,7 +626,7 @@ class Execution:
     def reopen(self) -> Execution:
         """Return the execution with the machines that join, rebuilt from its journal; programs keep running.
 
-        This object must not be used any more.
+        The old object must not be used any more.
         """
         header, requests = self._requests.joining, self._requests
         assert header is not None
@@ -627,7 +637,7 @@ class Execution:
         )
 
     def end_programs(self) -> float:
-        """Terminate all programs and start no others; return the longest seconds that a program has to end.
+        """Terminate all programs and start no others; return the seconds until the last must have ended.
 
         Repeated calls have no further effect.
         """
@@ -635,7 +645,7 @@ class Execution:
         return self.backend.halt()
 
     def _halt(self) -> None:
-        """Terminate all programs and wait until they have ended; new commands are recorded, not executed."""
+        """Terminate all programs and wait for their ends; new commands are recorded, not executed."""
         loop = self.loop
         until = time.monotonic() + self.end_programs() + _AFTER_ENDING_S
         while self.backend.busy and time.monotonic() < until:
@@ -749,7 +759,7 @@ class Execution:
 
 @contextmanager
 def _infrequent_collection() -> Iterator[None]:
-    """Context manager that makes the garbage collector run less often, because it slows the loop down."""
+    """Context manager in which the garbage collector runs less often, because it slows the loop down."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _COLLECTION_THRESHOLD), *before[1:])
     try:
@@ -777,7 +787,10 @@ def _read_plans(text: str | None) -> dict[int, StoredPlan]:
 
 
 def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
-    """Return arrivals as JSON; an older version of weft wrote no priority and no folder for results."""
+    """Return arrivals as JSON.
+
+    Arrivals written by an older version of weft lack the priority and the folder for results.
+    """
     return json.dumps(
         [
             [

@@ -1,8 +1,8 @@
-"""The lock of a project, held by at most one engine.
+"""The lock of a project; at most one engine holds it.
 
-It is a kernel lock (flock), which the kernel releases when its process ends. The lock file names the owner.
-On file systems without flock the file itself is the lock: it is created atomically under its final name, and
-a file whose owner (pid and start time) has ended is removed.
+It is a kernel lock (flock), which the kernel releases when the process of its owner ends. The lock file names
+the owner. On file systems without flock the file itself is the lock: it is created atomically under its final
+name, and a file whose owner (process number and start time) has ended is removed.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ _FIRST_AFTER_NAME = 22 - 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockOwner:
-    """The process that holds a lock; pid and start time together identify it."""
+    """The process that holds a lock; process number and start time together identify it."""
 
     pid: int
     start_ticks: int
     """Start time of the process in clock ticks since boot."""
     boot: str
-    """Boot id of the kernel."""
+    """Identifier of the boot during which the process was started."""
     host: str
     user: str
     command: str
     since_s: float
-    """Wall time at which the lock was acquired."""
+    """Wall-clock time at which the lock was acquired."""
 
     @classmethod
     def this_process(cls, command: Sequence[str]) -> LockOwner:
-        """Return the description of this process; ``command`` is the user's command line."""
+        """Return an owner that describes this process; ``command`` is the user's command line."""
         pid = os.getpid()
         return cls(
             pid=pid,
@@ -72,7 +72,7 @@ class LockOwner:
 
     @classmethod
     def of_text(cls, text: str) -> LockOwner | None:
-        """Return the owner in the output of ``as_text``; None: the text is something else."""
+        """Return the owner described by an output of ``as_text``; None: the text is not such an output."""
         try:
             record = json.loads(text)
             found = cls(**record)
@@ -88,7 +88,10 @@ class LockOwner:
 
     @property
     def alive(self) -> bool:
-        """Return whether the process may be running; always True for other hosts, which cannot be checked."""
+        """Return whether the process may be running.
+
+        The result is True for a process on another host, which cannot be checked.
+        """
         if self.host != socket.gethostname():
             return True
         if self.boot != _read_boot_id():
@@ -127,7 +130,7 @@ def _read_boot_id() -> str:
 
 
 def user_name() -> str:
-    """Return the name of the user, or the number of a user without a name."""
+    """Return the name of the user, or the number of the user if there is no name."""
     try:
         # The variable USER may hold any bytes; those that are not UTF-8 cannot be stored.
         return getpass.getuser().encode(errors="replace").decode()
@@ -146,7 +149,10 @@ class Lock:
     """A lock held from construction to ``release``; also a context manager."""
 
     def __init__(self, path: Path, command: Sequence[str] = ()) -> None:
-        """Acquire the lock; raise Locked if another engine holds it. ``command`` is shown to users."""
+        """Acquire the lock; raise Locked if another engine holds it.
+
+        ``command`` is the command line that is shown to users who find the project locked.
+        """
         self.path = path
         self.owner = LockOwner.this_process(command)
         self.previous_owner: LockOwner | None = None
@@ -179,7 +185,10 @@ class Lock:
         self.release()
 
     def release(self) -> None:
-        """Release the lock. With flock the file is kept, because a new file could be locked a second time."""
+        """Release the lock.
+
+        With flock the file is kept: if it were removed, a second engine could lock a new file.
+        """
         # Disk errors are ignored, so that they do not hide the error for which the lock is released; the name
         # of an ended owner in the file has no effect. Where locks do not work, the file may name another
         # engine by now.
@@ -195,7 +204,7 @@ class Lock:
                 self.path.unlink()
 
     def forget(self) -> None:
-        """Close the lock file without releasing the lock; for a forked child of the owner."""
+        """Close the lock file without releasing the lock; called in a forked child of the owner."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor, self._by_name = None, False
@@ -223,7 +232,7 @@ class Lock:
         self._descriptor = descriptor
 
     def _open(self) -> int:
-        """Open the lock file; retry while another process that locks by name has a second link to it."""
+        """Open the lock file; retry while it has a second link of a process that locks by name."""
         for _ in range(_TRIES):
             try:
                 return open_in_place(self.path)
@@ -252,7 +261,7 @@ class Lock:
         raise _locked_error(self.path, _read_owner(self.path))
 
     def _take_by_name(self) -> None:
-        """Acquire the lock without flock, by creating a file exclusively."""
+        """Acquire the lock without flock: create the lock file exclusively."""
         for _ in range(_TRIES):
             if (before := _read_owner(self.path)) is not None and before.alive:
                 raise _locked_error(self.path, before)
@@ -277,7 +286,10 @@ os.register_at_fork(after_in_child=_forget_locks)
 
 
 def _close_state_folder(home: Path) -> None:
-    """Remove other users' permissions from ``.weft``: whoever opens the lock file can block the engine."""
+    """Remove the permissions of other users from ``.weft``.
+
+    Otherwise another user could open the lock file and block the engine.
+    """
     try:
         if close_to_others(home):
             _log.warning("'%s' was open to other users of this computer; now only you can enter it", home)
@@ -286,13 +298,13 @@ def _close_state_folder(home: Path) -> None:
 
 
 def find_holder(path: Path) -> LockOwner | None:
-    """Return the running process that holds the lock of a file; None: there is none."""
+    """Return the running process that holds the lock with this file; None: no process holds it."""
     found = _read_owner(path)
     return found if found is not None and found.alive else None
 
 
 def _create_linked(path: Path, owner: LockOwner) -> bool:
-    """Create the lock file with its owner atomically; return False if the file exists."""
+    """Create the lock file, with its owner as content, atomically; return False if the file exists."""
     own = path.with_name(f"{path.name}.{owner.pid}")
     try:
         write_file(own, owner.as_text().encode())
@@ -317,7 +329,10 @@ def _create_exclusive(path: Path, owner: LockOwner) -> bool:
 
 
 def _remove_stale(path: Path, stale: LockOwner | None) -> None:
-    """Remove the lock file of an ended owner; if another process has just replaced it, put it back."""
+    """Remove the lock file of an owner that has ended.
+
+    If another process has replaced the file meanwhile, the new file is put back.
+    """
     aside = path.with_name(f"{path.name}.{os.getpid()}.old")
     try:
         path.rename(aside)

@@ -32,7 +32,7 @@ _BUDGET = PlanningBudget(steps=200)
 
 @dataclass(slots=True)
 class Simulation:
-    """Input of a simulation: arriving workflows, a policy, settings, and a scenario of the machines."""
+    """Input of a simulation: arriving workflows, a policy, settings, and a scenario."""
 
     library: WorkflowLibrary
     arrivals: Sequence[Arrival]
@@ -42,13 +42,16 @@ class Simulation:
     scenario: Scenario = UNDISTURBED
     planner: str = "heft"
     budget: PlanningBudget = _BUDGET
-    """Budget of each plan, for planners that search."""
+    """Budget of each plan."""
     given: Mapping[int, StoredPlan] = field(default_factory=dict)
-    """By run: a first plan that was made before."""
+    """By run: a first plan that was made before the simulation."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Set ``begins_at_once``: without stage latency, programs start at once and report no start."""
+        """Set the setting ``begins_at_once`` if the scenario has no stage latency.
+
+        Then programs start at once and report no start.
+        """
         at_once = self.scenario.stage_latency_s == 0
         if isinstance(self.settings, RunSettings):
             self.settings = SettingsLayers(base=self.settings)
@@ -56,7 +59,7 @@ class Simulation:
 
     @property
     def layers(self) -> SettingsLayers:
-        """Return the settings as layers."""
+        """Return the settings as layers of settings."""
         assert isinstance(self.settings, SettingsLayers), "__post_init__ converts settings"
         return self.settings
 
@@ -69,7 +72,7 @@ class Simulation:
     ) -> Engine:
         """Simulate until all runs have ended, none can continue, or ``stop`` returns True; return the engine.
 
-        ``record`` is called with every journal entry, ``check`` with the engine after every entry.
+        ``record`` is called with every journal entry, and ``check`` with the engine after every entry.
         """
         first = self.library[self.arrivals[0].key].instance
         engine = Engine(self.library, first, self.policy, self.settings, policy_named=make_policy)
@@ -119,7 +122,7 @@ class _SimulatedPlanner:
         self._requested = 0
 
     def request(self, command: Replan) -> None:
-        """Compute the plan now, and schedule the answer after the simulated planning time."""
+        """Compute the plan now, and schedule the answer for the end of the simulated planning time."""
         simulation, state = self._simulation, self._engine.state
         number = self._requested
         self._requested += 1
@@ -151,9 +154,10 @@ class _SimulatedPlanner:
 
 
 def simulate_policy(instance: Instance, policy: str, *, planner: str = "heft", seed: int = 0) -> Schedule:
-    """Return the schedule of a simulated run under a policy, in which estimates are true and loops run once.
+    """Return the schedule of a simulated run under a policy.
 
-    ``planner`` serves policies that follow a plan. Raises Infeasible if the run cannot continue or fails.
+    In this run all estimates are true, and every loop runs once. ``planner`` is used for policies that follow
+    a plan. Raises Infeasible if the run cannot continue or fails.
     """
     key, graph = instance.graph.workflow.name, instance.graph
     simulation = Simulation(
@@ -177,7 +181,7 @@ def simulate_policy(instance: Instance, policy: str, *, planner: str = "heft", s
 
 
 def _schedule_of(instance: Instance, history: History) -> Schedule:
-    """Return what a simulated run did as a schedule; virtual tasks end when their predecessors have ended."""
+    """Return the schedule that a simulated run followed; virtual tasks end when their predecessors end."""
     graph, number = instance.graph, {name: index for index, name in enumerate(instance.graph.names)}
     first = np.array([found[0] for found in instance.candidate_sets], dtype=np.uint32)
     machine = first[instance.candidates[graph.variable]]

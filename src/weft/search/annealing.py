@@ -89,7 +89,7 @@ def _cooling_lengths(settings: AnnealingSettings) -> list[int]:
 
 
 def _mean_loss(values: Floats, new: Floats) -> float:
-    """Return the mean absolute difference of old and new values where both are finite; 0 if none are."""
+    """Return the mean absolute difference of old and new values where both are finite; 0 if no pair is."""
     both = np.isfinite(values) & np.isfinite(new)
     return float(np.abs(new[both] - values[both]).mean()) if both.any() else 0.0
 

@@ -16,7 +16,7 @@ from weft.search.space import Floats, Points, Space
 
 
 class Coordinates:
-    """The genes of a numeric space with more than one value, each scaled to 0 (least) to 1 (largest)."""
+    """The genes with more than one value in a numeric space, each scaled to 0 (least) to 1 (largest)."""
 
     def __init__(self, space: Space) -> None:
         assert space.scale is not None
@@ -33,7 +33,7 @@ class Coordinates:
         return np.array([unit[position] for unit, position in pairs])
 
     def nearest(self, place: Floats) -> Points:
-        """Return the point nearest to the coordinates ``place``; halfway between two values, the smaller."""
+        """Return the point nearest to the coordinates ``place``; halfway between values, the smaller one."""
         point = np.zeros(self._genes, dtype=np.uint32)
         for gene, unit, share in zip(self.choosing, self._units, place, strict=True):
             point[gene] = np.searchsorted((unit[1:] + unit[:-1]) / 2, share)
@@ -46,7 +46,7 @@ def _scale_to_unit(numbers: Floats) -> Floats:
 
 
 _LossFunction = Callable[[Points], Floats]
-"""Returns the loss of every point: the negative value."""
+"""Function that returns the loss of every point: the negated value."""
 
 _NOT_ALLOWED = 1e300
 
@@ -117,7 +117,7 @@ class Gradient(_Descent):
 def _loss_and_slopes(
     place: Floats, axes: Coordinates, space: Space, losses: _LossFunction
 ) -> tuple[float, Floats]:
-    """Return loss and slopes at a position, from the nearest point and its two neighbours on every axis."""
+    """Return loss and slopes at a position, from the nearest point and its neighbours on every axis."""
     point = axes.nearest(place)
     below, above = _beside(point, axes, space)
     lost = losses(np.concatenate([point[None], below, above]))

@@ -30,9 +30,9 @@ from weft.search.space import Floats, Points, Space
 class GeneticSettings:
     """Settings of the genetic algorithm; the defaults are those of Jaros and Jaros.
 
-    The values of two papers are given with the fields. "grid": R. Prodan, T. Fahringer, Dynamic Scheduling of
-    Scientific Workflow Applications on the Grid, SAC 2005 (docs/papers/dynamic-grid.md, section 4).
-    "moldable": M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
+    The docstrings of the fields state the values of two papers. "grid": R. Prodan, T. Fahringer, Dynamic
+    Scheduling of Scientific Workflow Applications on the Grid, SAC 2005 (docs/papers/dynamic-grid.md, section
+    4). "moldable": M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
     (docs/papers/moldable.md, section 8). A generation replaces the one before, except for elites.
     """
 
@@ -53,11 +53,11 @@ class GeneticSettings:
     mutation_rate: float = 0.01
     """Probability that a gene is replaced by a random value (grid 0.001, moldable 0.01)."""
     elitist: bool = False
-    """Whether the best point so far replaces the worst of a generation in which all are worse (grid yes)."""
+    """Whether the best point so far replaces the worst one if a whole generation is worse (grid yes)."""
     elite_share: float = 0.05
     """Share of the population that survives unchanged, at least one point if not 0 (moldable 5 %)."""
     steady_share: float = 0.0
-    """Stop when the best has not improved for this share of ``generations``; 0: never (grid 20 %)."""
+    """Stop when the best value has not improved for this share of ``generations``; 0: never (grid 20 %)."""
     const_factor: float = 2.0
     """Const (see ``GeneticAlgorithm``) as a multiple of the largest metric of the first generation."""
 
@@ -126,7 +126,7 @@ class GeneticAlgorithm(OptimiserBase):
     def search(
         self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
     ) -> None:
-        """Evaluate one generation after another up to ``generations``, or until the best stays the same."""
+        """Evaluate up to ``generations`` generations, or until the best value stays the same."""
         settings = self.settings
         patience = settings.steady_share * settings.generations
         points = evaluator.last = space.first_points(rng, settings.population, starts)

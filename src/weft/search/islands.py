@@ -34,9 +34,9 @@ _Round = tuple[np.random.Generator, Points]
 class Islands:
     """Parallel searches that exchange their best points.
 
-    Every island has its own random generator and continues from its last points; after each round the best
-    point of all islands is among its starts. The result depends on the seed, the number of islands and the
-    steps, not on the pool (docs/papers/dynamic-grid.md, section 4, parallel version).
+    Every island has its own random generator. In each round an island starts from its own last points and
+    from the best point of all islands. The result depends on the seed, the number of islands and the steps,
+    not on the pool (docs/papers/dynamic-grid.md, section 4, parallel version).
     """
 
     name: ClassVar[str] = "islands"
@@ -102,7 +102,7 @@ class Islands:
     def _affordable(self, limit: Limit, visited: int) -> int:
         """Return the number of steps of each island in the next round.
 
-        It is ``steps_per_round``, halved as long as even half the number would reach the limit.
+        It is ``steps_per_round``, halved until half of the number no longer reaches the limit.
         """
         steps = self.steps_per_round
         while steps > 1 and not limit.allows(visited + self.islands * (steps // 2)):
@@ -119,7 +119,10 @@ class _IslandLog:
         self._first_best = -np.inf
 
     def add(self, round_: list[SearchResult]) -> SearchState:
-        """Add the results of a round and return the progress; ties: earlier round, then lower island."""
+        """Add the results of a round and return the progress.
+
+        Of equally good points, the one of the earlier round, then of the lower island is kept.
+        """
         best = max(round_, key=lambda found: found.value)
         if not self.rounds:
             self._first_best = max(found.first_best for found in round_)
@@ -130,7 +133,7 @@ class _IslandLog:
         return self.rounds[-1]
 
     def result(self, last: Points, *, cut: bool) -> SearchResult:
-        """Return the result of all rounds as the result of one search whose last points are ``last``."""
+        """Return the results of all rounds as one search result whose last points are ``last``."""
         history = np.array([standing.value for standing in self.rounds])
         return SearchResult(
             best=self.rounds[-1].best,

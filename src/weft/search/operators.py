@@ -34,9 +34,9 @@ _TOURNAMENT_SIZE = 3
 
 
 def select_by_remainder(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Return each point as often as its expected number of copies, rounded down.
+    """Return the indices of parents: each point as often as its expected number of copies, rounded down.
 
-    The remaining parents are drawn with the fractional parts as weights.
+    The remaining parents are drawn with the fractional parts of the expected numbers as weights.
     """
     if not (most := float(fitness.max())) > 0.0:
         return rng.integers(0, len(fitness), number)
@@ -52,31 +52,31 @@ def select_by_remainder(fitness: Floats, number: int, rng: np.random.Generator) 
 
 
 def select_steady_state(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:  # noqa: ARG001
-    """Return the ``number`` points of highest fitness, best first."""
+    """Return the indices of the ``number`` points with the highest fitness, best first."""
     return (-fitness).argsort(kind="stable")[:number]
 
 
 def select_by_rank(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Return points drawn with weight 1 for the worst point, 2 for the next, and so on."""
+    """Return indices of points drawn with weight 1 for the worst point, 2 for the next, and so on."""
     weights = np.empty(len(fitness))
     weights[(-fitness).argsort(kind="stable")] = np.arange(len(fitness), 0, -1)
     return _draw_weighted(weights, number, rng)
 
 
 def select_by_tournament(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Return parents, each the best of three points drawn at random."""
+    """Return indices of parents, each the best of three points drawn at random."""
     drawn = rng.integers(0, len(fitness), (number, _TOURNAMENT_SIZE))
     best: ParentIndices = drawn[np.arange(number), fitness[drawn].argmax(axis=1)]
     return best
 
 
 def select_by_roulette(fitness: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Return points drawn with their fitness as weight."""
+    """Return indices of points drawn with their fitness as weight."""
     return _draw_weighted(fitness, number, rng)
 
 
 def _draw_weighted(weights: Floats, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Return indices drawn by weight, with replacement; uniformly if all weights are 0."""
+    """Return indices drawn by weight, with replacement; drawn uniformly if all weights are 0."""
     ends = np.cumsum(weights)
     if not ends[-1] > 0.0:
         return rng.integers(0, len(weights), number)
@@ -182,7 +182,7 @@ def _distances(number: int, rate: float, enough: int, rng: np.random.Generator) 
 
 
 def keep_best(points: Points, values: Floats, best: Points, value: float) -> None:
-    """Replace the worst point of a generation by ``best``, in place, if all points are worse than it."""
+    """Replace the worst point of a generation by ``best``, in place, if ``best`` is better than all."""
     if float(values.max()) < value:
         worst = int(values.argmin())
         points[worst], values[worst] = best, value

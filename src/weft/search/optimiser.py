@@ -58,7 +58,7 @@ class SearchResult:
     """The result of a search."""
 
     best: Points
-    """One row: the best point; the first one seen if there are several."""
+    """The best point as one row; of several equally good points the one found first."""
     value: float
     visited: int
     """Number of evaluated points (docs/papers/dynamic-grid.md, section 4: population times generations)."""
@@ -71,7 +71,7 @@ class SearchResult:
     history: Floats
     """Best value so far after each generation."""
     last: Points
-    """The points at the end of the search; a search that starts from them continues it."""
+    """The points at the end of the search; another search that starts from them continues this one."""
     cut: bool
     """Whether a limit or an interruption ended the search before the optimiser's own stopping rule."""
 
@@ -105,8 +105,8 @@ class Optimiser(Protocol):
     ) -> SearchResult:
         """Return the best point found, never worse than the starts that fit into the first generation.
 
-        The limit is checked after every ``batch`` points (None: after every generation). With more than one
-        worker, the points of a generation are evaluated in parallel with the same result.
+        The limit is checked after every ``batch`` points; if ``batch`` is None, after every generation. With
+        more than one worker, the points of a generation are evaluated in parallel with the same result.
         """
 
 

@@ -20,7 +20,7 @@ class Pool(Protocol):
         """Return the number of items computed at the same time."""
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Yield the results in the order of the items; an exception is raised in place of a result.
+        """Yield the results in the order of the items; the exception of an item is raised at its turn.
 
         Function and items may be pickled: the function must be defined at the top level of a module, or be a
         ``partial`` of such a function.

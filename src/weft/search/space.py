@@ -1,4 +1,4 @@
-"""Search spaces: a point has one number per gene, a position in the list of values of that gene."""
+"""Search spaces: a point has one integer per gene, the position of a value in the gene's list of values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from weft.errors import InvalidInput
 
 Points = NDArray[np.uint32]
-"""Points x genes: positions in the lists of values; a single point is one row."""
+"""Array (points x genes) of positions in the lists of values; a single point is one row."""
 Floats = NDArray[np.float64]
 
 

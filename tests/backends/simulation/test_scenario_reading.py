@@ -209,10 +209,10 @@ ENTRIES = {
     "arrivals: [{workflow: a, at: 1, every: 2}]": "'at' and 'every'",
     "arrivals: [{workflow: a, at: 1, from: 2}]": "'at' and 'from'",
     "arrivals: [{owner: ann}]": "names no workflow",
-    "arrivals: [{mix: {}}]": "a mix of no workflows",
-    "arrivals: [{order: []}]": "an order of no workflows",
+    "arrivals: [{mix: {}}]": "the mix contains no workflows",
+    "arrivals: [{order: []}]": "the order contains no workflows",
     "arrivals: [{mix: {a: 0}}]": "at least 1",
-    "arrivals: [{mix: {a: 1}, count: 3}]": "'count' together with 'mix'",
+    "arrivals: [{mix: {a: 1}, count: 3}]": "'count' is stated together with 'mix'",
     "arrivals: [{workflow: a, count: 1.5}]": "whole number",
     f"arrivals: [{{workflow: a, count: {MAX_ARRIVALS + 1}}}]": "more than 1,000,000",
     "arrivals: [{workflow: [a]}]": "must be text",
@@ -228,9 +228,9 @@ ENTRIES = {
     "perturbations: [{machine: m, slowdown: 0.5}]": "at least 1",
     "perturbations: [{machine: m, slowdown: 10..3}]": "smaller bound comes first",
     "perturbations: [{machine: m, slowdown: a..b}]": "range 'a..b'",
-    "perturbations: [{slowdown: 2}]": "an entry without machines",
+    "perturbations: [{slowdown: 2}]": "the entry names no machines",
     "perturbations: [{slowdown: 2, every: 3}]": "'lasting'",
-    "perturbations: [{machine: m, slowdown: 2, until: 3}]": "'until' without 'every'",
+    "perturbations: [{machine: m, slowdown: 2, until: 3}]": "'until' is stated without 'every'",
     "perturbations: [{machine: m, slowdown: 2, at: 1, every: 3, lasting: 1}]": "'at' and 'every'",
     "failures: [{machine: m, at: 1, mtbf: 5}]": "'at' and 'mtbf'",
     "failures: [{machine: m, machines: n}]": "'machine' and 'machines'",
@@ -242,12 +242,12 @@ ENTRIES = {
     "suspensions: [{at: 5}]": "'task'",
     "suspensions: [{task: a}]": "'at'",
     "requirements: [{task: a, after: 1.5, rank: speed}]": "at most 1",
-    "requirements: [{task: a, after: 0.5}]": "a change without requirements or rank",
+    "requirements: [{task: a, after: 0.5}]": "the change states neither requirements nor a rank",
     "requirements: [{task: a, after: 0.5, expression: 'memory >='}]": "invalid syntax",
     "exit_codes: {a: [256]}": "at most 255",
     "exit_codes: {a: [-1]}": "at least 0",
     "exit_codes: {a: [oon]}": "did you mean 'oom'?",
-    "exit_codes: {a: []}": "an empty list for 'a'",
+    "exit_codes: {a: []}": "the list for 'a' is empty",
     "results: {a: [5]}": "must be a mapping",
     "results: {a: [{x: [1]}]}": "results are flat",
     "iterations: {scf: 0}": "at least 1",
@@ -280,7 +280,7 @@ def test_schema_accepts_what_the_reader_accepts():
 
 
 SLACK = {"'at' and", "must be a time", "'soon'", "nan", "is not allowed", "range", "smaller", "descending", "without 'every'",
-         "'lasting'", "no machine is named", "ends before", "invalid syntax", "together", "more than", "an entry without machines"}  # fmt: skip
+         "'lasting'", "no machine is named", "ends before", "invalid syntax", "together", "more than", "names no machines"}  # fmt: skip
 """Parts of messages about rules that the JSON Schema does not check, only the reader."""
 
 
@@ -335,11 +335,11 @@ def test_load_trace_is_read_from_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("content", "printed"),
     {
-        "": "jobs.csv:1: no column 'workflow' and no column 'at'",
+        "": "jobs.csv:1: there is no column 'workflow' and no column 'at'",
         "workflow,att\na,1\n": "did you mean 'at'?",
         "workflow,at\na,soon\n": "jobs.csv:2: 'soon' is not allowed",
-        "workflow,at\na,1\n,2\n": "jobs.csv:3: a row without a workflow",
-        "workflow,at\na,1,ann\n": "jobs.csv:2: more values than columns",
+        "workflow,at\na,1\n,2\n": "jobs.csv:3: the row names no workflow",
+        "workflow,at\na,1,ann\n": "jobs.csv:2: the row has more values than the header has columns",
         "workflow,at\na\n": "jobs.csv:2: '' is not allowed",
         "workflow,at\n\xff,1": "is not UTF-8",
     }.items(),

@@ -8,18 +8,18 @@
 >>> handle
 double(...)
 
-``handle.result()`` runs the call and its predecessors in processes of their own; task calls among the
-arguments are predecessors. ``double.function(21)`` calls the function directly. A task is named by its
-function and arguments, so that later runs of other programs can reuse its result.
+``handle.result()`` runs the call and its predecessors, each in a process of its own. Task calls among the
+arguments of a call are its predecessors. ``double.function(21)`` calls the function directly. A task is named
+by its function and arguments, so that later runs of other programs can reuse its result.
 
 A function of an importable module is imported in the other process. A function of the main program, a
-notebook or a test file is sent as source with the modules, functions and values it uses. Classes of a
-notebook, lambdas and functions without source are rejected with advice.
+notebook or a test file is sent as source, together with the modules, functions and values it uses. Classes of
+a notebook, lambdas and functions without source are rejected with advice.
 
 Arguments and results of known types are stored without pickle (see ``values``). A result is read only from
-the file that a task of the project wrote, and only if its hash equals the one in the database. A pickle is
-read only if it also contains the nonce of the attempt that wrote it, and one of an isolated task only with
-``trust_pickle=True``.
+the file that a task of the project wrote, and only if its hash equals the one in the database. If the result
+is a pickle, it must also contain the nonce of the attempt that wrote it. The pickle of an isolated task is
+read only with ``trust_pickle=True``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _MOST_FUNCTIONS = 1_000
 
 
 def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return a description from which the module ``child`` loads a function.
+    """Return a description of a function; the module ``child`` loads the function from it.
 
     Raises InvalidInput if another process cannot load the function.
     """
@@ -263,10 +263,10 @@ class UntrustedValue(WeftError):
 def load_value(
     layout: ProjectLayout | None, workflow: str, name: str, missing: Any, *, trust_pickle: bool = False
 ) -> Any:
-    """Return the stored result of a call; ``missing`` if there is none or its file has changed.
+    """Return the stored result of a call; ``missing`` if no result is stored or its file has changed.
 
-    Raises UntrustedValue for a pickle without the nonce of the attempt that is recorded as its writer, and
-    for a pickle of an isolated task unless ``trust_pickle``.
+    Raises UntrustedValue for a pickle that does not contain the nonce of the attempt recorded as its writer.
+    Unless ``trust_pickle`` is true, the pickle of an isolated task raises UntrustedValue, too.
     """
     if layout is None or not layout.database.is_file():
         return missing
@@ -311,11 +311,11 @@ def _content(directory: Path, name: str) -> bytes | None:
 
 
 def _no_reference(file: str) -> Any:
-    raise UnsupportedValue(f"a value refers to {file!r}")
+    raise UnsupportedValue(f"it refers to a value in another file, {file!r}")
 
 
 _MOST_LOG_BYTES = 1_000_000
-"""Number of last bytes of the standard error that are searched for the exception and shown with it."""
+"""Number of bytes at the end of the standard error that are searched for the exception and shown."""
 
 
 def load_exception(ran: RunResult) -> BaseException | None:
@@ -362,7 +362,7 @@ _FOLDER = ".weft/functions"
 
 
 class TaskCall:
-    """A call of a task function, whose result is computed by ``result``."""
+    """A call of a task function; ``result`` computes and returns its result."""
 
     def __init__(
         self,
@@ -622,9 +622,10 @@ def task(function: Callable[..., Any] | None = None, /, *, trust_pickle: bool = 
     """Turn the calls of a function into tasks; keywords are the keys of a task in the file format.
 
     Examples: ``work``, ``nodes``, ``speedup``, ``memory``, ``cores``, ``retries``, ``time_limit``,
-    ``requirements``, ``env``, ``isolate``, ``version``. A changed function runs again; increase ``version``
-    when something it calls has changed. ``trust_pickle``: arguments may also be pickles of tasks with a
-    different isolation; reading them can run code of those tasks in the process of the function.
+    ``requirements``, ``env``, ``isolate``, ``version``. If the function has changed, its calls run again.
+    Increase ``version`` when code that the function calls has changed. With ``trust_pickle`` arguments may
+    also be pickles of tasks with a different isolation; reading them can run code of those tasks in the
+    process of the function.
     """
     for key in facets:
         if key in _RESERVED:

@@ -42,7 +42,7 @@ class UnsupportedValue(Exception):
 
 
 class ValueReference:
-    """Reference to the value of another task, stored in a file."""
+    """Reference to the result of another task, which is stored in a file."""
 
     __slots__ = ("file",)
 
@@ -58,14 +58,14 @@ The argument is the nonce of the attempt that wrote the pickle, "" if the caller
 
 
 def refuse_pickles(_: str) -> str:
-    """Refuse every pickle."""
+    """Return a reason that refuses every pickle."""
     return "it is a pickle, and reading a pickle can run code"
 
 
 def encode_value(value: Any, what: str = "the value", nonce: str = "") -> bytes:
     """Return a value as bytes for a file; ``what`` names the value in messages.
 
-    ``nonce`` is that of the attempt that writes the value; "": the caller writes it.
+    ``nonce`` is the nonce of the attempt that writes the value; it is "" if the caller writes the value.
     """
     try:
         if _is_plain(value):
@@ -145,11 +145,11 @@ def _resolve_references(value: Any, resolve: Callable[[str], Any]) -> Any:
 
 
 class _NotTyped(Exception):
-    """A value is of a type that only a pickle preserves."""
+    """Raised for a value whose type only a pickle preserves."""
 
 
 class _TypedEncoder:
-    """Encodes values as JSON. Binary data is collected in ``blobs``; the JSON states the length of each."""
+    """Encodes values as JSON and collects binary data in ``blobs``; the JSON states their lengths."""
 
     def __init__(self) -> None:
         self.blobs: list[bytes] = []
@@ -186,7 +186,7 @@ class _TypedEncoder:
         return self.encode_items(ordered)
 
     def add_blob(self, content: bytes) -> int:
-        """Append bytes to ``blobs`` and return their number."""
+        """Append bytes to ``blobs`` and return the number of these bytes."""
         self.blobs.append(content)
         return len(content)
 

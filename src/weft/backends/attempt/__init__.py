@@ -1,1 +1,1 @@
-"""Parts of every backend that runs programs: command rendering, staging, records, and one event loop."""
+"""Code shared by all backends that run programs: command rendering, staging, records and the event loop."""

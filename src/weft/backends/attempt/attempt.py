@@ -1,9 +1,10 @@
 """Attempts of a backend that runs programs: their state, their working directories and their record files.
 
-A task can create links, also hard ones, where weft writes next. Therefore every directory is entered without
-following links, and a record is always a new file. The parent directories of attempts are opened once and
-kept open while their paths still lead to them, because thousands of attempts may start and end in a second.
-If this fast path fails (an entry exists or was moved), the slow path tries again and reports errors.
+A task may create symbolic or hard links at paths to which weft writes next. Therefore every directory is
+entered without following links, and a record is always written to a new file. The parent directories of
+attempts are opened once, because thousands of attempts may start and end in a second. They stay open while
+their paths lead to the same directories. If this fast path fails (an entry already exists or was moved), the
+slow path tries again and reports errors.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from weft.records import dataclass
 ProgramReport = Mapping[str, Any]
 """Report of a transport on a program: ``is`` (``ended``, ``stopped``, ``continued``), ``attempt``, ``nonce``.
 
-An end has ``code``, ``signal``, ``cause``, ``text``, ``at`` (wall-clock time), ``seconds`` (run time)
-and ``strays`` (number of processes that were running when the program had ended by itself). The report of an
-end with a signal, or with an exit code other than 0, also has ``disk``: ``folder``, ``free_bytes``,
-``size_bytes`` and ``free_files`` of the fullest file system that the program wrote to, measured at its end;
-None: unknown.
+The report of an end also has ``code``, ``signal``, ``cause``, ``text``, ``at`` (wall-clock time), ``seconds``
+(run time) and ``strays`` (number of processes of the program that were still running after it had ended by
+itself). If the program ended by a signal, or with an exit code other than 0, the report has ``disk``:
+``folder``, ``free_bytes``, ``size_bytes`` and ``free_files`` of the fullest file system that the program
+wrote to, measured at the end of the program. ``disk`` is None if these values are unknown.
 """
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -50,7 +51,7 @@ class ActiveAttempt:
 
     number: int
     nonce: str
-    """Random identity; a report with another nonce belongs to another attempt (see ``ProjectContext``)."""
+    """Random identity of the attempt; a report with another nonce belongs to another attempt."""
     run: int
     task: int
     machine: int
@@ -59,60 +60,62 @@ class ActiveAttempt:
     workdir_path: str
     records_path: str
     restart_from: float = 0.0
-    """Share of the work that restart files save, as known at the assignment."""
+    """Share of the task's work that the restart files contain, as known at the assignment; 0: no restart
+    files.
+    """
     iteration: int = 1
     counters: tuple[int, ...] = ()
-    """Iterations of all loops around the task, outermost first; (): it is in one loop at most."""
+    """Iterations of all loops around the task, outermost first; (): the task is in one loop at most."""
     tries: int = 1
     """How often the task was started in this iteration, including this attempt; 1: the first start."""
     recovered: bool = False
-    """Whether an earlier engine had assigned it."""
+    """Whether an earlier engine had assigned the attempt."""
     has_workdir: bool = False
-    """Whether its working directory was created by this engine."""
+    """Whether this engine created the working directory of the attempt."""
     workdir_lock: Lock = field(default_factory=Lock)
-    """Lock to hold while the working directory is created; several threads may stage its inputs."""
+    """Lock to hold while the working directory is created; several threads may stage inputs into it."""
     start: Start | None = None
-    """The command that started it; None: not received yet."""
+    """The command that starts the program of the attempt; None: not received yet."""
     staged_parts: set[int] = field(default_factory=set)
-    """Numbers of the StageIn commands received."""
+    """Numbers (``part``) of the StageIn commands that were received."""
     cancelled: bool = False
-    """Whether the engine cancelled it."""
+    """Whether the engine cancelled the attempt."""
     moves: bool = False
-    """Whether it was cancelled because its task moves: another attempt replaces it, and its files are removed
-    after the prolog of that attempt.
+    """Whether the attempt was cancelled because its task moves to another machine. Another attempt then
+    replaces it, and its files are removed after the prolog of the other attempt.
     """
     has_prolog: bool = False
-    """Whether the task's own prolog has prepared its directory."""
+    """Whether the task's own prolog has prepared the directory of the attempt."""
     restarted: bool = False
     """Whether restart files were staged before the prolog."""
     scripts: dict[str, str] | None = None
     """Digests of the staged files that the command names; None: not staged yet."""
     owes_epilog: bool = False
-    """Whether the task's own epilog has still to run. It runs when the files of the attempt are removed, for
+    """Whether the task's own epilog must still run. It runs when the files of the attempt are removed, for
     example after the task has moved to another machine, or when the task has ended.
     """
     module_problem: str = ""
-    """The last problem of the evaluator that was reported; "": none."""
+    """The problem of the evaluator that was reported last; "": none was reported."""
     halted: bool = False
-    """Whether it is terminated because the engine stops; it will run again."""
+    """Whether the attempt is terminated because the engine stops; its task will run again."""
     abandoned_at: float = math.inf
-    """Monotonic time at which hashing and copying its files stops; infinity: they are needed."""
+    """Monotonic time at which hashing and copying of the attempt's files stops; infinity: never."""
     launched: bool = False
-    """Whether its program was given to the transport."""
+    """Whether the program of the attempt was passed to the transport."""
     over: bool = False
-    """Whether its end was reported, or is being processed."""
+    """Whether the end of the attempt was reported or is being processed."""
     inherited: bool = False
-    """Whether an earlier engine had decided to start it."""
+    """Whether an earlier engine had decided to start the attempt."""
     rebooted: bool = False
-    """Whether the computer may have been restarted since its program ran: data that the program wrote without
-    a sync may be lost.
+    """Whether the computer may have been restarted since the program ran. Data that the program wrote without
+    a sync may then be lost.
     """
     began_at: float = 0.0
-    """Wall-clock time of the start."""
+    """Wall-clock time at which the program started."""
     end: ProgramReport | None = None
     """The transport's report on the end of the program; None: no end was reported."""
     record_problem: str = ""
-    """Why its record files cannot be written; "": no problem."""
+    """Why the record files of the attempt cannot be written; "": no problem."""
     staleness: str = ""
     """Why the product of an earlier execution was not reused; "": there was no such product."""
     fingerprint: str = ""
@@ -120,33 +123,33 @@ class ActiveAttempt:
     input_digests: dict[str, str] = field(default_factory=dict)
     """Digest of each staged input, by name."""
     files: TaskFiles | None = None
-    """Observer of the files written by the program; None: not observed yet."""
+    """Observer of the files that the program writes; None: they are not observed yet."""
     seen: ReportedProgress = ReportedProgress()
     """Progress as last reported by the program."""
     done: float | None = None
     """Completed share of the work as last reported by the program."""
     unsaved: bool = False
-    """Whether its restart files have changed since they were copied last."""
+    """Whether the restart files have changed since they were last copied."""
     copies_at_s: float = 0.0
-    """Time on the monotonic clock at which its restart files are requested next; infinity: never."""
+    """Time on the monotonic clock at which the restart files are requested next; infinity: never."""
     requested_at_s: float | None = None
-    """Time on the monotonic clock of the last request for restart files; None: no copy is awaited."""
+    """Time on the monotonic clock at which restart files were last requested; None: no copy is awaited."""
     copying: bool = False
-    """Whether its restart files are being copied in a thread."""
+    """Whether a thread is copying the restart files."""
     saved_share: float | None = None
-    """Share of the work in restart files that were copied; None: already reported, or nothing was copied."""
+    """Share of the task's work in the copied restart files; None: already reported, or nothing was copied."""
     copy_problem: str = ""
-    """Why its restart files could not be copied the last time; "": no problem."""
+    """Why the last copy of the restart files failed; "": no problem."""
     copy_problem_reported: str = ""
     copy_lock: Lock = field(default_factory=Lock)
-    """Lock to hold while its restart files are copied."""
+    """Lock to hold while the restart files are copied."""
     reported_at: float | None = None
-    """Wall-clock time of the program's last progress report; None: there is none."""
+    """Wall-clock time of the program's last progress report; None: the program has not reported."""
     reports_every_s: float | None = None
-    """Longest time so far between two progress reports, or from the start to the first; None: no report."""
+    """Longest time between two progress reports, or between the start and the first; None: no report."""
 
     def note_report(self, at: float) -> None:
-        """Record a progress report of the program that was written at this wall-clock time."""
+        """Record that the program wrote a progress report at the wall-clock time ``at``."""
         since = self.began_at if self.reported_at is None else self.reported_at
         if self.began_at:
             self.reports_every_s = max(self.reports_every_s or 0.0, at - since)
@@ -154,7 +157,7 @@ class ActiveAttempt:
 
     @property
     def workdir(self) -> Path:
-        """Return the working directory."""
+        """Return the path of the working directory."""
         return Path(self.workdir_path)
 
     def abandon(self, grace_s: float = 0.0) -> None:
@@ -163,15 +166,15 @@ class ActiveAttempt:
 
     @property
     def abandoned(self) -> bool:
-        """Return whether hashing and copying its files must stop now."""
+        """Return whether hashing and copying of the attempt's files must stop now."""
         return time.monotonic() >= self.abandoned_at
 
     def save(self) -> str:
-        """Return the data that a later engine needs; the transport stores it with the program's start."""
+        """Return the data that a later engine needs; the transport stores them when the program starts."""
         return _encode({"made": self.fingerprint, "from": self.fingerprint_parts, "stale": self.staleness})
 
     def restore(self, saved: str) -> None:
-        """Restore the data returned by ``save``; "" restores nothing."""
+        """Restore the data that ``save`` returned; an empty text restores nothing."""
         if saved:
             known = json.loads(saved)
             self.fingerprint, self.fingerprint_parts = known["made"], known["from"]
@@ -179,7 +182,7 @@ class ActiveAttempt:
 
     @classmethod
     def of(cls, command: Assign, nonce: str, workdir: str, records: str) -> ActiveAttempt:
-        """Return the initial state of the attempt that a command assigns."""
+        """Return the initial state of the attempt that an Assign command creates."""
         place = command.machine, command.nodes, command.count
         saved = command.restart_from
         return cls(command.attempt, nonce, command.run, command.task, *place, workdir, records, saved)
@@ -188,7 +191,7 @@ class ActiveAttempt:
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WORKDIR_DEPTH, _RECORDS_DEPTH = 3, 3
-"""Levels that may have to be created: of a workdir below the sandbox, of records below ``.weft``."""
+"""Maximal number of missing directory levels: of a workdir below the sandbox, of records below ``.weft``."""
 
 _Identity = tuple[int, int]
 _OnFailure = Callable[[str], None]
@@ -207,7 +210,7 @@ class AttemptRecords:
     def make_workdir(self, path: str, *, recovered: bool = False) -> None:
         """Create an empty working directory for an attempt; raises StagingProblem.
 
-        ``recovered``: an earlier engine may have created the directory; it is removed first.
+        If ``recovered`` is True, an earlier engine may have created the directory; then it is removed first.
         """
         try:
             os.mkdir(_name(path), FOLDER_MODE, dir_fd=self._checked_parent(path))
@@ -224,7 +227,7 @@ class AttemptRecords:
             self._keep_open(workdir.parent)
 
     def has_no_result(self, workdir: str) -> bool:
-        """Return whether an attempt certainly left no result file; False: there may be one."""
+        """Return whether an attempt certainly wrote no result file; False: it may have written one."""
         try:
             parent, name = self._parent(workdir), _name(workdir)
             if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
@@ -254,18 +257,18 @@ class AttemptRecords:
             return
 
     def write(self, path: str, name: str, content: bytes) -> None:
-        """Write a record, replacing any entry of its name; raises StagingProblem."""
+        """Write a record file; an existing entry with this name is replaced. Raises StagingProblem."""
         try:
             _write_new(self._parent(path), _name(path), name, content)
         except OSError:
             _replace(Path(path), name, content)
 
     def write_later(self, path: str, name: str, content: Callable[[], bytes], on_failure: _OnFailure) -> None:
-        """Write a record at the next ``write_pending``, so that it does not delay the start of programs."""
+        """Write a record at the next ``write_pending``, so that writing does not delay program starts."""
         self._pending.append((path, name, content, on_failure))
 
     def write_pending(self) -> None:
-        """Write the deferred records; a failure is passed to the record's callback."""
+        """Write the deferred records; if one cannot be written, call its ``on_failure`` with the reason."""
         while self._pending:
             path, name, content, on_failure = self._pending.popleft()
             try:
@@ -281,7 +284,8 @@ class AttemptRecords:
     def _checked_parent(self, path: str) -> int:
         """Return the descriptor of a path's parent directory.
 
-        Raises OSError if it is not open or was replaced.
+        Raises OSError if no descriptor of the parent directory is open, or if another directory has replaced
+        it.
         """
         directory = path[: path.rfind("/")]
         fd, identity = self._open.get(directory, _NOT_OPEN)
@@ -291,9 +295,9 @@ class AttemptRecords:
         return fd
 
     def _parent(self, path: str) -> int:
-        """Return the descriptor of a path's parent directory, even if it was replaced since it was opened.
+        """Return the descriptor of a path's parent directory, even if the directory was replaced meanwhile.
 
-        Raises OSError if it is not open.
+        Raises OSError if no descriptor of the parent directory is open.
         """
         directory = path[: path.rfind("/")]
         fd, _ = self._open.get(directory, _NOT_OPEN)
@@ -302,7 +306,7 @@ class AttemptRecords:
         return fd
 
     def _keep_open(self, directory: Path) -> None:
-        """Open a directory and keep it open, unless a directory is already open for this path."""
+        """Open a directory and keep it open, unless a descriptor for this path is already kept."""
         if str(directory) in self._open:
             return
         with open_directory(directory.parent, (directory.name,)) as entered:
@@ -314,7 +318,7 @@ class AttemptRecords:
 
 
 def _make_sandbox(sandbox: Path, project: str) -> None:
-    """Create a sandbox if it does not exist, and in it the directory of a project."""
+    """Create a sandbox if it does not exist, and a directory for a project in it."""
     if not sandbox.exists():
         with staging_errors("cannot be created", str(sandbox)):
             make_folder(sandbox)
@@ -334,7 +338,7 @@ def _name(path: str) -> str:
 
 
 def _write_new(parent: int, attempt: str, name: str, content: bytes) -> None:
-    """Write a record that does not exist yet; raises OSError."""
+    """Write a record file; raises OSError, also if the file already exists."""
     with FileDescriptor(os.open(attempt, _ENTER, dir_fd=parent)) as directory:
         file = os.open(name, _NEW, FILE_MODE, dir_fd=directory)
     with FileDescriptor(file):
@@ -343,7 +347,7 @@ def _write_new(parent: int, attempt: str, name: str, content: bytes) -> None:
 
 
 def _clear(records: Path, names: Sequence[str]) -> None:
-    """Create the directory of records if missing, and remove these records from it."""
+    """Create the directory of records if it is missing, and remove the records with these names from it."""
     with (
         _open_nested(records, _RECORDS_DEPTH) as directory,
         staging_errors("cannot be cleared", str(records)),
@@ -354,7 +358,7 @@ def _clear(records: Path, names: Sequence[str]) -> None:
 
 
 def _replace(records: Path, name: str, content: bytes) -> None:
-    """Write a record in place of any entry of its name."""
+    """Write a record file; an existing entry with this name is replaced."""
     with (
         _open_nested(records, _RECORDS_DEPTH) as directory,
         staging_errors("cannot be written", str(records / name)),
@@ -366,7 +370,7 @@ def _replace(records: Path, name: str, content: bytes) -> None:
 
 
 def _open_nested(path: Path, depth: int) -> FileDescriptor:
-    """Open a directory whose last ``depth`` components are created if missing."""
+    """Open a directory; its last ``depth`` components are created if they are missing."""
     try:
         return open_directory(path.parents[depth - 1], path.parts[-depth:], make=True, mode=FOLDER_MODE)
     except StagingProblem as problem:

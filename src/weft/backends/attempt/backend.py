@@ -1,8 +1,9 @@
-"""Base of all backends that run programs: attempts from assignment to clean-up, over a transport.
+"""Base class of all backends that run programs: it executes attempts from assignment to clean-up.
 
-One thread waits for the transport, the staging threads and the next observation of running programs. Slow
-work (staging, hashing, removing files) is done in threads; an attempt without files needs none of them.
-A subclass supplies a ``Transport``, which starts programs on machines and reports their ends.
+One thread waits for reports of the transport, for results of the staging threads and for the next observation
+of running programs. Slow work (staging, hashing, removing files) is done in the staging threads; an attempt
+without files does not need them. A subclass supplies a ``Transport``, which starts programs on machines and
+reports their ends.
 """
 
 from __future__ import annotations
@@ -50,30 +51,30 @@ if TYPE_CHECKING:
 
 _THREADS = 4
 _TOO_SLOW = 1
-"""Exit code of an evaluator program whose task is too slow."""
+"""Exit code by which an evaluator program reports that its task is too slow."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-"""Pause before an epilog that failed runs again; it doubles each time."""
+"""First and longest pause before a failed epilog runs again; the pause doubles with each failure."""
 _MEASURE_EVERY_S = 10.0
 _IDLE_SPEED = 0.9
-"""Share of a core from which a task counts as having the whole core: a small load is ignored."""
+"""If a task would get at least this share of a core, it counts as having the whole core."""
 _SIGNALS = {"checkpoint": "USR1", "suspend": "STOP", "resume": "CONT"}
 
 
 @dataclass(slots=True)
 class SurvivingPrograms:
-    """Programs that an earlier engine started, as found by ``Transport.recover``."""
+    """Programs that an earlier engine started and that ``Transport.recover`` found."""
 
     running: set[int] = field(default_factory=set)
     """Attempts whose programs still run."""
     ends: dict[int, ProgramReport] = field(default_factory=dict)
-    """By attempt: the report on a program that has ended since; ``boot`` identifies the boot of the host
-    during which the program ran.
+    """By attempt: the report on a program that has ended meanwhile. ``boot`` in a report identifies the boot
+    of the host during which the program ran.
     """
     starts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
-    """By attempt: ``at`` (wall-clock time of the start) and ``reminder`` (see ``ActiveAttempt.save``)."""
+    """By attempt: ``at`` (wall-clock time of the start), ``reminder`` (text from ``ActiveAttempt.save``)."""
 
     def update(self, other: SurvivingPrograms) -> None:
-        """Add the programs of another machine."""
+        """Add the programs that were found on another machine."""
         self.running |= other.running
         self.ends |= other.ends
         self.starts |= other.starts
@@ -81,7 +82,7 @@ class SurvivingPrograms:
     def restore(self, attempt: ActiveAttempt) -> None:
         """Restore the data of an attempt that were stored when its program started.
 
-        They are not computed again, because the inputs may have changed since.
+        The data are not computed again, because the inputs may have changed since the start.
         """
         number = attempt.number
         start = self.starts.pop(number, None)
@@ -96,51 +97,52 @@ class SurvivingPrograms:
 class Transport(Protocol):
     """Starts programs on machines and reports their ends and the states of machines; used by one thread.
 
-    Reports arrive through descriptors that the transport registers with the poller it is created with, or
-    through the periodic ``check``.
+    The transport is created with a poller and registers descriptors with it. Reports arrive through these
+    descriptors, or as results of the periodic ``check``.
     """
 
     def start(self, machine: int, order: Mapping[str, Any]) -> str:
-        """Start a program as ordered (see ``AttemptPreparer``); return why it failed, or "".
+        """Start the program that ``order`` describes; return why the start failed, or "".
 
-        Every report on the program must have the ``nonce`` of the order; reports with another nonce are
-        ignored.
+        ``AttemptPreparer`` creates the order. Every report on the program must have the ``nonce`` of the
+        order; reports with another nonce are ignored.
         """
 
     def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
-        """Terminate a program, and kill it after a grace period."""
+        """Terminate a program; if it still runs after ``grace_s`` seconds, kill it."""
 
     def signal(self, machine: int, attempt: int, name: str) -> None:
-        """Send a signal to a program."""
+        """Send the signal ``name`` to a program."""
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Drop the stored end of an attempt's program: the journal on disk has it now."""
+        """Drop the stored end of an attempt's program, because the journal on disk now contains this end."""
 
     def measure(self, machine: int, every_s: float) -> None:
         """Measure the state of a machine every ``every_s`` seconds.
 
-        The first measurement and every noticeable change are reported as ``measured`` (load, memory_bytes,
-        disk_bytes; None: unknown).
+        The first measurement and every noticeable change are reported as ``measured``, with the values
+        ``load``, ``memory_bytes`` and ``disk_bytes``. A value is None if it is unknown.
         """
 
     def inspect(self, machine: int) -> str:
         """Return why a machine cannot run programs now; "": it can.
 
-        A machine that cannot is reported as ``lost``, and as ``back`` when it can again.
+        A machine that cannot run programs is reported as ``lost``. When it can run programs again, it is
+        reported as ``back``.
         """
 
     def responds(self, machine: int) -> bool:
         """Return whether the process that watches the programs on a machine has responded recently."""
 
     def reattach(self, machine: int) -> None:
-        """Connect again to the process that watches the programs on a machine, or replace it.
+        """Connect again to the process that watches the programs on a machine, or replace this process.
 
-        The programs continue if the process responds again. Programs that have ended meanwhile, or that are
-        lost with a replaced process, are reported as ended.
+        If the process answers, its programs continue. Programs that have ended meanwhile are reported as
+        ended, and so are programs that were lost because the process was replaced.
         """
 
     def flush(self) -> None:
-        """Send buffered requests."""
+        """Send all buffered requests."""
 
     def receive(self, descriptor: int) -> Sequence[ProgramReport]:
         """Return the reports available on a descriptor."""
@@ -149,24 +151,27 @@ class Transport(Protocol):
         """Return the reports found by a periodic check of the machines; called once a second."""
 
     def recover(self, attempts: Sequence[RecoveredAttempt]) -> SurvivingPrograms:
-        """Return the programs of these attempts that still run or whose end or start is recorded.
+        """Return the programs of these attempts that still run, or whose start or end is recorded.
 
-        An earlier engine started them. The programs of all other attempts, including those with the same
-        number and another nonce, must be ended, and their records removed, before any program is started.
-        Called only if the backend re-attaches (``Capabilities.reattaches``).
+        An earlier engine started these attempts. The transport must end the programs of all other attempts
+        and remove their records before it starts any program. An attempt with the same number but another
+        nonce counts as another attempt. Called only if the backend re-attaches (``Capabilities.reattaches``).
         """
 
     def close(self, *, stop: bool) -> None:
-        """Disconnect from the machines; with ``stop`` no more work follows, else programs continue to run."""
+        """Disconnect from the machines.
+
+        If ``stop`` is True, no more work follows; otherwise programs continue to run.
+        """
 
 
 class _RunningModule(NamedTuple):
-    """A program of a task's own module."""
+    """A running program of a task's own module (prolog, epilog or evaluator)."""
 
     attempt: ActiveAttempt
     nonce: str
     then: Callable[[ProgramReport], None]
-    """Callback for the report of its end."""
+    """Callback that receives the report on the end of the module's program."""
 
 
 class ProgramBackend:
@@ -182,7 +187,10 @@ class ProgramBackend:
         *,
         grace_s: float = math.inf,
     ) -> None:
-        """Create the transport; a program is killed at most ``grace_s`` seconds after SIGTERM."""
+        """Create the backend and its transport.
+
+        A program is killed at most ``grace_s`` seconds after SIGTERM.
+        """
         self._context = context
         self._grace_s = grace_s
         self._attempts: dict[int, ActiveAttempt] = {}
@@ -262,7 +270,7 @@ class ProgramBackend:
             attempt.owes_epilog = earlier.stage == "ended" and self._has_module(attempt, EPILOG)
 
     def _settle(self, command: cm.Settle) -> None:
-        """Drop the ended attempt of a task, unless its directory is kept for the next attempt."""
+        """Drop the ended attempt of a task, unless its directory is kept for the task's next attempt."""
         number = self._last_attempt.get((command.run, command.task))
         attempt = None if number is None else self._attempts.get(number)
         if attempt is not None and attempt.over and not command.keep:
@@ -286,9 +294,9 @@ class ProgramBackend:
             self._threads.run(lambda: self._preparer.stage_in(attempt, command), then)
 
     def _transfer(self, attempt: ActiveAttempt, command: cm.StageIn) -> tuple[ev.StagedIn, Product | None]:
-        """Copy the file of a transfer; return the event that reports it, and the product (None: it failed).
+        """Copy the file of a transfer; return the event that reports the copy, and the product.
 
-        Called in a thread.
+        The product is None if the copy failed. This method is called in a thread.
         """
         staged = partial(ev.StagedIn, attempt=attempt.number, part=command.part)
         prepared = self._preparer.transfer(attempt, command)
@@ -313,15 +321,18 @@ class ProgramBackend:
         self._report_staged(event)
 
     def _report_staged(self, event: ev.StagedIn | None) -> None:
-        """Report the end of a staging; None: the attempt was abandoned."""
+        """Report that staging has ended; nothing is reported if ``event`` is None.
+
+        Then the attempt was abandoned.
+        """
         if event is not None:
             lost, text = self._find_lost(event.lost)
             self._events.append(replace(event, problem=event.problem + text, lost=lost))
 
     def _find_lost(self, holders: Sequence[int]) -> tuple[tuple[int, ...], str]:
-        """Return which machines that hold an unreadable input are lost, and a text that says so, or "".
+        """Return which of the machines that hold an unreadable input are lost, and a text about them.
 
-        Machines that are found to be lost are reported first.
+        The text is "" if no machine is lost. A lost machine is reported before this method returns.
         """
         lost = tuple(machine for machine in holders if self._transport.inspect(machine))
         if not lost:
@@ -331,9 +342,9 @@ class ProgramBackend:
         return lost, f"; it is on {names}, which is lost"
 
     def _stage_prolog(self, attempt: ActiveAttempt, staged: ev.StagedIn | None) -> None:
-        """Run the prolog of a task that moves to another machine after its data were staged there.
+        """Run the prolog of a task after its data were staged to the machine that the task moves to.
 
-        The end of the staging is reported after the prolog.
+        The end of the staging is reported after the prolog has ended.
         """
         if staged is None or staged.problem or attempt.cancelled or attempt.over:
             self._report_staged(staged)
@@ -383,7 +394,7 @@ class ProgramBackend:
             self._threads.run(lambda: self._preparer.prepare(attempt), partial(self._launch, attempt))
 
     def _launch(self, attempt: ActiveAttempt, prepared: PreparedAttempt) -> None:
-        """Pass a prepared program to the transport, or report the end of an attempt that runs no program."""
+        """Pass a prepared program to the transport; if the attempt runs no program, report its end."""
         if attempt.over:
             return
         if attempt.cancelled or attempt.halted:
@@ -409,7 +420,7 @@ class ProgramBackend:
             self._launch_program(attempt, prepared.order)
 
     def _after_prolog(self, attempt: ActiveAttempt, order: Mapping[str, Any], report: ProgramReport) -> None:
-        """Start the program of an attempt after its own prolog, or report that the prolog failed."""
+        """Start the program of an attempt after the task's own prolog, or report that the prolog failed."""
         if attempt.over:
             return
         problem = describe_failure(PROLOG, report, attempt.records_path)
@@ -443,7 +454,7 @@ class ProgramBackend:
     def _run_module(
         self, attempt: ActiveAttempt, order: Mapping[str, Any], then: Callable[[ProgramReport], None]
     ) -> None:
-        """Start the program of a module; ``then`` gets the report of its end."""
+        """Start the program of a module; ``then`` is called with the report on the end of the program."""
         number = int(order["attempt"])
         self._modules[number] = _RunningModule(attempt, str(order["nonce"]), then)
         if problem := self._transport.start(attempt.machine, order):
@@ -454,7 +465,10 @@ class ProgramBackend:
     def _prepare_and_run(
         self, attempt: ActiveAttempt, module: str, then: Callable[[ProgramReport], None], given: bytes = b""
     ) -> None:
-        """Render the program of a module in a thread, then run it."""
+        """Render the program of a module in a thread, then start it; ``given`` is its standard input.
+
+        ``then`` is called with the report on the end of the program.
+        """
 
         def launch(prepared: PreparedModule) -> None:
             if prepared.order is None:
@@ -465,7 +479,7 @@ class ProgramBackend:
         self._threads.run(lambda: self._preparer.prepare_module(attempt, module, given), launch)
 
     def _end_module(self, attempt: ActiveAttempt, module: str, grace_s: float) -> bool:
-        """Terminate a running module of an attempt; return whether there was one."""
+        """Terminate a running module of an attempt; return whether the module was running."""
         if (number := module_number(attempt.number, module)) not in self._modules:
             return False
         self._transport.cancel(attempt.machine, number, grace_s)
@@ -474,7 +488,7 @@ class ProgramBackend:
     def _run_epilog(self, attempt: ActiveAttempt, report: ProgramReport, failures: int = 0) -> None:
         """Run the task's own epilog after its program has ended, then collect the outputs.
 
-        A failed epilog is repeated after a pause, as often as the task's setting ``retries`` allows;
+        A failed epilog is repeated after a pause, as often as the task's setting ``retries`` allows.
         ``failures`` is the number of failures so far.
         """
 
@@ -493,7 +507,7 @@ class ProgramBackend:
         self._prepare_and_run(attempt, EPILOG, end)
 
     def _evaluate(self, attempt: ActiveAttempt) -> None:
-        """Run the evaluator program of an attempt, unless the previous one still runs."""
+        """Run the evaluator program of an attempt, unless an earlier run of it has not ended yet."""
         number = module_number(attempt.number, EVALUATOR)
         if number in self._modules or not self._has_module(attempt, EVALUATOR):
             return
@@ -501,7 +515,11 @@ class ProgramBackend:
         self._prepare_and_run(attempt, EVALUATOR, partial(self._end_evaluation, attempt), given)
 
     def _end_evaluation(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
-        """Report the verdict of an evaluator: exit code 0 is fine, 1 is too slow, any other is a failure."""
+        """Report the verdict of an evaluator.
+
+        Exit code 0 means that the speed is sufficient, 1 that the task is too slow; any other code is a
+        failure of the evaluator.
+        """
         if attempt.over or attempt.cancelled:
             return
         degraded, problem = "", ""
@@ -519,7 +537,10 @@ class ProgramBackend:
         attempt.module_problem = problem
 
     def _run_owed_epilog(self, attempt: ActiveAttempt, then: Callable[[str], None]) -> None:
-        """Run the deferred epilog of an attempt; ``then`` gets the reason of its failure, "" on success."""
+        """Run the deferred epilog of an attempt.
+
+        ``then`` is called with the reason of a failure, or with "" on success.
+        """
         attempt.owes_epilog = False
         self._owed_epilogs += 1
 
@@ -589,7 +610,7 @@ class ProgramBackend:
             self._report_not_started(attempt)
 
     def _ending_s(self, attempt: ActiveAttempt) -> float:
-        """Return the seconds between SIGTERM and SIGKILL of a program."""
+        """Return the seconds that a program has between SIGTERM and SIGKILL."""
         stated_s = self._context.task_settings(attempt.run, attempt.task).ending_timeout_s
         return min(stated_s, self._grace_s)
 
@@ -619,7 +640,10 @@ class ProgramBackend:
             self._remove_files(command, attempt, "")
 
     def _remove_files(self, command: cm.CleanUp, attempt: ActiveAttempt | None, epilog_problem: str) -> None:
-        """Remove the files of an attempt after its own epilog; ``epilog_problem``: why the epilog failed."""
+        """Remove the files of an attempt after the task's own epilog.
+
+        ``epilog_problem`` says why the epilog failed; it is "" on success.
+        """
 
         def report(problem: str) -> None:
             event = ev.CleanedUp(attempt=command.attempt, problem=epilog_problem or problem)
@@ -663,7 +687,7 @@ class ProgramBackend:
     # Events.
 
     def poll(self, timeout_s: float) -> list[ev.Event]:
-        """Return new events; without any, wait for at most ``timeout_s``."""
+        """Return new events; if there are none, wait for an event, for at most ``timeout_s`` seconds."""
         self._records.write_pending()
         self._transport.flush()
         if self._events or self._threads.has_results:
@@ -685,7 +709,7 @@ class ProgramBackend:
         return found
 
     def _run_due(self) -> float:
-        """Call the callbacks that are due; return the seconds until the next one."""
+        """Call all callbacks whose time has come; return the seconds until the next one is due."""
         now_s = time.monotonic()
         due = [then for due_s, then in self._later if due_s <= now_s]
         self._later = [each for each in self._later if each[0] > now_s]
@@ -694,11 +718,14 @@ class ProgramBackend:
         return min((due_s for due_s, _ in self._later), default=math.inf) - now_s
 
     def inspect(self, machine: int) -> str:
-        """Return why a machine cannot run programs now, or ""; a machine that cannot is reported as lost."""
+        """Return why a machine cannot run programs now, or "".
+
+        A machine that cannot run programs is reported as lost.
+        """
         return self._transport.inspect(machine)
 
     def confirm_ends(self, attempts: Sequence[int]) -> None:
-        """Let the transport drop the ends of these attempts: the journal on disk has them now."""
+        """Let the transport drop the ends of these attempts; the journal on disk now contains them."""
         for number in attempts:
             if (machine := self._unconfirmed.pop(number, None)) is not None:
                 self._transport.forget(machine, number)
@@ -729,7 +756,7 @@ class ProgramBackend:
             module.then(report)
 
     def _describe_machine(self, report: ProgramReport) -> ev.Event:
-        """Return the event of a report about a machine."""
+        """Return the event that corresponds to a report about a machine."""
         machine = int(report["machine"])
         if report["is"] != "measured":
             if up := report["is"] == "back":
@@ -747,7 +774,7 @@ class ProgramBackend:
         )
 
     def _end_lost_programs(self, machine: int) -> None:
-        """Terminate the programs of a lost machine if they can be reached, without waiting for their ends."""
+        """Terminate the programs of a lost machine if they can be reached; their ends are not awaited."""
         for attempt in self._attempts.values():
             if attempt.machine == machine and attempt.start is not None and not attempt.over:
                 attempt.over = True
@@ -759,10 +786,10 @@ class ProgramBackend:
                 self._transport.cancel(machine, number, 0.0)
 
     def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
-        """Run the task's own epilog, collect the outputs of the ended program, then report its end.
+        """Run the task's own epilog, collect the outputs of the ended program, then report the end.
 
-        If the task moves to another machine, or if the runner is lost, the epilog runs when the files are
-        removed from this machine.
+        If the task moves to another machine, or if the runner is lost, the epilog is deferred: it runs when
+        the files are removed from this machine.
         """
         if attempt.over:
             return
@@ -793,14 +820,14 @@ class ProgramBackend:
             )
 
     def _report_paused(self, now_s: float) -> None:
-        """Report the ends whose pause is over."""
+        """Report the ends of attempts that were held back by a pause which is over."""
         for number in [number for number, (due_s, _) in self._paused.items() if due_s <= now_s]:
             _, finished = self._paused.pop(number)
             finished.pause_s = 0.0
             self._finished(self._attempts[number], finished)
 
     def _end_pause(self, number: int) -> None:
-        """Report the end of an attempt at the next poll, if it is paused."""
+        """If the end of an attempt is held back by a pause, report it at the next poll."""
         if (paused := self._paused.get(number)) is not None:
             self._paused[number] = 0.0, paused[1]
 
@@ -842,9 +869,10 @@ class ProgramBackend:
     # Start and end of the engine.
 
     def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
-        """Re-attach to the programs of an earlier engine, or collect their ends.
+        """Re-attach to programs that an earlier engine started, or collect their ends.
 
-        If programs do not survive the engine, the repeated ``Start`` of an attempt reports it as lost.
+        If the programs of this backend do not survive the engine, each started attempt is reported as lost
+        when its ``Start`` command is repeated.
         """
         started = [attempt for attempt in attempts if attempt.stage == "started"]
         self._recovered |= {attempt.attempt: attempt for attempt in attempts}
@@ -864,8 +892,8 @@ class ProgramBackend:
     def halt(self, most_s: float = math.inf) -> float:
         """Terminate all programs; they are reported with the exit code that requests another run.
 
-        Return the seconds until the last of them must have ended: each has its grace period twice, to write
-        restart files and to end.
+        Return the seconds until the last program must have ended. Each program gets its grace period twice:
+        first to write restart files, then to end.
         """
         longest_s = 0.0
         for number in list(self._paused):
@@ -898,7 +926,10 @@ class ProgramBackend:
         self._threads.wake()
 
     def close(self, *, stop: bool) -> None:
-        """Disconnect from the machines. ``stop``: no more work follows."""
+        """Disconnect from the machines.
+
+        If ``stop`` is True, no more work follows; otherwise programs continue to run.
+        """
         for attempt in self._attempts.values():
             attempt.abandon()
         self._threads.close()
@@ -908,13 +939,13 @@ class ProgramBackend:
 
 
 def _speed_beside(load: float, cores: int) -> float:
-    """Return the share of a core that a task gets on a machine with this measured load and these cores."""
+    """Return the share of a core that a task gets on a machine with ``cores`` and a measured load."""
     share = cores / (load + 1.0)
     return 1.0 if share >= _IDLE_SPEED else share
 
 
 class _StagingThreads:
-    """Thread pool whose results are delivered in the thread that polls ``descriptor``."""
+    """Thread pool whose results are passed to callbacks in the thread that polls ``descriptor``."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -943,7 +974,7 @@ class _StagingThreads:
         return not self._results.empty()
 
     def deliver(self) -> None:
-        """Pass the results of finished work to their callbacks."""
+        """Call the callbacks of finished work with their results."""
         while not self._results.empty():
             self._results.get()()
 

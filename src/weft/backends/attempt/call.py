@@ -1,9 +1,9 @@
 """Run a Python function as the program of a task: ``python -m weft.backends.attempt.call MODULE:NAME JSON``.
 
-The function receives the values that match its parameters: parameters and sweep variables of the workflow,
-``inputs``, ``outputs``, ``nodes``, ``cores``, ``memory_mb``, ``iteration``, ``task``. Further words are
-positional arguments. The return value becomes the task's result: a mapping as it is, any other value as
-``value``.
+The JSON object contains parameters and sweep variables of the workflow, and ``inputs``, ``outputs``,
+``nodes``, ``cores``, ``memory_mb``, ``iteration`` and ``task``. The function receives those values whose
+names match its parameters. Further words of the command line are positional arguments. The return value
+becomes the task's result: a mapping is stored unchanged, any other value is stored under the name ``value``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 def main(words: Sequence[str]) -> None:
-    """Call the function; exit with code 2 and a message if it cannot be found or called."""
+    """Call the function that ``words`` name; exit with code 2 if it cannot be found or called."""
     name, given, *positional = words
     folder = os.environ.get("WEFT_FOLDER")
     # Packages are complete in the workflow's folder; only single files are staged to the task's directory.
@@ -42,7 +42,10 @@ def main(words: Sequence[str]) -> None:
 def select_arguments(
     function: Callable[..., Any], values: Mapping[str, object], positional: Sequence[str] = ()
 ) -> dict[str, object]:
-    """Return the values that match the parameters of a function; raise TypeError if one is missing."""
+    """Return the values whose names match the parameters of a function.
+
+    Raises TypeError if the function cannot be called with them.
+    """
     signature = inspect.signature(function)
     taken = list(signature.parameters)[: len(positional)]
     everything = any(kind.kind is inspect.Parameter.VAR_KEYWORD for kind in signature.parameters.values())

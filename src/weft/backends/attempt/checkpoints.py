@@ -1,12 +1,12 @@
 """Checkpoints: copies of a running task's restart files, so that the task can resume on another machine.
 
-The copies are kept on the engine's disk, so they survive the loss of the machine. If the task states a
-``url``, they are also copied there, and survive the loss of the engine's disk.
+The copies are kept on the engine's disk, so they survive the loss of the machine. If the checkpoint of a task
+states a ``url``, the files are also copied there; these copies survive the loss of the engine's disk.
 
 A program may write while its files are copied. A copy is accepted only if no file changed between the first
 and the last read; otherwise the previous copy stays and the copy is repeated later. Each copy is made in a
 directory of its own, and a pointer file is then replaced atomically. The pointer names the attempt that wrote
-the files: after a lost tail of the journal they may be those of another task.
+the files: if the tail of the journal was lost, the files may belong to another task.
 
     NUMBER/...     the files
     current        the pointer: the directory, the attempt and its nonce, and the records of the files
@@ -47,7 +47,7 @@ from weft.workflow.templates import fill_template
 _POINTER, _COMING = "current", "coming"
 _LONGEST_POINTER_BYTES = 1 << 26
 _NEW_FOLDERS = 3
-"""Number of parent folders that may be new: of the execution, of all checkpoints, and ``.weft``."""
+"""Number of parent folders that may be new: that of the execution, that of all checkpoints, ``.weft``."""
 _CHANGING = (errno.ENOENT, errno.EAGAIN)
 _Versions = dict[str, FileVersion]
 CheckpointMaker = tuple[int, str]
@@ -60,7 +60,8 @@ def keep_checkpoint(
 ) -> bool:
     """Copy the restart files if they differ from the last copy; return whether a new copy was kept.
 
-    The copy is discarded if a file changes during it. ``maker`` is the attempt that wrote the files.
+    If a file changes while it is copied, the copy is discarded. ``maker`` is the attempt that wrote the
+    files.
     """
     if not (before := _find_versions(workdir, names)) or _is_kept(workdir, before, into):
         return False
@@ -96,8 +97,8 @@ class CheckpointKeeper:
     def keep(self, attempt: ActiveAttempt) -> tuple[bool, str]:
         """Copy the restart files of an attempt if they changed and are complete.
 
-        Return whether a new copy was made on the engine's disk, and why that copy or the one in the task's
-        store (``url``) failed; "": no problem.
+        Return whether a new copy was made on the engine's disk, and why this copy, or the copy in the task's
+        store (``url``), failed. The reason is "" if there was no problem.
         """
         context = self._context
         _, names = monitored_files(context.compiled_workflow(attempt.run), attempt.task)
@@ -120,7 +121,7 @@ class CheckpointKeeper:
     def restore(self, attempt: ActiveAttempt) -> bool:
         """Copy the kept restart files into the directory of an attempt; return whether there were any.
 
-        Files of an attempt that the journal does not have are not used.
+        Files are not used if the journal does not contain the attempt that wrote them.
         """
         kept = self._folder(attempt)
         if not list_checkpoint(kept) and (place := self._place(attempt)):
@@ -141,7 +142,7 @@ class CheckpointKeeper:
         return Path(self._context.workflow_folder(attempt.run))
 
     def _place(self, attempt: ActiveAttempt) -> str:
-        """Return the path or URL of the copies in the store of a task; "": the task states no store."""
+        """Return the path or URL in a task's store for its copies; "" if the task states no store."""
         context = self._context
         compiled = context.compiled_workflow(attempt.run)
         description = compiled.description(attempt.task)
@@ -154,7 +155,7 @@ class CheckpointKeeper:
         return f"{store}/{context.project}/{context.execution}/{attempt.run}-{attempt.task}"
 
     def _publish(self, attempt: ActiveAttempt, kept: Path) -> None:
-        """Copy the last restart files to the store; the pointer follows when they are complete."""
+        """Copy the last restart files to the store, and the pointer after all files are complete."""
         if not (place := self._place(attempt)):
             return
         folder = self._workflow_folder(attempt)
@@ -194,12 +195,12 @@ def list_checkpoint(kept: Path) -> tuple[FileRecord, ...]:
 
 
 def find_maker(kept: Path) -> CheckpointMaker:
-    """Return the attempt that wrote the kept restart files; ``NO_MAKER`` if it is unknown."""
+    """Return the attempt that wrote the kept restart files, or ``NO_MAKER`` if the attempt is unknown."""
     return _read_pointer(kept)[1]
 
 
 def restore_checkpoint(kept: Path, workdir: Path) -> bool:
-    """Copy the kept files into a task's directory; return whether there were any."""
+    """Copy the kept restart files into a task's directory; return whether there were any."""
     number, _, files = _read_pointer(kept)
     for file in files:
         clone_or_copy(kept, f"{number}/{file.name}", workdir, file.name, digest=file.digest)
@@ -207,7 +208,10 @@ def restore_checkpoint(kept: Path, workdir: Path) -> bool:
 
 
 def _is_kept(workdir: Path, versions: _Versions, into: Path) -> bool:
-    """Return whether the last copy has the content of the restart files, for example after a restart."""
+    """Return whether the last copy has the same content as the restart files.
+
+    This is the case, for example, after the engine was restarted.
+    """
     kept = list_checkpoint(into)
     return versions.keys() == {file.name for file in kept} and all(is_intact(workdir, file) for file in kept)
 

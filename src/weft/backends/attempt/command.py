@@ -1,14 +1,14 @@
 """Command rendering: from the description of a task and a Start command to the program that is executed.
 
-A command text is a line for ``/bin/sh -eu`` that refers to values in variables and positional parameters; a
-list runs without a shell; ``call`` runs a Python function in a process of its own. Environment variables
-state the *allocated* amounts (docs/reference/programs.md). Rendering writes no files and starts no program:
-the same Start gives the same job.
+A command written as a text is a line for ``/bin/sh -eu`` that refers to values in variables and positional
+parameters. A command written as a list runs without a shell. ``call`` runs a Python function in a process of
+its own. Environment variables state the *allocated* amounts (docs/reference/programs.md). Rendering writes no
+files and starts no program: the same Start gives the same job.
 
 Files in the workflow's folder that a command names (``./lapw0``, ``python train.py``) are staged under the
 same name and are part of the fingerprint. Modules, containers, conda environments and the wrapper become
-lines of the script around the command. Prolog, epilog and evaluator are programs of their own, with the same
-variables (docs/papers/adaptive-jobs.md, section 3).
+lines of the script around the command. Prolog, epilog and evaluator are programs of their own, which get the
+same environment variables (docs/papers/adaptive-jobs.md, section 3).
 """
 
 from __future__ import annotations
@@ -77,31 +77,31 @@ class RenderedJob:
     streams: tuple[str, ...] = ()
     """Stream files inside the task's directory; their parent directories are created before the start."""
     words: Mapping[str, str | None]
-    """Files of the workflow's folder that the command names and that are staged under the same names. By
-    name: the folder that the user states for it (see ``stated_folder``); None: the user states the whole
-    name.
+    """Files of the workflow's folder that the command names; they are staged under the same names. The value
+    is the folder that the user states for the file (see ``stated_folder``), or None if the user states the
+    whole name.
     """
     body: str | None = None
-    """Shell script of the command; None: it runs without a shell."""
+    """Shell script of the command; None: the command runs without a shell."""
     variables: Mapping[str, str]
-    """Values of the shell script that are too long for the environment; ``command.sh`` sets them."""
+    """Shell variables whose values are too long for the environment; ``command.sh`` sets them."""
     parameters: tuple[str, ...] = ()
     """Positional parameters of the shell script."""
     needs_script: bool = False
-    """Whether ``argv`` runs ``script_name`` because line and values exceed the argument limit."""
+    """Whether ``argv`` runs ``script_name``, because line and values exceed the argument limit."""
     script_name: str = "command.sh"
-    """Name of the file with the text of ``script``."""
+    """Name of the file that contains the text of ``script``."""
     command: str = ""
-    """The command as shown to users, without values that differ between attempts of one task."""
+    """The command as shown to users; values that differ between attempts of one task are left out."""
     values: str = ""
-    """Shell texts and their values, for the fingerprint."""
+    """Shell texts and the values of their fields, for the fingerprint."""
     declared: Mapping[str, str]
     """Environment variables declared by the task."""
     secrets: tuple[str, ...] = ()
-    """Names of environment variables with secrets; only the start order contains their values."""
+    """Names of environment variables that hold secrets; only the start order contains their values."""
     environment: Environment | None = None
     isolation: Isolation | None = None
-    """How the program is isolated; None: it is not."""
+    """How the program is isolated; None: it is not isolated."""
     outputs: tuple[str, ...] = ()
     version: str = ""
     identity: str = ""
@@ -109,7 +109,7 @@ class RenderedJob:
 
     @property
     def script(self) -> str:
-        """Return the text of the script file, with which a user can run the same program by hand."""
+        """Return the text of the script file. A user can run this file to start the same program by hand."""
         name = self.task if self.task.isprintable() else repr(self.task)
         what = (
             "task" if self.script_name == "command.sh" else self.script_name.removesuffix(".sh") + " of task"
@@ -170,10 +170,10 @@ def _may_name_file(word: str) -> bool:
 def find_command_files(
     words: Mapping[str, str | None], folder: str, declared: Collection[str]
 ) -> dict[str, str | None]:
-    """Return the words that name files of the workflow's folder, without the files declared by the task.
+    """Return the words that name files of the workflow's folder, except files that the task declares.
 
     The values of ``words`` and of the result are the folders that the user states for the words (see
-    ``stated_folder``); None: the user states the whole name.
+    ``stated_folder``). A value is None if the user states the whole name.
     """
     found: dict[str, str | None] = {}
     for word, below in words.items():
@@ -203,13 +203,13 @@ class RenderedCommand(NamedTuple):
 
     argv: tuple[str, ...] | None
     body: str | None
-    """The command as a shell script; None: it runs without a shell."""
+    """The command as a shell script; None: the command runs without a shell."""
     meaning: str
-    """The command without values that differ between attempts of one task."""
+    """The command as shown to users; values that differ between attempts of one task are left out."""
     values: str = ""
-    """Shell texts and values in a form that differs if any of them does."""
+    """A text from the shell texts and values; it differs if any of them differs."""
     variables: Mapping[str, str] = MappingProxyType({})
-    """Values to which the shell script refers."""
+    """By name of a shell variable: the value to which the shell script refers."""
     parameters: tuple[str, ...] = ()
     """Positional parameters of the shell script."""
 
@@ -221,12 +221,19 @@ def shell_command(line: str, parameters: Sequence[str] = ()) -> RenderedCommand:
 
 
 def _name_and(parameters: Sequence[str]) -> tuple[str, ...]:
-    """Return ``$0`` and the positional parameters of ``sh -c``; nothing without parameters."""
+    """Return the arguments of ``sh -c`` after the script: ``$0`` and the positional parameters.
+
+    The result is empty if there are no parameters.
+    """
     return (_SHELL[0], *parameters) if parameters else ()
 
 
 def program_command(words: Sequence[str], meaning: str | None = None) -> RenderedCommand:
-    """Return a command that runs a program without a shell."""
+    """Return a command that runs a program without a shell.
+
+    ``words`` are the program and its arguments. ``meaning`` is the command as shown to users; if it is None,
+    the quoted words are shown.
+    """
     return RenderedCommand(tuple(words), None, shlex.join(words) if meaning is None else meaning)
 
 
@@ -236,44 +243,44 @@ NO_COMMAND = RenderedCommand(None, None, "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandTemplate:
-    """The attempt-independent part of a task description's command; compiled once per description."""
+    """The part of a command that is the same for all attempts; compiled once per task description."""
 
     job: JobSpec
     runs: bool
-    """Whether there is a program to execute."""
+    """Whether the task has a program to execute."""
     names: tuple[str, ...]
-    """Names of the fields in braces."""
+    """Names of all template fields (``{name}``) of the command and its environment variables."""
     by_attempt: bool
-    """Whether some field differs between attempts of one task."""
+    """Whether the value of some field differs between attempts of one task."""
     fixed: bool
-    """Whether no field has to be substituted."""
+    """Whether the command has no field to substitute."""
     surroundings: bool
-    """Whether an environment or wrapper surrounds the command."""
+    """Whether the command runs inside an environment or a wrapper."""
     modules: bool
     """Whether the task has a prolog or an epilog."""
     calls: bool
     """Whether the command calls a Python function."""
     texts: tuple[ShellPieces, ...]
-    """Shell texts: the line (empty if there is none), prolog, wrapper and epilog."""
+    """Shell texts of the command line (empty if there is none), the prolog, the wrapper and the epilog."""
     evaluator: ShellPieces
-    """Shell text of the evaluator program; empty: there is none. Outputs do not depend on it."""
+    """Shell text of the evaluator program; empty: there is none. Outputs do not depend on this text."""
     shell: ShellTemplate | None
-    """The compiled shell texts; None: they have raw fields, whose values become shell text, so that they are
-    compiled for each attempt.
+    """The compiled shell texts. None: the texts have raw fields, whose values become shell text, so the texts
+    must be compiled for each attempt.
     """
     source: tuple[str, ...]
-    """Shell texts as they are written."""
+    """Shell texts as the user wrote them."""
     kept: tuple[str, ...]
     """Names of the fields in shell texts whose values are the same for all attempts of one task."""
     words: tuple[str, ...]
-    """Unsubstituted words that may name files in the workflow's folder."""
+    """Words that may name files in the workflow's folder, before substitution of their fields."""
     isolation: Isolation | None
     ready: RenderedCommand | None
-    """The rendered command if no field has to be substituted."""
+    """The rendered command if it has no field to substitute; otherwise None."""
     env: dict[str, str]
-    """Environment variables as they are written."""
+    """Environment variables as the user wrote them."""
     env_varies: bool
-    """Whether some of their values have fields or braces."""
+    """Whether the value of some environment variable contains a field or a brace."""
 
 
 def compile_template(task: Task) -> CommandTemplate:
@@ -322,7 +329,10 @@ _CPU_SHARE = re.compile(r"cpu:([0-9]+(?:\.[0-9]+)?)%")
 
 
 def _evaluator_line(job: JobSpec) -> str:
-    """Return the shell line of an evaluator program; "": there is none. ``cpu:50%`` is built in."""
+    """Return the shell line of a job's evaluator program; "": there is none.
+
+    For the built-in evaluator (``cpu:50%``) this is a call of ``cpu_evaluator``.
+    """
     program = job.evaluator_program
     if (built_in := _CPU_SHARE.fullmatch(program)) is None:
         return program
@@ -371,7 +381,7 @@ def _file_words(job: JobSpec) -> tuple[str, ...]:
 
 
 def _module_files(call: str) -> list[str]:
-    """Return the names of the files that may contain the module of a function ``module:name``."""
+    """Return the names of the files that may contain the module of a function written as ``module:name``."""
     parts = call.partition(":")[0].split(".")
     packages = ["/".join([*parts[:depth], "__init__.py"]) for depth in range(1, len(parts) + 1)]
     return [*packages, "/".join(parts) + ".py"]
@@ -381,7 +391,7 @@ _Point = tuple[Value, ...]
 
 
 class ResultReferences:
-    """Resolver of references to results of other tasks (``{conv.result.delta}``) in one workflow."""
+    """Resolves the references of one workflow's tasks to results of other tasks (``{conv.result.delta}``)."""
 
     def __init__(self, compiled: CompiledWorkflow) -> None:
         self._places = {task.name: place for place, task in enumerate(compiled.graph.workflow.tasks)}
@@ -389,9 +399,9 @@ class ResultReferences:
         self._by_point: dict[tuple[str, tuple[str, ...]], dict[_Point, list[int]]] = {}
 
     def of(self, compiled: CompiledWorkflow, task: int, names: tuple[str, ...]) -> dict[str, int]:
-        """Return the tasks to whose results a task refers, by name of the description.
+        """Return the tasks to whose results a task refers, by name of their descriptions.
 
-        ``names`` are the fields of ``task``; those without a dot refer to no result.
+        ``names`` are the fields of ``task``; a field without a dot refers to no result.
         """
         found: dict[str, int] = {}
         for name in names:
@@ -414,7 +424,10 @@ class ResultReferences:
         return rows[0]
 
     def _find_same_point(self, compiled: CompiledWorkflow, name: str, task: int) -> list[int]:
-        """Return the subtasks of ``name`` whose values of common sweep variables equal those of ``task``."""
+        """Return the subtasks of the description ``name`` that match ``task``.
+
+        A subtask matches if all sweep variables that it shares with ``task`` have the same values.
+        """
         there = compiled.graph.workflow.tasks[self._places[name]].sweep
         here = compiled.description(task).sweep
         if there is None or here is None:
@@ -461,18 +474,18 @@ _SPEC_FILE = re.compile(r".*\.ya?ml", re.IGNORECASE | re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEnvironment:
-    """Environment and wrapper of one command, with fields substituted."""
+    """The software environment and the wrapper of one command, after substitution of fields."""
 
     environment: Environment | None = None
     wrapper: str = ""
     conda_prefix: str = ""
-    """Directory of the environment created from a conda file; "": an existing environment is named."""
+    """Directory of the conda environment that is created from a file; "": no environment is created."""
 
 
 def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -> str:
-    """Return the directory of the environment that is created from a conda file; "" without a file.
+    """Return the directory of the conda environment that is created from a file; "" if there is no file.
 
-    The directory is named by a hash of the file's content.
+    The name of the directory is a hash of the file's content.
     """
     if environment is None or environment.conda is None or not _SPEC_FILE.fullmatch(environment.conda):
         return ""
@@ -485,7 +498,7 @@ def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -
 
 
 EXIT_FILE = ".weft-exit"
-"""Name of the file for the exit code of a command that runs under a wrapper."""
+"""Name of the file that records the exit code of a command that runs under a wrapper."""
 
 # A shell that records the exit code of its arguments. It must survive SIGTERM to do so.
 _RECORD_EXIT = (
@@ -495,7 +508,10 @@ _RECORD_EXIT = (
 
 
 def _prepare_shell(environment: Environment | None) -> list[str]:
-    """Return the lines before every text of a job: modules are loaded, and errors end the script."""
+    """Return the first lines of every script of a job.
+
+    They load the modules, and they make an error end the script.
+    """
     if environment is None or not environment.modules:
         return ["set -eu"]
     # Initialisation files of module systems fail under `set -u`.
@@ -506,10 +522,10 @@ def _prepare_shell(environment: Environment | None) -> list[str]:
 def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iterable[str]) -> str:
     """Return the script lines that run a simple shell command inside its environment.
 
-    ``variables`` are the names passed into a container. The order is: modules, wrapper, then container or
-    conda environment with the command. Under a wrapper the exit code of the command is recorded, so that a
-    failure of the wrapper can be told apart. The script uses the first container program found on the
-    machine.
+    ``variables`` are the names of the variables that are passed into a container. Modules are loaded first;
+    then the wrapper runs the container or conda environment, and this runs the command. Under a wrapper the
+    exit code of the command is recorded, so that a failure of the wrapper can be distinguished from a failure
+    of the command. The script uses the first container program that it finds on the machine.
     """
     environment = surroundings.environment or Environment()
     lines = _prepare_shell(environment)
@@ -534,7 +550,10 @@ def wrap_command(command: str, surroundings: CommandEnvironment, variables: Iter
 
 
 def _container_commands(image: str, variables: Iterable[str]) -> list[tuple[str, str]]:
-    """Return pairs of a shell pattern that matches container programs, and their arguments for an image."""
+    """Return the ways to run a container image: pairs of a shell pattern and arguments.
+
+    The pattern matches the names of container programs; the arguments start the image with such a program.
+    """
     is_stored = is_url(image) or image.endswith((".sif", ".img")) or image[:1] in "./"
     stored = image if is_stored else f"docker://{image}"
     passed = " ".join(f"--env {name}" for name in variables)
@@ -546,19 +565,19 @@ def _container_commands(image: str, variables: Iterable[str]) -> list[tuple[str,
 
 
 PROGRESS_FILE = ".weft-progress"
-"""Default name of the file for progress reports."""
+"""Default name of the file to which a task writes its progress."""
 
 RESULT_FILE = ".weft-result.json"
-"""Name of the file for the task's result."""
+"""Name of the file to which a task writes its result."""
 
 PROLOG, EPILOG, EVALUATOR = "prolog", "epilog", "evaluator"
-"""Modules of a job that are programs of their own."""
+"""Names of the modules of a job that run as programs of their own."""
 
 _TEXT_OF = {PROLOG: 1, EPILOG: 3}
-"""By module: its place among the shell texts of a template."""
+"""By module: the index of its text in ``CommandTemplate.texts``."""
 
 _MAX_ARGUMENT_BYTES = 100_000
-"""Linux limits one argument to 128 KiB; a longer line is run from ``command.sh``."""
+"""Limit above which a shell line is run from ``command.sh``; Linux limits one argument to 128 KiB."""
 _GRIDWAY_ATTRIBUTES = ("OS_VERSION", "CPU_MODEL", "CPU_MHZ")
 """Attributes of machines that GridWay passes to programs, if the platform states them."""
 _NO_RESULTS: Mapping[str, Mapping[str, Value]] = {}
@@ -589,12 +608,12 @@ def render_job(
 ) -> RenderedJob:
     """Render the job of an attempt; raise JobProblem if that is impossible.
 
-    ``module`` is ``prolog``, ``epilog`` or ``evaluator`` to render the program of that module instead.
+    If ``module`` is ``prolog``, ``epilog`` or ``evaluator``, the program of that module is rendered instead.
 
-    ``inputs`` are the names of the staged inputs in ``workdir``. ``results`` gives, by description,
-    ``{"exit_code": 0, "result": {...}}`` for the tasks of ``find_result_tasks``. ``attempt_number`` counts
-    from 1. ``restart``: whether restart files were staged. ``secrets``: names of the variables whose values
-    are added to the environment later.
+    ``inputs`` are the names of the staged inputs in ``workdir``. ``results`` gives, by name of the
+    description, ``{"exit_code": 0, "result": {...}}`` for each task that ``find_result_tasks`` returns.
+    ``attempt_number`` counts from 1. ``restart`` says whether restart files were staged. ``secrets`` are the
+    names of variables whose values are added to the environment later.
     """
     template = _template_cache(compiled).template(compiled, start.task)
     renderer = _CommandRenderer(compiled, start, machine, template, folder, inputs, results, secrets)
@@ -646,10 +665,10 @@ def render_job(
 def task_identity(
     compiled: CompiledWorkflow, task: int, counters: tuple[int, ...], folder: Path, project: Path
 ) -> str:
-    """Return ``folder:task:iteration``, by which a task is identified within the project.
+    """Return ``folder:task:iteration``, which identifies a task within the project.
 
-    The iteration has the counters of all loops around the task, outermost first: ``2.1``. The folder is
-    relative, because the project may be moved as a whole.
+    The iteration consists of the counters of all loops around the task, outermost first, such as ``2.1``. The
+    folder is relative to the project, because the project may be moved as a whole.
     """
     relative = f"{folder}/".removeprefix(f"{project}/").removesuffix("/")
     return f"{relative}:{compiled.names[task]}:{format_counters(counters)}"
@@ -665,7 +684,7 @@ def _is_long(rendered: RenderedCommand) -> bool:
 
 
 def find_result_tasks(compiled: CompiledWorkflow, task: int) -> Mapping[str, int]:
-    """Return, by name of the description, the tasks to whose results the command of a task refers."""
+    """Return the tasks to whose results the command of a task refers, by name of their descriptions."""
     cache = _template_cache(compiled)
     names = cache.template(compiled, task).names
     return cache.references.of(compiled, task, names) if any("." in name for name in names) else {}
@@ -683,7 +702,11 @@ def monitored_files(compiled: CompiledWorkflow, task: int) -> tuple[str, tuple[s
 
 
 class _TemplateCache:
-    """Compiled templates of one workflow. It holds no reference to the workflow, which is its weak key."""
+    """Cache of the compiled templates of one workflow.
+
+    The cache is the value of a weak dictionary whose key is the workflow, so it holds no reference to the
+    workflow.
+    """
 
     def __init__(self, compiled: CompiledWorkflow) -> None:
         self.references = ResultReferences(compiled)
@@ -698,7 +721,7 @@ class _TemplateCache:
         return found
 
     def place(self, compiled: CompiledWorkflow, task: int) -> tuple[int, int]:
-        """Return the position of a task among the subtasks of its description, from 0, and their number."""
+        """Return the index of a task among the subtasks of its description, and their number."""
         if compiled.description(task).sweep is None:
             return 0, 1
         template = compiled.template(task)
@@ -767,9 +790,10 @@ class _CommandRenderer:
         }
 
     def words(self) -> dict[str, str | None]:
-        """Return, by substituted word that may name a file, the folder that the user states for it.
+        """Return the words that may name files, after substitution, and the folder stated for each.
 
-        None: the user states the whole name.
+        The value is the folder that the user states for the word (see ``stated_folder``), or None if the user
+        states the whole name.
         """
         if self.template.fixed:
             return dict.fromkeys(self.template.words)
@@ -786,7 +810,7 @@ class _CommandRenderer:
         return stated_folder(self.compiled.description(self.start.task), text, self._external_values())
 
     def rendered(self, workdir: str) -> RenderedCommand:
-        """Render the command with its environment."""
+        """Render the command of the attempt, inside its environment and wrapper if it has any."""
         if self.template.surroundings:
             return self._surrounded(workdir)
         if isinstance(self.template.job.command, str):
@@ -797,7 +821,7 @@ class _CommandRenderer:
         return self._with_meaning(program) if self.template.modules else program
 
     def _with_meaning(self, command: RenderedCommand) -> RenderedCommand:
-        """Return a command whose ``meaning`` and ``values`` have everything on which the outputs depend."""
+        """Return a command whose ``meaning`` and ``values`` contain all that the outputs depend on."""
         (described, *others), values = self._meaning()
         described = described or command.meaning
         whole = self.template.surroundings or self.template.modules
@@ -819,7 +843,7 @@ class _CommandRenderer:
         return RenderedCommand(argv, body, text, "", filled.variables, filled.parameters)
 
     def _surrounded(self, workdir: str) -> RenderedCommand:
-        """Render the command within its environment and wrapper."""
+        """Render the command inside its environment and wrapper."""
         job = self.template.job
         is_line = isinstance(job.command, str)
         program = NO_COMMAND if is_line else self._program()
@@ -842,14 +866,15 @@ class _CommandRenderer:
         return self._with_meaning(made)
 
     def _fill(self, before: Sequence[str] = ()) -> FilledShell:
-        """Return the shell texts with their values; ``before`` are words of a program.
+        """Substitute the fields of the shell texts; return the texts and the values to which they refer.
 
-        These words become the first positional parameters.
+        ``before`` are the program and the arguments of a command that is written as a list. They become the
+        first positional parameters.
         """
         return self._shell(self.values).fill(self.values, before)
 
     def _shell(self, values: TemplateValues) -> ShellTemplate:
-        """Return the compiled shell texts; the values of raw fields are parts of the texts."""
+        """Return the compiled shell texts, in which raw fields are replaced by their values."""
         if self.template.shell is not None:
             return self.template.shell
         texts = tuple(values.fill_raw(text) for text in self.template.texts)
@@ -859,9 +884,9 @@ class _CommandRenderer:
         return compile_shell(texts)
 
     def _meaning(self) -> tuple[list[str], str]:
-        """Return the shell texts as shown to users, and texts and values as JSON for the fingerprint.
+        """Return the shell texts as shown to users, and the same texts with their values as JSON.
 
-        Values that differ between attempts of one task are left out.
+        The JSON text is for the fingerprint. Values that differ between attempts of one task are left out.
         """
         named = replace(self.values, by_name=True) if self.template.by_attempt else self.values
         values = {name: self.values.shell_value(name) for name in self.template.kept}
@@ -882,7 +907,7 @@ class _CommandRenderer:
         return program_command([*values.words(job.command or ()), *arguments])
 
     def _call(self, arguments: Sequence[str]) -> RenderedCommand:
-        """Render the call of a Python function with the values as a JSON argument."""
+        """Render the call of a Python function; the values of all fields are passed as a JSON argument."""
         job, filled = self.template.job, self._filled_in()
         assert job.call is not None
         given = json.dumps(filled, default=str)
@@ -898,7 +923,7 @@ class _CommandRenderer:
         return program_command([*python, "-m", _CALL_MODULE, job.call, given, *arguments], meaning)
 
     def streams(self) -> tuple[str | None, str | None, str | None]:
-        """Return the files of stdin, stdout and stderr; None: the default."""
+        """Return the files of stdin, stdout and stderr; None stands for the default file of a stream."""
         job = self.template.job
         if job.stdin is None and job.stdout is None and job.stderr is None:
             return None, None, None
@@ -926,7 +951,7 @@ class _CommandRenderer:
             raise JobProblem(str(problem)) from None
 
     def _external_values(self) -> dict[str, Value]:
-        """Return all values that may originate from tasks, for the check of file names."""
+        """Return all values that may have been written by tasks, for the check of file names."""
         results = {
             f"{name}.result.{key}": value
             for name, outcome in self.results.items()
@@ -935,9 +960,10 @@ class _CommandRenderer:
         return {**self._filled_in(), **results}
 
     def declared(self, *, by_name: bool) -> dict[str, str]:
-        """Return the values of the variables that the task declares, by name.
+        """Return the environment variables that the task declares, with substituted fields.
 
-        ``by_name``: fields that differ between attempts are replaced by their names, as in the fingerprint.
+        If ``by_name`` is True, fields whose values differ between attempts are replaced by their names, as in
+        the fingerprint.
         """
         if not self.template.env_varies:
             return self.template.env
@@ -969,7 +995,10 @@ class _CommandRenderer:
         return {**self._gridway_variables(restarts), **env}
 
     def _gridway_variables(self, restarts: Sequence[str]) -> dict[str, str]:
-        """Return the variables for programs written for GridWay; variables of the task take precedence."""
+        """Return the variables for programs that were written for GridWay.
+
+        Variables that the task declares take precedence over them.
+        """
         compiled, task, machine = self.compiled, self.start.task, self.machine
         place, count = _template_cache(compiled).place(compiled, task)
         name = compiled.description(task).name
@@ -992,7 +1021,7 @@ class _CommandRenderer:
 
 
 def _word_references(count: int, total: int) -> str:
-    """Return the shell words that refer to the first ``count`` positional parameters."""
+    """Return the shell words that refer to the first ``count`` of ``total`` positional parameters."""
     return '"$@"' if count == total else " ".join(f'"${{{number}}}"' for number in range(1, count + 1))
 
 

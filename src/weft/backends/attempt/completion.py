@@ -1,7 +1,8 @@
 """Observation of running programs, and completion of attempts whose program has ended.
 
-While a program runs, the files through which it reports are read once a second (docs/papers/adaptive-jobs.md,
-section 2). After its end the cause is determined, and outputs and result are collected and published.
+While a program runs, weft reads once a second the files through which the program reports
+(docs/papers/adaptive-jobs.md, section 2). After its end the cause of the end is determined, and outputs and
+result are collected and published.
 """
 
 from __future__ import annotations
@@ -61,29 +62,32 @@ _SANDBOX_DEPTH = 6
 """Number of directories above a working directory that weft may have created."""
 _INTERVAL_S = 1.0
 _ANSWER_S = 0.5
-"""Seconds from a request for restart files to their copy, in which the program writes them."""
+"""Seconds between a request for restart files and their copy, in which the program writes the files."""
 _EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-"""Signals that programs do not send to themselves: the program was removed from the machine."""
+"""Signals that programs do not send to themselves; their sender removed the program from the machine."""
 _SHELL_NAME = r"(?:/bin/sh|sh|\S*/command\.sh): (?:(?:line )?\d+: )?"
 _FORK_FAILURES = {
     2: re.compile(_SHELL_NAME + r"(?:Cannot fork|can't fork: .+)"),
     254: re.compile(_SHELL_NAME + r"fork: (?!retry).+"),
 }
-"""By exit code: the last message of a shell (dash and busybox; bash) that could not start a process."""
+"""By exit code: pattern of the last message of a shell that could not start a process. Code 2 is that of dash
+and busybox, 254 that of bash.
+"""
 _MOST_MESSAGE_BYTES = 4096
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-"""Pause before a task is tried again for lack of a resource of the host; it doubles with each try."""
+"""First and longest pause before a task is tried again if the host lacked a resource; the pause doubles."""
 _LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
-"""Errors of a host without free descriptors or memory; a retry may succeed."""
+"""Error numbers that mean that the host has no free descriptors or memory; a retry may succeed."""
 _COLLECT_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Pauses before further tries to read outputs that the host could not open."""
+"""Pauses between tries to read outputs that could not be opened for lack of a resource of the host."""
 _DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EROFS)
 
 
 class TaskMonitor:
     """Observes the files of running programs and reports changes as events.
 
-    ``request`` signals an attempt's program to write its restart files, ``copy`` copies them in a thread.
+    The callback ``request`` signals the program of an attempt to write its restart files; the callback
+    ``copy`` copies them in a thread.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class TaskMonitor:
         """Earliest time of a request for restart files, over all attempts."""
 
     def add(self, attempt: ActiveAttempt) -> None:
-        """Observe an attempt."""
+        """Start observing an attempt."""
         self._attempts[attempt.number] = attempt
         every_s = self._copy_interval_s(attempt)
         attempt.copies_at_s = math.inf if every_s is None else time.monotonic() + every_s
@@ -116,9 +120,9 @@ class TaskMonitor:
         return min(self._next, self._due_s) - time.monotonic()
 
     def check(self) -> list[ev.Event]:
-        """Observe all attempts once a second, in between only those whose restart files are due.
+        """Observe the files of all attempts that are due; return the changes as events.
 
-        Return the changes as events.
+        All attempts are observed once a second; in between only those whose restart files are due.
         """
         now_s = time.monotonic()
         observed = list(self._attempts.values())
@@ -133,7 +137,7 @@ class TaskMonitor:
         return found
 
     def report_progress(self, attempt: ActiveAttempt) -> list[ev.Event]:
-        """Observe one attempt; return its changes and then its progress as events."""
+        """Observe one attempt; return events for its changes, then one for its progress."""
         seen = self._observe(attempt)
         answer = ev.Progressed(
             attempt=attempt.number,
@@ -184,10 +188,11 @@ class TaskMonitor:
         return seen
 
     def _save_restart_files(self, attempt: ActiveAttempt) -> None:
-        """Copy the restart files of an attempt: whenever they have changed, or once in each interval.
+        """Copy the restart files of an attempt if it is time to do so.
 
-        At the end of an interval they are requested, and copied when they have changed. The next interval
-        begins at the planned end of the last one, so that the time of a copy does not delay later copies.
+        If the task states an interval, the files are requested at the end of each interval and copied when
+        they have changed; otherwise they are copied whenever they have changed. The next interval begins at
+        the planned end of the last one, so that the time of a copy does not delay later copies.
         """
         every_s, now_s = self._copy_interval_s(attempt), time.monotonic()
         answered = every_s is None or (
@@ -207,7 +212,7 @@ class TaskMonitor:
     def _copy_interval_s(self, attempt: ActiveAttempt) -> float | None:
         """Return the seconds between two copies of an attempt's restart files, at least ``_INTERVAL_S``.
 
-        None: the files are copied when they change.
+        The result is None if the files are copied whenever they change.
         """
         compiled = self._context.compiled_workflow(attempt.run)
         checkpoint = compiled.description(attempt.task).recovery.checkpoint
@@ -239,8 +244,8 @@ class TaskMonitor:
 def _work_done(attempt: ActiveAttempt, *, ended: bool = False) -> float:
     """Return the completed share of the work as reported by the program, at least UNKNOWN_SHARE.
 
-    Without a report it is the share at which the attempt restarted. ``ended``: the program has ended; its
-    last progress report is read first.
+    Without a report, it is the share at which the attempt restarted. If ``ended`` is True, the program has
+    ended, and its last progress report is read first.
     """
     if ended and attempt.files is not None:
         reported = attempt.files.observe().done
@@ -257,13 +262,13 @@ class FinishedAttempt:
     ended: ev.Ended
     product: Product | None = None
     checkpoint: ev.Checkpointed | None = None
-    """The event about the last copy of restart files; None: there is nothing new to report."""
+    """The event about the last copy of the restart files; None: there is nothing new to report."""
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Lines of files that define sweeps, by file name."""
+    """By file name: the lines of a file that defines a sweep."""
     interrupted: bool = False
     """Whether the attempt was abandoned before its files were collected."""
     pause_s: float = 0.0
-    """Seconds after which the end is reported, because the host needs time to recover."""
+    """Seconds by which the report of the end is delayed, so that the host can recover."""
 
 
 class AttemptFinisher:
@@ -284,9 +289,10 @@ class AttemptFinisher:
     def finish(
         self, attempt: ActiveAttempt, report: ProgramReport, epilog_problem: str = ""
     ) -> FinishedAttempt:
-        """Return the end of an attempt with its cause, after collecting outputs, result or restart files.
+        """Return the end of an attempt and its cause, after collecting outputs, result or restart files.
 
-        ``epilog_problem``: why the task's own epilog failed; "": it has none, or succeeded.
+        ``epilog_problem`` says why the task's own epilog failed; it is "" if the epilog succeeded or does not
+        exist.
         """
         try:
             with interruptible(lambda: attempt.abandoned):
@@ -331,7 +337,7 @@ class AttemptFinisher:
     ) -> str:
         """Return a text about the full disk that a failed program wrote to.
 
-        "": no disk is full, or the program did not fail.
+        The text is "" if no disk is full, or if the program did not fail.
         """
         accepted = (*compiled.outcomes(attempt.task), _RERUN_CODE, _CHECKPOINTED_CODE)
         failed = ended.cause == Cause.ERROR or (not ended.cause and ended.exit_code not in accepted)
@@ -345,10 +351,10 @@ class AttemptFinisher:
         return describe_full_disk(report.get("disk"), text or "", attempt.workdir_path)
 
     def _read_fork_failure(self, attempt: ActiveAttempt, compiled: CompiledWorkflow, code: int | None) -> str:
-        """Return the message of a command's own shell that it could not start a process; "" if there is none.
+        """Return the message of a command's shell that could not start a process; "" if there is none.
 
-        Only a shell command without a file for its standard error is considered, because other programs may
-        print the same message.
+        Only a shell command whose standard error is not redirected to a file is considered, because other
+        programs may print the same message.
         """
         job = compiled.description(attempt.task).job
         if code not in _FORK_FAILURES or job is None or not isinstance(job.command, str) or job.stderr:
@@ -361,7 +367,7 @@ class AttemptFinisher:
         return find_fork_failure(code, text or "")
 
     def save_restart_files(self, attempt: ActiveAttempt) -> None:
-        """Copy the restart files of a running program; ``take_saved`` returns the event about it."""
+        """Copy the restart files of a running program; ``take_saved`` returns the event about the copy."""
         with suppress(Interrupted), interruptible(lambda: attempt.abandoned):
             self._save(attempt)
 
@@ -374,9 +380,9 @@ class AttemptFinisher:
                 attempt.saved_share = share
 
     def _judge_wrapper(self, attempt: ActiveAttempt, compiled: CompiledWorkflow, ended: ev.Ended) -> ev.Ended:
-        """Return the end of a program, with another cause if the task's own wrapper failed, not its command.
+        """Return the end of a program, with another cause if the wrapper failed and not the command.
 
-        Under a wrapper the exit code of the command is recorded (``EXIT_FILE``). Without this record the
+        Under a wrapper the exit code of the command is recorded in ``EXIT_FILE``. Without this record the
         command has not ended, whatever the wrapper returns.
         """
         job = compiled.description(attempt.task).job
@@ -420,7 +426,7 @@ class AttemptFinisher:
         compiled: CompiledWorkflow,
         finished: FinishedAttempt,
     ) -> None:
-        """Add outputs and result to ``finished`` if the program exited with an accepted code.
+        """Collect outputs and result into ``finished`` if the program exited with an accepted code.
 
         Raises StagingProblem or JobProblem if the host has no free descriptors or memory.
         """
@@ -478,7 +484,7 @@ class AttemptFinisher:
         return self._product(attempt, {}, compiled, files, {})
 
     def _sync(self, attempt: ActiveAttempt, files: tuple[FileRecord, ...]) -> None:
-        """Sync outputs to the disk before their end is reported; raises StagingProblem."""
+        """Sync the outputs of an attempt to the disk before its end is reported; raises StagingProblem."""
         if not files:
             return
         parent, *higher = attempt.workdir.parents[:_SANDBOX_DEPTH]
@@ -519,8 +525,8 @@ class AttemptFinisher:
     def stage_out(self, attempt: ActiveAttempt, product: Product | None) -> ev.StagedOut | None:
         """Publish the outputs of an attempt that have a target or are results of the workflow.
 
-        Return the event that reports success or a problem. None: the engine stops, and the next engine
-        publishes them again.
+        Return the event that reports success or a problem. The result is None if the engine stops; then the
+        next engine publishes the outputs again.
         """
         if product is None:
             return ev.StagedOut(attempt=attempt.number, problem="the record of its outputs is missing")
@@ -560,7 +566,7 @@ class AttemptFinisher:
         return ev.StagedOut(attempt=attempt.number)
 
     def clean_up(self, attempt: ActiveAttempt) -> str:
-        """Remove the working directory of an attempt; return a problem, or ""."""
+        """Remove the working directory of an attempt; return why this failed, or ""."""
         try:
             remove_tree(attempt.workdir.parent, attempt.workdir.name)
         except StagingProblem as problem:
@@ -576,7 +582,10 @@ class AttemptFinisher:
 
 
 def _lack_of_host(attempt: ActiveAttempt, story: str) -> FinishedAttempt:
-    """Return the end of an attempt that failed for lack of a resource of the host, with a growing pause."""
+    """Return the end of an attempt that failed because the host lacked a resource.
+
+    The pause before the end is reported grows with the number of tries.
+    """
     ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=story)
     tries = attempt.start.tries if attempt.start is not None else 1
     pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(tries - 1, 10))
@@ -584,7 +593,7 @@ def _lack_of_host(attempt: ActiveAttempt, story: str) -> FinishedAttempt:
 
 
 def find_fork_failure(code: int, text: str) -> str:
-    """Return the last line of a shell's standard error if it could not start a process; else "".
+    """Return the last line of a shell's standard error if the shell could not start a process; else "".
 
     >>> find_fork_failure(2, "/bin/sh: 1: Cannot fork"), find_fork_failure(1, "/bin/sh: 1: Cannot fork")
     ('/bin/sh: 1: Cannot fork', '')
@@ -595,7 +604,7 @@ def find_fork_failure(code: int, text: str) -> str:
 
 
 def take_saved(attempt: ActiveAttempt) -> ev.Checkpointed | None:
-    """Return the event about the copies of an attempt's restart files since the last call, or None."""
+    """Return the event about copies of an attempt's restart files since the last call; None: no copies."""
     with attempt.copy_lock:
         share, attempt.saved_share = attempt.saved_share, None
         problem = attempt.copy_problem if attempt.copy_problem != attempt.copy_problem_reported else ""
@@ -606,9 +615,9 @@ def take_saved(attempt: ActiveAttempt) -> ev.Checkpointed | None:
 
 
 def add_measured_times(attempt: ActiveAttempt, ended: ev.Ended) -> ev.Ended:
-    """Return an end with the times measured by the transport, for an attempt of an earlier engine.
+    """Return an end with the times that the transport measured, for an attempt of an earlier engine.
 
-    The end of a program that died with its runner was not measured; it is returned unchanged.
+    If the program died with its runner, its end was not measured, and ``ended`` is returned unchanged.
     """
     report = attempt.end
     if report is None:  # there was no program
@@ -627,9 +636,10 @@ def halted_event(attempt: ActiveAttempt) -> ev.Ended:
 
 
 def _add_epilog_problem(ended: ev.Ended, problem: str, outcomes: Collection[int]) -> ev.Ended:
-    """Return the end of a program, with the cause EPILOG if the program succeeded and its epilog failed.
+    """Return the end of a program, changed if the task's own epilog failed.
 
-    If the program failed too, the problem of the epilog is added to the story.
+    If the program succeeded, the cause becomes EPILOG. If the program failed too, the problem of the epilog
+    is added to the story.
     """
     if not problem:
         return ended
@@ -650,15 +660,16 @@ def _is_result(name: str, results: set[str]) -> bool:
 
 
 _FULL_BYTES, _FULL_SHARE = 1 << 20, 0.05
-"""A disk with less free than both the bytes and the share of its size is the likely reason of a failure."""
+"""A disk counts as full if its free space is below both: these bytes, and this share of its size."""
 _SPACE_ERRORS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 
 
 def describe_full_disk(disk: Mapping[str, Any] | None, stderr: str, workdir: str) -> str:
     """Return a text that says which disk is full and what to do; "": no disk is full.
 
-    ``disk``: the fullest file system that the program wrote to, at its end (see ``ProgramReport``); None:
-    unknown. ``stderr``: the last lines of the program. ``workdir``: its working directory.
+    ``disk`` is the fullest file system that the program wrote to, at the end of the program (see
+    ``ProgramReport``), or None if it is unknown. ``stderr`` contains the last lines that the program wrote to
+    standard error. ``workdir`` is the working directory of the program.
     """
     folder, advice = workdir, "free space there, `weft clean` helps, or set `sandbox` to a larger disk"
     full = ""

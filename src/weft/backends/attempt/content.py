@@ -1,11 +1,12 @@
-"""Content of open files: hash, clone and copy it; holes of sparse files stay holes.
+"""Content of open files: functions that hash, clone and copy it; holes of sparse files stay holes.
 
-A clone (FICLONE) shares the blocks of its source until one of both is written, so it costs neither time nor
-space; btrfs, XFS and a few network file systems have it. Otherwise content is copied, in the kernel if its
-digest is known. A hard link would share later changes and is never made.
+A clone (FICLONE) shares the blocks of its source until one of the two files is written, so it costs neither
+time nor space. Btrfs, XFS and a few network file systems support clones. On other file systems the content is
+copied; the kernel copies it if the digest is already known. A hard link is never made, because later changes
+of one file would change the other.
 
-Large files take minutes. Inside ``interruptible`` the work stops at the next chunk after the given function
-returns True.
+Work on large files takes minutes. Inside ``interruptible`` it stops at the next chunk after the given
+function returns True.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CHUNK_BYTES = 1 << 20
 _KERNEL_CHUNK_BYTES = 4 << 20
 _ZEROS = memoryview(bytes(_CHUNK_BYTES))
 _BLOCK_BYTES = 512
-"""Unit of ``st_blocks``."""
+"""Number of bytes in one block of ``st_blocks``."""
 _FICLONE = 0x40049409
 _NO_CLONE = (
     errno.EOPNOTSUPP,
@@ -37,13 +38,13 @@ _NO_CLONE = (
     errno.ENOSYS,
     errno.ETXTBSY,
 )
-"""Errors of ``ioctl`` and ``copy_file_range`` after which the content is copied by this process."""
+"""Errors of ``ioctl`` and ``copy_file_range`` after which this process copies the content itself."""
 
 _LARGE_BYTES = 16 << 20
-"""Size from which the free space is checked before a copy."""
+"""Number of bytes from which the free space is checked before a copy."""
 _MOST_RESERVED_BYTES = 256 << 20
 _RESERVED_SHARE = 0.01
-"""Space that copies leave free for the journal: this share of the disk, at most 256 MiB."""
+"""Copies leave this share of the disk free for the journal, but at most 256 MiB."""
 
 
 class Interrupted(StagingProblem):
@@ -58,7 +59,7 @@ _is_interrupted: ContextVar[Callable[[], bool]] = ContextVar("is_interrupted", d
 
 @contextmanager
 def interruptible(is_interrupted: Callable[[], bool]) -> Iterator[None]:
-    """Make the functions of this module raise Interrupted in this thread once ``is_interrupted`` is True."""
+    """Make this module's functions raise Interrupted in this thread once ``is_interrupted()`` is True."""
     token = _is_interrupted.set(is_interrupted)
     try:
         yield
@@ -67,13 +68,13 @@ def interruptible(is_interrupted: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_interruption() -> None:
-    """Raise Interrupted if the function given to the enclosing ``interruptible`` returns True."""
+    """Raise Interrupted if the function passed to the enclosing ``interruptible`` returns True."""
     if _is_interrupted.get()():
         raise Interrupted
 
 
 def bind_interruption() -> Callable[[], None]:
-    """Return a function by which other threads check the interruption of this thread."""
+    """Return a function that other threads call to raise Interrupted when this thread is interrupted."""
     is_interrupted = _is_interrupted.get()
 
     def check() -> None:
@@ -84,7 +85,7 @@ def bind_interruption() -> Callable[[], None]:
 
 
 def write_all(content: bytes | memoryview, target: int, offset: int | None = None) -> None:
-    """Write all of ``content`` to an open file at ``offset``; None: at the current position."""
+    """Write all of ``content`` to an open file at ``offset``, or at the current position if it is None."""
     rest = memoryview(content)
     while rest:
         written = os.write(target, rest) if offset is None else os.pwrite(target, rest, offset)
@@ -93,12 +94,12 @@ def write_all(content: bytes | memoryview, target: int, offset: int | None = Non
 
 
 def is_sparse(status: os.stat_result) -> bool:
-    """Return whether a file has fewer blocks than bytes."""
+    """Return whether a file is sparse: its blocks hold fewer bytes than its size."""
     return status.st_blocks * _BLOCK_BYTES < status.st_size
 
 
 Piece = tuple[int, bytes | memoryview, bool]
-"""Offset and content of a part of a file, and whether it is a hole."""
+"""A part of a file: its offset, its content, and whether it is a hole."""
 
 
 def read_pieces(source: int, status: os.stat_result) -> Iterator[Piece]:
@@ -118,7 +119,11 @@ def read_pieces(source: int, status: os.stat_result) -> Iterator[Piece]:
 
 
 def _read_data(source: int, at: int, end: int, *, at_end: bool = False) -> Iterator[Piece]:
-    """Read a range; ``at_end``: it ends with the file, and a file that grew is read further."""
+    """Read a range of an open file.
+
+    If ``at_end`` is True, the range ends at the end of the file; if the file has grown, the new part is read
+    too.
+    """
     most = min(end - at + at_end, _CHUNK_BYTES)
     while most and (chunk := os.pread(source, most, at)):
         check_interruption()
@@ -138,7 +143,7 @@ def _read_hole(at: int, end: int) -> Iterator[Piece]:
 
 
 def _data_ranges(source: int, size_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the parts of a file that are not holes."""
+    """Yield the start and end offset of each part of a file that is not a hole."""
     end = 0
     while end < size_bytes:
         try:
@@ -154,7 +159,7 @@ def _data_ranges(source: int, size_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def hash_content(source: int, status: os.stat_result) -> str:
-    """Return the digest of an open file, which depends on its bytes only and not on its holes."""
+    """Return the digest of an open file; it depends on the bytes only, not on which of them are holes."""
     whole = hashlib.blake2b(digest_size=DIGEST_SIZE)
     for _, chunk, _ in read_pieces(source, status):
         whole.update(chunk)
@@ -164,9 +169,10 @@ def hash_content(source: int, status: os.stat_result) -> str:
 def transfer(
     source: int, target: int, status: os.stat_result, *, name: str, known: str | None
 ) -> tuple[int, str]:
-    """Fill a new open file with the content of another; return the bytes copied (0: a clone) and the digest.
+    """Fill a new open file with the content of another; return the number of bytes copied and the digest.
 
-    ``name`` is for error messages; ``known`` is the digest of the source if it is certain.
+    The number is 0 if the file was cloned. ``name`` is used in error messages. ``known`` is the digest of the
+    source, or None if the digest is not certain.
     """
     if status.st_size and _try_clone(source, target):
         return 0, known or hash_content(target, status)
@@ -187,7 +193,7 @@ def _try_clone(source: int, target: int) -> bool:
 
 
 def _try_copy_in_kernel(source: int, target: int, status: os.stat_result) -> bool:
-    """Copy a file with ``copy_file_range``; return False if this is not possible here."""
+    """Copy a file with ``copy_file_range``; return False if the file systems do not support this."""
     ranges = _data_ranges(source, status.st_size) if is_sparse(status) else [(0, status.st_size)]
     try:
         for start, end in ranges:
@@ -221,9 +227,9 @@ def _copy(source: int, target: int, status: os.stat_result) -> tuple[int, str]:
 
 
 def require_space(target: int, needed_bytes: int, name: str) -> None:
-    """Raise StagingProblem if ``needed_bytes`` more would fill the disk of an open file.
+    """Raise StagingProblem if writing ``needed_bytes`` more would fill the disk of an open file.
 
-    Less than ``_LARGE_BYTES`` are always allowed.
+    Less than ``_LARGE_BYTES`` are always allowed. ``name`` is used in the message.
     """
     if needed_bytes < _LARGE_BYTES:
         return

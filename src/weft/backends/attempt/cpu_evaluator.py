@@ -1,9 +1,9 @@
 """The built-in evaluator ``cpu:50%``: whether competing processes take the processor from a task.
 
-Called as ``python -m weft.backends.attempt.cpu_evaluator PID PERCENT``. Measures for a second which share of
-one processor the process and its descendants use, and which share of the processors is idle. The verdict is
-"too slow" (exit code 1) if both are below the limit: the task gets little, and not because it waits for files
-or other tasks (CPULOAD_THRESHOLD in docs/papers/adaptive-jobs.md, section 6).
+Called as ``python -m weft.backends.attempt.cpu_evaluator PID PERCENT``. For a second it measures which share
+of one processor the process and its descendants use, and which share of all processors is idle. The verdict
+is "too slow" (exit code 1) if both shares are below the limit. Then the task gets little processor time, but
+not because it waits for files or other tasks (CPULOAD_THRESHOLD in docs/papers/adaptive-jobs.md, section 6).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 _MEASURED_S = 1.0
 _IDLE_FIELDS = (3, 4)
-"""Columns of ``/proc/stat``: idle, and waiting for input and output."""
+"""Columns of ``/proc/stat`` with the idle time and the time of waiting for input and output."""
 
 
 def measure_shares(pid: int, seconds: float = _MEASURED_S) -> tuple[float, float]:
@@ -36,7 +36,7 @@ def _processor_ticks() -> tuple[int, int]:
 
 
 def _used_ticks(pid: int) -> int:
-    """Return the processor time of a process and its descendants, in clock ticks; 0: it has ended.
+    """Return the processor time of a process and its descendants, in clock ticks; 0: the process has ended.
 
     The time of descendants that have ended counts once their parents have waited for them.
     """
@@ -61,7 +61,7 @@ def _used_ticks(pid: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Return the exit code: 0 fine, 1 too slow, 2 the call is wrong."""
+    """Evaluate a process; return the exit code: 0 not too slow, 1 too slow, 2 wrong arguments."""
     try:
         pid, limit = int(arguments[0]), float(arguments[1]) / 100.0
     except (IndexError, ValueError):

@@ -1,13 +1,13 @@
-"""Digests of files, and when a digest computed earlier still describes a file.
+"""Digests of files, and rules for when an earlier digest still describes a file.
 
 A digest is the BLAKE2b hash (20 bytes) of a file's content. It is computed again unless device, inode, size,
 modification time and status change time are those at the time of hashing. Programs can set the modification
 time of a file, but not its status change time.
 
-Timestamps are coarse: a file that changed a moment ago could change again without a visible change of its
-times. Such a file is in doubt, and its digest is not reused. A file with a time in the future is in doubt
-too. After a restart of the system, content that was not yet on disk may be lost although the times are the
-old ones, so digests of an earlier boot are not reused.
+Timestamps are coarse: a file that changed a moment ago could change again while its timestamps stay the same.
+The digest of such a file, or of a file with a time in the future, is not reused. After a restart of the
+system, content that was not yet on disk may be lost although the timestamps are unchanged, so digests of an
+earlier boot are not reused.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _COARSE_TICK_NS = 2_000_000_000
 """Granularity of file systems that store whole seconds (FAT stores even ones)."""
 _SECOND_NS = 1_000_000_000
 LARGE_BYTES = 8 << 20
-"""Size from which hashing waits until a file is out of doubt, because hashing it again takes longer."""
+"""Size from which hashing waits until the timestamps are settled, because hashing again would take longer."""
 _MAX_CACHED = 65_536
 
 _INTEGER_MASK = (1 << 63) - 1
-"""Integers in the database have 63 bits without the sign."""
+"""Mask for the 63 bits, besides the sign, that an integer in the database has."""
 
 _Key = tuple[int, int, int, int, int]
 
@@ -72,7 +72,7 @@ def is_settled(status: os.stat_result, now_ns: int) -> bool:
 
 
 def wait_for_clock(changed_ns: int) -> None:
-    """Sleep until a change of a file would get a later time than ``changed_ns``, for at most 20 ms."""
+    """Sleep, at most 20 ms, until a change of a file would get a later timestamp than ``changed_ns``."""
     age_ns = time.time_ns() - changed_ns
     if 0 <= age_ns < _TICK_NS:
         time.sleep((_TICK_NS - age_ns) / 1e9)
@@ -87,7 +87,7 @@ class DigestCache:
         self._lock = Lock()
 
     def of(self, fd: int, name: str) -> str:
-        """Return the digest of an open file."""
+        """Return the digest of an open file; ``name`` is used in error messages."""
         with staging_errors("cannot be read", name):
             status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -95,7 +95,7 @@ class DigestCache:
         return self.find(status) or self._read(fd, name, status)
 
     def of_entry(self, found: OpenEntry, name: str) -> str:
-        """Return the digest of an entry opened by ``open_entry``."""
+        """Return the digest of an entry that ``open_entry`` opened; ``name`` is used in error messages."""
         known = self.find(found.status) if found.is_file else None
         if known is not None:
             return known
@@ -118,7 +118,7 @@ class DigestCache:
             return self.of_entry(found, name)
 
     def find(self, status: os.stat_result) -> str | None:
-        """Return the digest of a file that was hashed in this state; None: it must be read."""
+        """Return the cached digest of a file with this status; None: the file must be read."""
         key = _key(status)
         with self._lock:
             if (known := self._digests.get(key)) is not None:
@@ -130,7 +130,7 @@ class DigestCache:
         return self.find(status) is not None
 
     def add(self, status: os.stat_result, digest: str) -> None:
-        """Store the digest of a file in a state that was settled when it was hashed."""
+        """Store the digest of a file whose ``status`` was settled (``is_settled``) when it was hashed."""
         with self._lock:
             self._digests[_key(status)] = digest
             if len(self._digests) > self._most:
@@ -169,22 +169,22 @@ def _key(status: os.stat_result) -> _Key:
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """The state of a file or directory by which a change of its content is noticed without reading it."""
+    """The state of a file or directory, by which a change of its content is noticed without reading it."""
 
     size_bytes: int
     modified_ns: int
-    """Modification time; of a directory, the latest in it."""
+    """Modification time; for a directory, the latest modification time in it."""
     inode: int
-    """Inode; of a directory, a hash over inodes, sizes and times of all its entries."""
+    """Inode; for a directory, a hash over inodes, sizes and times of all its entries."""
     changed_ns: int
-    """Status change time; of a directory, the latest in it."""
+    """Status change time; for a directory, the latest status change time in it."""
     settled: bool
-    """Whether any later change changes the version too."""
+    """Whether any later change of the file would also change this version."""
 
     def describes(self, file: FileRecord, boot: str) -> bool:
-        """Return whether a file is certainly unchanged since ``file`` was recorded.
+        """Return whether the file with this version certainly has the content recorded in ``file``.
 
-        ``boot`` is the identifier of the boot during which it was recorded.
+        ``boot`` identifies the boot of the system during which the record was made.
         """
         return (
             self.looks_like(file)
@@ -198,12 +198,12 @@ class FileVersion:
         return replace(self, settled=other.settled) == other
 
     def looks_like(self, file: FileRecord) -> bool:
-        """Return whether a file has the recorded size and modification time."""
+        """Return whether this version has the recorded size and modification time."""
         return (self.size_bytes, self.modified_ns) == (file.size_bytes, file.modified_ns)
 
 
 def find_version(directory: Path, name: str) -> FileVersion:
-    """Return the version of a file or directory below a directory; raise StagingProblem if there is none."""
+    """Return the version of a file or directory; raise StagingProblem if it is missing."""
     with open_entry(directory, split_name(name)) as found:
         if found.is_directory:
             return tree_version(found, [entry for _, entry in walk_tree(directory, found.parts)])
@@ -213,7 +213,10 @@ def find_version(directory: Path, name: str) -> FileVersion:
 
 
 def file_version(status: os.stat_result, *, settled: bool | None = None) -> FileVersion:
-    """Return the version of a file with this status; ``settled`` None: determine it at the current time."""
+    """Return the version of a file with this status.
+
+    If ``settled`` is None, it is determined from the current time.
+    """
     settled = is_settled(status, time.time_ns()) if settled is None else settled
     return FileVersion(
         status.st_size, status.st_mtime_ns, status.st_ino & _INTEGER_MASK, status.st_ctime_ns, settled

@@ -1,9 +1,9 @@
 """Inputs fetched from, and outputs published to, paths and URLs outside the sandboxes.
 
-A relative path starts at the workflow's folder. A path is named by the user, so it may be anywhere and
-contain links; links inside a named directory must not lead out of it, and links in the part of a path that a
-task wrote must not lead out of the folder that the user named. URLs are opened with fsspec, which is imported
-on first use. A compressed input is decompressed; its format is detected from the first bytes.
+A relative path starts at the workflow's folder. A path is named by the user, so it may lead anywhere and
+contain links. Links inside a named directory must not lead out of it. Links in the part of a path that a task
+wrote must not lead out of the folder that the user named. URLs are opened with fsspec, which is imported on
+first use. A compressed input is decompressed; its format is detected from the first bytes.
 
 Every input is a clone or a copy. Shared and compressed inputs of a machine are fetched once into a cache,
 stored by content, and copied from there. The version of a source (inode, size and times, or a validator sent
@@ -78,15 +78,15 @@ _VALUES = (_STATE, "values")
 _WEB = ("http", "https")
 _CONNECT_S = 30.0
 _SILENCE_S = 120.0
-"""Read timeout of a connection. The total duration of a transfer is not limited."""
+"""Seconds without data after which a connection fails; the total time of a transfer is not limited."""
 _NOT_FOUND = 404
 _PASSING = (408, 421, 423, 425, 429)
-"""Client error codes (400 to 499) after which a retry may succeed: timeout, locked, too early, too many
+"""HTTP status codes from 400 to 499 after which a retry may succeed: timeout, locked, too early, too many
 requests.
 """
 _CHUNK_BYTES = 1 << 20
 _SPACE_CHECK_BYTES = 64 << 20
-"""Interval at which the free space is checked during downloads and decompression."""
+"""Number of bytes after which the free space is checked again during downloads and decompression."""
 _VALIDATORS = (
     "ETag",
     "etag",
@@ -98,7 +98,7 @@ _VALIDATORS = (
     "created",
     "md5Hash",
 )
-"""Response fields that change when the content of a file changes."""
+"""Fields of a server's response that change when the content of a file changes."""
 
 
 def file_url_path(url: str) -> str | None:
@@ -122,7 +122,10 @@ def _split(url: str, shown: str = "") -> SplitResult:
 
 
 def download(url: str, target: int, shown: str = "") -> None:
-    """Write the content of a URL to an open file; errors state ``shown`` instead of a URL with secrets."""
+    """Write the content of a URL to an open file.
+
+    If the URL contains secrets, ``shown`` is its text without them, for error messages.
+    """
     with _url_errors("cannot be fetched", url, shown):
         system, path = _open_filesystem(url, shown)
         # Use the descriptor: the name could refer to another file by now.
@@ -132,7 +135,7 @@ def download(url: str, target: int, shown: str = "") -> None:
 def upload(source: int, url: str, shown: str = "") -> None:
     """Write an open file to a URL; readers see the complete content or none.
 
-    Errors state ``shown`` instead of a URL with secrets.
+    If the URL contains secrets, ``shown`` is its text without them, for error messages.
     """
     with _url_errors("cannot be published", url, shown), os.fdopen(os.dup(source), "rb") as content:
         content.seek(0)
@@ -149,7 +152,7 @@ def upload(source: int, url: str, shown: str = "") -> None:
 
 
 def _transfer_checks(url: str, target: int | None = None) -> Any:
-    """Return an fsspec callback that stops a transfer if it is interrupted or would fill a disk."""
+    """Return an fsspec callback that ends a transfer if it was interrupted or would fill a disk."""
     from fsspec.callbacks import Callback
 
     check = bind_interruption()  # fsspec calls it in its own thread
@@ -166,7 +169,10 @@ def _transfer_checks(url: str, target: int | None = None) -> Any:
 
 
 def url_version(url: str, shown: str = "") -> str | None:
-    """Return a text that changes with the content of a URL; None if the server offers no validator."""
+    """Return a text that changes with the content of a URL; None if the server sends no validator.
+
+    If the URL contains secrets, ``shown`` is its text without them, for error messages.
+    """
     with _url_errors("cannot be fetched", url, shown):
         system, path = _open_filesystem(url, shown)
         try:
@@ -200,7 +206,7 @@ def _open_filesystem(url: str, shown: str = "") -> tuple[Any, str]:
 
 @contextmanager
 def _url_errors(what: str, url: str, shown: str = "") -> Iterator[None]:
-    """Turn any exception of a file system library into a StagingProblem for the URL."""
+    """Turn any exception of a file system library into a StagingProblem that names the URL."""
     try:
         yield
     except StagingProblem:
@@ -214,7 +220,10 @@ def _url_errors(what: str, url: str, shown: str = "") -> Iterator[None]:
 
 
 def _reason(error: Exception) -> Exception:
-    """Return the cause of an error: fsspec raises FileNotFoundError for every failure of a web server."""
+    """Return the original cause of an error.
+
+    fsspec raises FileNotFoundError for every failure of a web server.
+    """
     cause = error.__cause__
     return cause if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) else error
 
@@ -235,7 +244,10 @@ def _url_problem(what: str, url: str, shown: str, error: Exception) -> StagingPr
 
 
 def _explain(error: Exception, url: str, shown: str) -> str:
-    """Return the text of a library's error; for a URL with secrets, only parts that cannot contain them."""
+    """Return the text of a library's error.
+
+    For a URL with secrets, the result has only those parts of the text that cannot contain them.
+    """
     name = type(error).__name__
     if not shown or shown == url:
         return f"{error} ({name})" if str(error) else name
@@ -260,10 +272,11 @@ _DEFAULT_MOST_RATIO = 200
 def decompress(
     source: int, target: int, name: str, max_bytes: float | None = None, *, lasting: bool = True
 ) -> None:
-    """Write the decompressed content of one open file to another, at most ``max_bytes`` (None: a default).
+    """Write the decompressed content of one open file to another.
 
-    ``lasting``: whether damaged content is a lasting problem, as in a file of the user; a new download of a
-    remote file may succeed.
+    At most ``max_bytes`` are written; if ``max_bytes`` is None, a default limit applies. ``lasting`` says
+    whether damaged content is a lasting problem, as in a file of the user. For a remote file it is False,
+    because a new download may succeed.
     """
     opener = _opener(os.pread(source, 6, 0), name)
     limit = max_bytes or max(_DEFAULT_MOST_BYTES, _DEFAULT_MOST_RATIO * os.fstat(source).st_size)
@@ -324,9 +337,10 @@ def _opener(first: bytes, name: str) -> Callable[[IO[bytes]], Any]:
 
 
 def _zstandard(name: str) -> Callable[[IO[bytes]], Any]:
-    """Return an opener for zstandard: the standard library since Python 3.14, otherwise its backport.
+    """Return a function that opens a zstandard file for reading.
 
-    The package ``zstandard`` is not used: it accepts truncated data as complete.
+    It is from the standard library since Python 3.14, otherwise from its backport. The package ``zstandard``
+    is not used, because it accepts truncated data as complete.
     """
     with suppress(ImportError):
         from compression import zstd
@@ -342,14 +356,15 @@ def _zstandard(name: str) -> Callable[[IO[bytes]], Any]:
 
 
 _LASTING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES)
-"""Path errors that only the user can resolve."""
+"""Errors of a path that only the user can resolve."""
 
 
 def check_links(text: str, path: Path, folder: Path, below: str) -> None:
-    """Raise StagingProblem if links lead a name with values of tasks to a folder that the user has not named.
+    """Raise StagingProblem if a link leads a file name to a folder that the user has not named.
 
-    ``path`` is the absolute path with links resolved. It may be in the workflow's ``folder``, apart from the
-    state of weft, or in ``below``, which the user's text states before the first value of a task.
+    ``text`` is the name, which contains values written by tasks; ``path`` is its absolute path with links
+    resolved. The path may be in the workflow's ``folder``, but not in the state of weft. It may also be in
+    ``below``, the folder that the user's text states before the first value of a task.
     """
     stated = file_url_path(f"{below}/") if is_url(below) else below
     for root in (folder, folder / (stated or "")):
@@ -368,14 +383,16 @@ class InputSource:
     text: str
     """A path, a URL, or the name of a file in the folder."""
     folder: Path
-    """Folder of the workflow, the base of relative paths."""
+    """Folder of the workflow; relative paths start there."""
     compressed: bool = False
     max_bytes: float | None = None
-    """Largest size after decompression; None: a default."""
+    """Largest allowed size after decompression; None: a default limit."""
     is_name: bool = False
-    """Whether the text is a name, which may come from a task: it is no URL and stays below the folder."""
+    """Whether the text is a file name, which a task may have written: it is no URL and stays below
+    ``folder``.
+    """
     location: str = field(default="", repr=False)
-    """The text with its secrets, which is opened and never shown; "": the text has no secrets."""
+    """The text with its secrets filled in; it is opened and never shown. "": the text has no secrets."""
     below: str | None = None
     """Folder that the user states for a text with values of tasks; None: the text has no such values."""
 
@@ -387,7 +404,7 @@ class InputSource:
     def key(self) -> tuple[str, bool]:
         """Return the cache key of the source's current version, and whether the key may be stored.
 
-        It may be stored if every change of the content gives another key.
+        The key may be stored if every change of the content leads to another key.
         """
         where, stamp, lasting = self.text, None, False
         if (path := self.path()) is None:
@@ -431,13 +448,13 @@ class FetchedInput:
     """The result of fetching an input."""
 
     file: FileRecord
-    """The file as staged; a decompressed file has lost its suffix."""
+    """Record of the staged file; the name of a decompressed file lacks the suffix."""
     copied_bytes: int
     """Bytes read and written; 0 if the file system made a clone."""
 
 
 def fetch(source: InputSource, root: Path, name: str, *, modes: CopyPermissions = "kept") -> FetchedInput:
-    """Stage an input under a name below a root; it becomes visible when it is complete.
+    """Stage an input as ``name`` below a root; the file becomes visible when it is complete.
 
     ``modes`` are the permissions of an uncompressed local file.
     """
@@ -474,7 +491,7 @@ def _fetch_compressed(source: InputSource, path: Path | None, root: Path, name: 
 
 @contextmanager
 def _open_target(source: InputSource, root: Path, name: str) -> Iterator[tuple[int, int]]:
-    """Yield descriptors of the parent directory and of the new file."""
+    """Yield a descriptor of the parent directory and one of the new file."""
     parts = split_name(name)
     with (
         staging_errors("cannot be fetched", source.text),
@@ -486,7 +503,7 @@ def _open_target(source: InputSource, root: Path, name: str) -> Iterator[tuple[i
 
 @contextmanager
 def _open_compressed(source: InputSource, path: Path | None, scratch: int) -> Iterator[int]:
-    """Yield a descriptor of the compressed file; a remote one is first downloaded to an unnamed file."""
+    """Yield a descriptor of the compressed file; a remote file is first downloaded to an unnamed file."""
     if path is None:
         with unnamed_file(scratch) as raw:
             download(source.opened, raw, source.text)
@@ -503,7 +520,7 @@ class InputCache:
     """Cache of a machine's shared inputs. If several threads request one source, only one fetches it."""
 
     def __init__(self, directory: Path, *, fresh: bool = False) -> None:
-        """Open a cache; ``fresh``: what earlier processes have stored in it is not used."""
+        """Open a cache; if ``fresh`` is True, files that earlier processes stored in it are not used."""
         self._root = directory
         self._fresh = fresh
         self._lock = Lock()
@@ -520,7 +537,10 @@ class InputCache:
         shared: bool = True,
         modes: CopyPermissions = "read-only",
     ) -> FetchedInput:
-        """Stage an input as ``fetch`` does; a ``shared`` input is fetched once and copied from the cache."""
+        """Stage an input as ``fetch`` does.
+
+        A ``shared`` input is fetched once and then copied from the cache.
+        """
         if not shared:
             return fetch(source, root, name, modes=modes)
         with staging_errors("cannot be created", str(self._root)):
@@ -532,7 +552,7 @@ class InputCache:
         return FetchedInput(file=file, copied_bytes=copied_bytes + fetched_bytes)
 
     def _lookup(self, source: InputSource) -> tuple[FileRecord, int]:
-        """Return the cached record of a source and the bytes fetched for it now."""
+        """Return the record of a source's cached file, and the number of bytes that were fetched now."""
         from concurrent.futures import Future
 
         key, lasting = source.key()
@@ -629,9 +649,10 @@ def publish(
 ) -> int:
     """Copy an output to a name below ``folder``, an absolute path or a URL; return the bytes copied.
 
-    A target ending with ``/`` is a directory for the output. A target with the same content is left alone; an
-    existing directory is merged. ``below`` is the folder that the user states for a target with values of
-    tasks. Errors state ``shown`` instead of a URL with secrets.
+    If the target ends with ``/``, the output is placed in that directory. A target that already has the same
+    content is not changed. An output directory is merged into an existing directory. ``below`` is the folder
+    that the user states for a target with values of tasks. If the target is a URL with secrets, ``shown`` is
+    its text without them, for error messages.
     """
     if target.endswith("/"):
         target += split_name(file.name)[-1]
@@ -648,7 +669,7 @@ def publish(
 
 
 def publish_as(directory: Path, file: FileRecord, name: str, *, folder: Path) -> int:
-    """Copy an output to a name below ``folder``, which is never a URL; return the bytes copied."""
+    """Copy an output to ``name`` below ``folder``, never to a URL; return the bytes copied."""
     _refuse_state(name, split_name(name))
     if _is_published(folder, name, file):
         return 0
@@ -656,7 +677,7 @@ def publish_as(directory: Path, file: FileRecord, name: str, *, folder: Path) ->
 
 
 def remove_published(target: str, *, folder: Path) -> None:
-    """Remove a directory that ``publish`` has filled; a missing one is not an error."""
+    """Remove a directory that ``publish`` has filled; it is no error if the directory is missing."""
     path = file_url_path(target) if is_url(target) else target
     if path is not None:
         place = folder / path
@@ -702,7 +723,10 @@ def _refuse_state(target: str, parts: tuple[str, ...]) -> None:
 
 
 def _resolve_target(path: str) -> tuple[Path, str]:
-    """Create the parent directory of an absolute path; return it, with links resolved, and the name."""
+    """Create the parent directory of an absolute path; return that directory and the file name.
+
+    Links in the path of the directory are resolved.
+    """
     with staging_errors("cannot be published", path):
         above = Path(path).parent
         above.mkdir(parents=True, exist_ok=True)

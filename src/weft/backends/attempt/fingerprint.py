@@ -1,11 +1,12 @@
-"""Fingerprints: a hash over everything a task's outputs depend on, as one key and part by part.
+"""Fingerprints: hashes over everything a task's outputs depend on.
 
-A task is reused from an earlier run if the same task of the same workflow has the same command after
-substitution, the same declared environment, inputs and scripts with the same content, the same outputs and
-the same ``version:``. The machine and the number of nodes do not matter, except for a transfer, whose output
-is a copy on a machine. Iterations of a loop have different fingerprints, because they may read undeclared
-files. Values of environment variables are stored only as digests, those of declared secrets as keyed digests.
-Secrets that are recognised in a command are not stored.
+A fingerprint consists of one key and of parts that explain differences. A task is reused from an earlier run
+if the same task of the same workflow has the same command after substitution, the same declared environment,
+inputs and scripts with the same content, the same outputs and the same ``version:``. The machine and the
+number of nodes do not matter, except for a transfer, whose output is a copy on a machine. Iterations of a
+loop have different fingerprints, because they may read undeclared files. Values of environment variables are
+stored only as digests, those of declared secrets as keyed digests. Secrets that are recognised in a command
+are not stored.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from weft.records import dataclass
 from weft.redaction import redact
 
 _MOST_FILES = 100
-"""Up to this number of files, digests are stored per file; beyond it, as one digest."""
+"""If a part has at most this number of files, one digest per file is stored; otherwise one for all files."""
 _MOST_CHARACTERS = 500
 ISOLATION = "isolation"
-"""Part of the fingerprint of isolated tasks; others do not have it."""
+"""Name of the part that only fingerprints of isolated tasks have."""
 WRITER = "writer"
-"""Entry beside the parts of a product's fingerprint: nonce of the attempt that wrote the files."""
+"""Key beside the parts of a product's fingerprint: the nonce of the attempt that wrote the files."""
 _SHORT = 12
 _NAMED = {"inputs": "input", "scripts": "script", "environment": "environment variable"}
-"""Parts that map names to digests, with the word for one of their entries."""
+"""Parts that map names to digests; the value is the word for one entry of the part."""
 _NOTHING: Mapping[str, str] = {}
 _OTHERS = ("task", "command", "version", "isolation", "outputs")
 
@@ -48,9 +49,10 @@ def compute_fingerprint(
     scripts: Mapping[str, str],
     secrets: Mapping[str, str] = _NOTHING,
 ) -> Fingerprint:
-    """Return the fingerprint of a job; ``inputs`` and ``scripts`` map names to content digests.
+    """Return the fingerprint of a job.
 
-    ``secrets`` maps the names of variables to keyed digests of their values.
+    ``inputs`` and ``scripts`` map file names to digests of the content. ``secrets`` maps names of variables
+    to keyed digests of their values.
     """
     environment_digests = {**_environment_digests(job), **secrets}
     whole: tuple[object, ...] = (
@@ -78,13 +80,16 @@ def compute_fingerprint(
 
 
 def compute_transfer_fingerprint(identity: str, host: str, files: Mapping[str, str]) -> Fingerprint:
-    """Return the fingerprint of a transfer: its identity, its destination, and the content of its files."""
+    """Return the fingerprint of a transfer.
+
+    It depends on the transfer's identity, its destination and the content of its files.
+    """
     parts = {"task": identity, "command": f"copy to {host}", "inputs": _encode_digests(files)}
     return Fingerprint(_digest(repr((identity, "transfer", host, sorted(files.items())))), parts)
 
 
 def explain_staleness(parts: Mapping[str, str], old: Product) -> str:
-    """Describe the changes since a product was made; "" if no part of the fingerprint differs."""
+    """Describe which parts of a fingerprint have changed since a product was made; "": none has changed."""
     if not old.parts:
         return "its earlier fingerprint was not recorded"
     found = []
@@ -100,7 +105,7 @@ def explain_staleness(parts: Mapping[str, str], old: Product) -> str:
 
 
 def _explain_identity(before: str, now: str) -> str:
-    """Describe the difference of two identities (``folder:name:iteration``)."""
+    """Describe how two identities (``folder:name:iteration``) differ."""
     folder, _, old = before.partition(":")
     if folder != now.partition(":")[0]:
         return f"it was produced by a workflow in {shorten(folder) if folder else 'the project folder'}"
@@ -128,13 +133,16 @@ def _digest(text: str) -> str:
 
 
 def _stored_text(text: str) -> str:
-    """Return a text with secrets redacted; a redacted text has a digest, which shows a change of a secret."""
+    """Return a text with secrets redacted.
+
+    A digest is added to a redacted text, so that a change of a secret is visible.
+    """
     shown = redact(text)
     return _shorten_text(text) if shown == text else f"{_shorten_text(shown)} {_digest(text)[:_SHORT]}"
 
 
 def _shorten_text(text: str) -> str:
-    """Return a short text unchanged; of a long one, its beginning and a digest."""
+    """Return a short text unchanged; shorten a long text to its beginning and a digest."""
     if len(text) <= _MOST_CHARACTERS:
         return text
     return f"{text[:_MOST_CHARACTERS]}… {_digest(text)[:_SHORT]}"
@@ -160,7 +168,7 @@ def _differences(before: str, now: str, word: str) -> list[str]:
 
 
 def _entries(text: str) -> dict[str, str] | None:
-    """Return the digests by name; None if there were too many to store them individually."""
+    """Return the digests in a stored part by name; None if they were too many to be stored individually."""
     if not text:
         return {}
     found: dict[str, str] | None = json.loads(text) if text.startswith("{") else None

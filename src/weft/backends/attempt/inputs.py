@@ -1,9 +1,10 @@
 """Declared inputs of tasks, the tasks that produce them, and the products of a run.
 
-Producers of a file are determined before the run. If several iterations of a loop produce a file, the last
-product is used; before the first one, the user's own file (the initial guess of a calculation).
+The producers of a file are determined before the run. If several iterations of a loop produce a file, the
+last product is used. Before the first product exists, the user's own file is used (the initial guess of a
+calculation).
 
-A path named by the user may be anywhere. A value written by a task (a sweep line or a result) that is
+A path named by the user may lead anywhere. A value written by a task (a sweep line or a result) that is
 substituted into such a path must not redirect it to another folder, neither by itself nor by a link.
 """
 
@@ -28,15 +29,15 @@ from weft.workflow.templates import fill_template, format_value, is_pattern, lis
 
 _PLAIN_WORD = "x"
 _NAME_FIELD = "task"
-"""The field for the name of a task, which contains the values of its sweep variables."""
+"""Name of the template field for a task's name, which contains the values of its sweep variables."""
 
 
 def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> None:
     """Raise StagingProblem if a value written by a task redirects a file name to another folder.
 
-    The name is also filled with a plain word in place of each such value. Both names must start from the same
-    place and lead below the same folder, because several harmless values can form a URL, an absolute path or
-    ``..`` together.
+    The file name is compared with a second one, in which a plain word replaces each value written by a task.
+    Both names must have the same base and lead below the same folder. The values are not checked one by one
+    only, because several harmless values can together form a URL, an absolute path or ``..``.
     """
     if not (fields := _fields_from_tasks(task, text)):
         return
@@ -54,9 +55,9 @@ def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> No
 
 
 def stated_folder(task: Task, text: str, values: Mapping[str, Value]) -> str | None:
-    """Return the folder that the user states for a file whose name has values of tasks.
+    """Return the folder that the user states for a file whose name contains values written by tasks.
 
-    It is "" for the workflow's folder, and None if the user states the whole name.
+    The result is "" for the workflow's folder, and None if the user states the whole name.
     """
     fields = _fields_from_tasks(task, text)
     return _stated_folder(text, values, fields) if fields else None
@@ -65,7 +66,7 @@ def stated_folder(task: Task, text: str, values: Mapping[str, Value]) -> str | N
 def _stated_folder(text: str, values: Mapping[str, Value], fields: Collection[str]) -> str:
     """Return the folder that a template names before the first value written by a task.
 
-    "": the template names no folder there.
+    The result is "" if the template names no folder there.
     """
     before = takewhile(lambda piece: isinstance(piece, str) or piece.name not in fields, split_template(text))
     template = "".join(piece if isinstance(piece, str) else f"{{{piece.name}}}" for piece in before)
@@ -81,7 +82,7 @@ def _redirection(text: str, fields: str) -> StagingProblem:
 
 
 def is_url_of_user(task: Task, text: str, values: Mapping[str, Value]) -> bool:
-    """Return whether a file name is a URL because of the user's text and values, not those of tasks."""
+    """Return whether a file name is a URL even without the values that tasks wrote."""
     return is_url(_fill_plainly(text, values, _fields_from_tasks(task, text)))
 
 
@@ -104,26 +105,28 @@ class DeclaredInput:
     name: str
     """Name in the task's directory; may be a wildcard or a directory."""
     producers: tuple[int, ...] = ()
-    """Tasks that produce it."""
+    """Tasks that produce the input."""
     source: str = ""
-    """Location given by the user; "": the same name in the workflow's folder."""
+    """Location stated by the user; "": a file of the same name in the workflow's folder."""
     shared: bool = False
     compressed: bool = False
     max_bytes: float | None = None
-    """Largest size after decompression; None: the default limit."""
+    """Largest allowed size after decompression; None: the default limit."""
     is_url: bool = False
     """Whether the user has written a URL as the source, or as the name if there is no ``source``."""
     location: str = ""
-    """The source with its secrets, which is opened and never shown; "": the source has no secrets."""
+    """The source with its secrets filled in; it is opened and never shown. "": the source has no secrets."""
     below: str | None = None
-    """Folder that the user states for a name with values of tasks, see ``stated_folder``."""
+    """Folder that the user states for a name with values of tasks; None: no such values (see
+    ``stated_folder``).
+    """
 
 
 def fill_secrets(text: str, values: Mapping[str, Value], secrets: Mapping[str, str]) -> str:
-    """Return a template with values and secrets; "" if it has no secrets.
+    """Return a template in which values and secrets are substituted; "" if it has no secrets.
 
-    Values and secrets are substituted in one pass, so a field with the name of a secret inside a value is not
-    substituted.
+    Values and secrets are substituted in one pass, so a value that itself contains a field ``{secret}`` does
+    not reveal the secret.
     """
     if not any(field.name in secrets for field in list_fields(text)):
         return ""
@@ -133,7 +136,7 @@ def fill_secrets(text: str, values: Mapping[str, Value], secrets: Mapping[str, s
 def placed_values(
     compiled: CompiledWorkflow, task: int, machine: Machine, iteration: int = 1
 ) -> dict[str, Value]:
-    """Return the values of the fields that file names of a task on a machine may contain."""
+    """Return the values of all fields that may occur in file names of a task on a machine."""
     return {
         **compiled.graph.context(task),
         "iteration": iteration,
@@ -145,7 +148,7 @@ def placed_values(
 
 
 def output_names(compiled: CompiledWorkflow, task: int, machine: Machine, iteration: int = 1) -> list[str]:
-    """Return the output names of a task on a machine; wildcards and directories as declared."""
+    """Return the output names of a task on a machine; wildcards and directories stay as declared."""
     outputs = compiled.description(task).outputs
     if not outputs:
         return []
@@ -166,7 +169,7 @@ def has_outputs(product: Product, names: Sequence[str]) -> bool:
 
 
 class ProducerIndex:
-    """Index of the tasks that produce each file of a workflow, and of the transfers that copy them.
+    """Index of the tasks that produce each file of a workflow, and of the transfers that copy the files.
 
     The rules are those of unfolding (``workflow.edges.FileDependencies``): a reader uses the copy that a
     transfer made for its abstract machine, unless a task of that machine writes the file.
@@ -193,9 +196,9 @@ class ProducerIndex:
                 self._transfers[name, int(graph.variable[task])] = task
 
     def of_reader(self, name: str, task: int, *, matching: bool = False) -> list[int]:
-        """Return the tasks from whose products a task reads a file: its writers, or the transfer of a copy.
+        """Return the tasks from whose products a task reads a file: the file's writers, or a transfer.
 
-        ``matching``: the task states a wildcard or a directory, which several tasks may write to.
+        If ``matching`` is True, the name is a wildcard or a directory, to which several tasks may write.
         """
         writers = self._writers(name)
         if matching:
@@ -216,7 +219,7 @@ class ProducerIndex:
         return here or writers
 
     def _writers(self, name: str) -> list[int]:
-        """Return the tasks that produce a file, or files matching a wildcard or inside a directory."""
+        """Return the tasks that produce a file, or files that match a wildcard or are inside a directory."""
         if (found := self._producers.get(name)) is not None:
             return found
         if is_pattern(name):
@@ -237,7 +240,7 @@ class ProducerIndex:
 
 
 class TaskInputs:
-    """The declared inputs of a workflow's tasks, with their producers."""
+    """The declared inputs of a workflow's tasks, and the tasks that produce them."""
 
     def __init__(self, compiled: CompiledWorkflow, secrets: Mapping[str, str]) -> None:
         self._compiled = compiled
@@ -298,7 +301,7 @@ class RunProducts:
         self._last[key] = product
 
     def of(self, run: int, task: int) -> Product | None:
-        """Return the last product of a task, also from an earlier process of this execution, or None."""
+        """Return the last product of a task, or None; an earlier process may have added it."""
         if (found := self._last.get((run, task))) is None:
             found = self._products.of(self._execution, run, task)
         return found
@@ -308,10 +311,10 @@ class RunProducts:
     ) -> list[Product]:
         """Return the products from which an input is staged; [] if none exists yet.
 
-        ``counters`` are the iterations of the loops around the task, outermost first. A producer that
-        precedes the task in the loop body provides its last product. A producer that comes later in the body
-        provides the product of the previous iteration of the loops around both tasks. If several tasks write
-        the file, those that were skipped in this iteration provide their last products only if no other task
+        ``counters`` are the iterations of the loops around the task, outermost first. If the producer
+        precedes the task in the loop body, its last product is used. If the producer comes later in the body,
+        its product of the previous iteration of the loops around both tasks is used. If several tasks write
+        the file, tasks that were skipped in this iteration provide their last products only if no other task
         provides one.
         """
         found, stale = list[Product](), list[Product]()
@@ -333,7 +336,10 @@ class RunProducts:
 
 
 def _loop_counters(product: Product) -> tuple[int, ...]:
-    """Return the iterations of the loops around a task, outermost first; they increase during a run."""
+    """Return the iterations of the loops around a product's task, outermost first.
+
+    They increase during a run.
+    """
     return product.counters or (product.iteration,)
 
 

@@ -8,11 +8,12 @@ same files. It sees:
   ``read:``, and a container image that is a file;
 - empty directories at ``/tmp``, ``/var/tmp``, ``/run`` and the home directory, which vanish at its end;
 - its own ``/proc``, and a ``/dev`` with the devices that every program needs;
-- of the environment the variables in ``_KEPT``, those that the task declares, and ``WEFT_*``.
+- of the environment: the variables in ``_KEPT``, those that the task declares, and ``WEFT_*``.
 
-All its processes are in one PID namespace, so that the kernel ends them together, however they were started.
-The root directory is read-only: a write elsewhere is an error. A program of root owns the kernel's settings
-below ``/proc`` and the host's devices, so those are read-only for it too; a device can still be used.
+All processes of the program are in one PID namespace, so that the kernel ends them together, however they
+were started. The root directory is read-only: a write elsewhere is an error. If the program runs as root, it
+owns the kernel's settings below ``/proc`` and the host's devices. Those are therefore read-only for it too; a
+device can still be used.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ _SETTINGS = (
     "profile", "profile.d", "protocols", "R", "resolv.conf", "rpc", "services", "singularity", "ssl",
     "subgid", "subuid", "terminfo", "timezone", "vulkan",
 )  # fmt: skip
-"""Entries of ``/etc`` that are visible: libraries, names, certificates, time zones; no passwords and keys."""
+"""Visible entries of ``/etc``: libraries, names, certificates, time zones, but no passwords or keys."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _KEPT = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "HOME", "USER", "LOGNAME", "SHELL")
 """Variables of the engine's environment that an isolated program inherits, besides ``LC_*``."""
 FUNCTION_PATHS = ".weft/functions/places.json"
-"""File in the project with the ``sys.path`` of a program that calls task functions."""
+"""File in the project that contains the ``sys.path`` of a program that calls task functions."""
 _PROBE_S = 20.0
 _SHOWN_PROBLEMS = 5
 
@@ -58,17 +59,19 @@ class Mount(NamedTuple):
     """One entry of the file system that an isolated program sees."""
 
     kind: str
-    """``read``, ``write``, ``empty``, ``link``, ``proc``, ``dev``, or ``seal`` (read-only from now on)."""
+    """``read``, ``write``, ``empty``, ``link``, ``proc``, ``dev``, or ``seal`` (make an existing path
+    read-only).
+    """
     path: str
     source: str = ""
     """File or directory of the host, or the target of a link."""
 
 
 def isolate_program(job: RenderedJob, records: str) -> tuple[list[str], dict[str, str | None]]:
-    """Return arguments and changes of the environment that start a job's program in isolation.
+    """Return the arguments and the environment changes that start a job's program in isolation.
 
-    ``records`` is the directory of the script file. A value of None removes a variable. Raises JobProblem if
-    the program cannot be isolated.
+    ``records`` is the directory of the script file. In the changes, the value None removes a variable. Raises
+    JobProblem if the program cannot be isolated.
     """
     assert job.argv is not None
     assert job.isolation is not None
@@ -85,7 +88,7 @@ def isolate_program(job: RenderedJob, records: str) -> tuple[list[str], dict[str
 
 
 _OWN_INPUT = ("/bin/sh", "-c", 'exec "$@" </dev/null', "weft")
-"""Command that gives a program the read-only ``/dev/null`` as its standard input."""
+"""Command that runs a program with the read-only ``/dev/null`` as its standard input."""
 
 
 def _is_root() -> bool:
@@ -93,7 +96,10 @@ def _is_root() -> bool:
 
 
 def _environment(declared: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the changes of the engine's environment; secrets are added later."""
+    """Return the changes that turn the engine's environment into that of an isolated program.
+
+    The value None removes a variable. Secrets are added later.
+    """
     removed: dict[str, str | None] = {
         name: None for name in os.environ if name not in _KEPT and not name.startswith("LC_")
     }
@@ -101,7 +107,7 @@ def _environment(declared: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _base_mounts() -> Iterator[Mount]:
-    """Yield the mounts that every isolated program has; later mounts may lie inside earlier ones."""
+    """Yield the mounts that every isolated program has; a later mount may be inside an earlier one."""
     yield from (Mount("empty", f"/{name}") for name in ("tmp", "var/tmp", "run"))
     home = os.environ.get("HOME", "")
     if home.startswith("/") and os.path.normpath(home) != "/" and not _is_below(home, _SYSTEM):
@@ -122,7 +128,7 @@ def _base_mounts() -> Iterator[Mount]:
 
 
 def _kernel_settings() -> Iterator[str]:
-    """Yield the entries of ``/proc`` that root can write, except those of processes."""
+    """Yield the entries of ``/proc`` that root can write, except the directories of processes."""
     for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
         if entry.name.isdecimal() or entry.is_symlink():
             continue
@@ -133,7 +139,7 @@ def _kernel_settings() -> Iterator[str]:
 
 @functools.cache
 def _python_folders() -> tuple[str, ...]:
-    """Return the folders of this Python and of weft, outside the system directories."""
+    """Return the folders of this Python and of weft that are not in the system directories."""
     found = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
     found += [str(Path(path).parent) for path in (sys.executable, str(Path(sys.executable).resolve()))]
     # Installed packages may be elsewhere, as those of the user in the home directory.
@@ -190,7 +196,10 @@ for device in {" ".join(f"/dev/{name}" for name in _DEVICES)}; do
   seal $device ro || seal $device ro,nosuid || seal $device ro,nosuid,noexec || exit
 done
 """
-"""Commands after which a device can be used, but its mode not be changed, in this mount namespace."""
+"""Shell commands that make devices read-only in this mount namespace.
+
+A device can still be used, but its mode cannot be changed.
+"""
 _SCRIPT = """\
 set -eu
 weft_path=${{PATH-}}
@@ -219,16 +228,16 @@ mount -o remount,bind,ro /
 cd {workdir}
 PATH=$weft_path {setpriv} --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"
 """
-"""Script that mounts the visible files below ``/sys`` and makes ``/sys`` the root directory.
+"""Shell script that mounts the visible files below ``/sys`` and makes ``/sys`` the root directory.
 
-Further mounts inside a read-only directory are made read-only one by one. The shell remains process 1 of the
-namespace, which ignores SIGTERM; the program is its child.
+Mounts of the host inside a read-only directory are made read-only one by one. The shell remains process 1 of
+the namespace, which ignores SIGTERM; the program is a child of the shell.
 """
 _ROOT = "/sys"
 _WRITTEN = ("write", "proc", "dev")
-"""Kinds of mounts inside which other mounts stay as they are."""
+"""Kinds of mounts; other mounts inside them are not made read-only."""
 _PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs for administrators are, which are not on the path of most users."""
+"""Search path of programs for administrators, which the ``PATH`` of most users does not contain."""
 
 
 def _find_program(name: str) -> str:
@@ -287,7 +296,7 @@ def _script_lines(mount: Mount) -> Iterator[str]:
 _START = {"bubblewrap": _start_bubblewrap, "unshare": _start_unshare}
 
 _PACKAGES = {"bubblewrap": ("bwrap",), "unshare": ("unshare", "mount", "umount", "pivot_root", "setpriv")}
-"""Programs that each kind of isolation needs."""
+"""By tool for isolation: the programs that it needs."""
 
 
 @functools.cache

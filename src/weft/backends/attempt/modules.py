@@ -1,10 +1,10 @@
-"""Modules of a task (prolog, epilog, evaluator, selector): further programs, and what their ends mean.
+"""Modules of a task (prolog, epilog, evaluator, selector): how they run, and what their ends mean.
 
-Prolog, epilog and evaluator are started by the transport like the program of the attempt, in its directory
-and with its variables. Each is a program with a number of its own, and each run of it has a nonce of its own,
-which is in no journal: modules that an engine leaves running are ended by the next engine. The message about
-a failed module has its name and the last line of its standard error. The selector runs beside the engine,
-because no machine is chosen yet.
+The transport starts prolog, epilog and evaluator like the program of the attempt, in the same directory and
+with the same variables. Each module has a number of its own. Each run of a module has a nonce of its own,
+which is in no journal; therefore the next engine ends modules that an engine left running. The message about
+a failed module contains its name and the last line of its standard error. The selector runs on the engine's
+computer, because no machine is chosen yet.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def module_number(attempt: int, module: str) -> int:
 
 
 def describe_failure(module: str, report: ProgramReport, records: str) -> str:
-    """Return why a module failed, with the last line of its errors; "": it ended with exit code 0."""
+    """Return why a module failed, with the last line of its standard error; "" after exit code 0."""
     code, by, cause = report.get("code"), report.get("signal"), report.get("cause") or ""
     if code == 0 and not cause:
         return ""
@@ -69,7 +69,7 @@ def describe_failure(module: str, report: ProgramReport, records: str) -> str:
 
 
 def read_last_line(records: str, name: str) -> str:
-    """Return the last line of a record file that is not blank, shortened; "" if there is none."""
+    """Return the last line of a record file that is not blank, shortened; "" if there is no such line."""
     try:
         text = read_task_file(Path(records), name, tail=True, max_bytes=_TAIL_BYTES) or ""
     except JobProblem:
@@ -84,12 +84,12 @@ _DIE_WITH_PARENT = (
     "os.getppid() == int(sys.argv[1]) or os._exit(1)\n"
     "os.execvp(sys.argv[2], sys.argv[2:])\n"
 )
-"""Python program that executes another program, which the kernel kills when the engine ends."""
+"""Python program that executes another program; the kernel kills that program when the engine ends."""
 _MOST_OUTPUT_BYTES = 1 << 20
 
 
 class SelectorPrograms:
-    """Runs the selector programs of tasks beside the engine; called by staging threads."""
+    """Runs the selector programs of tasks on the engine's computer; called by staging threads."""
 
     def __init__(self, context: ProjectContext) -> None:
         self._context = context
@@ -97,7 +97,8 @@ class SelectorPrograms:
     def choose(self, command: SelectMachines) -> MachinesSelected:
         """Return the machines in the order that the selector program prints.
 
-        If the program fails, the order is that of the candidates, and ``problem`` says why it failed.
+        If the program fails, the machines are in the order of the candidates, and ``problem`` of the event
+        says why.
         """
         try:
             order = self._read(self._run(command), command.candidates)
@@ -190,8 +191,8 @@ _INTERPRETERS = (
 def check_programs(workflows: Mapping[str, Workflow], folders: Mapping[str, str | Path]) -> None:
     """Raise InvalidInput if an evaluator or selector program does not exist or is not executable here.
 
-    An input, an output or a store of restart files whose URL cannot be used is refused too. ``folders`` gives
-    the folder of each workflow's file.
+    The same error is raised for an input, an output or a store of restart files whose URL cannot be used.
+    ``folders`` gives the folder of each workflow's file.
     """
     problems: list[Problem] = []
     for key, workflow in workflows.items():
@@ -243,7 +244,10 @@ def _url_problems(task: Task, workflow: Workflow) -> Iterator[Problem]:
 
 
 def _find_program_problem(line: str, folder: Path, declared: Iterable[str]) -> str:
-    """Return why the program of a command line cannot be executed; "": it can, or its name has fields."""
+    """Return why the program of a command line cannot be executed.
+
+    The result is "" if it can be executed, or if its name contains template fields.
+    """
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -261,7 +265,10 @@ def _find_program_problem(line: str, folder: Path, declared: Iterable[str]) -> s
 
 
 def _find_missing_word(program: str, words: Sequence[str], folder: Path, present: Container[str]) -> str:
-    """Return that a program is not on the path, or that the script of an interpreter is missing; else ""."""
+    """Return a text if a program is not on the path or an interpreter's script is missing; else "".
+
+    ``words`` are the arguments of the program; ``present`` are the files that the task declares as inputs.
+    """
     if shutil.which(program) is None:
         is_here = (folder / program).is_file()
         beside = f"; write ./{program} for the file beside the workflow" if is_here else ""

@@ -1,7 +1,7 @@
 """Preparation of attempts: stage the inputs, render the command, and reuse equal products of earlier runs.
 
-After all declared inputs are staged, everything the outputs depend on is known. If an earlier execution has a
-product with the same fingerprint, the files of that product are used instead of running the program.
+After all declared inputs are staged, everything that the outputs depend on is known. If an earlier execution
+has a product with the same fingerprint, the files of that product are used and the program does not run.
 """
 
 from __future__ import annotations
@@ -61,26 +61,27 @@ from weft.records import dataclass
 
 @dataclass(slots=True)
 class PreparedAttempt:
-    """A prepared program, a reused product, or the problem that prevents the start."""
+    """Result of preparing an attempt: a program to start, a reused product, or a problem."""
 
     order: dict[str, Any] | None = None
-    """Start order for the transport; None: there is no program."""
+    """Order for the transport that starts the program; None: there is no program."""
     prolog: dict[str, Any] | None = None
-    """Start order of the task's own prolog, which runs first; None: there is no prolog, or it has run."""
+    """Order that starts the task's own prolog before the program; None: there is no prolog, or it has run."""
     problem: str = ""
     cause: Cause = Cause.STAGING
     lasting: bool = False
-    """Whether a retry would have the same problem."""
+    """Whether a retry would fail with the same problem."""
     holders: tuple[int, ...] = ()
-    """The machine that holds the input that could not be staged; (): no machine holds it."""
+    """The machine that holds the input which could not be staged; (): no machine holds it."""
     reused: Product | None = None
-    """Product that replaces a run of the program or a copy: that of an earlier execution or, if source and
-    destination of a transfer are parts of one machine, that of the producer. Its files stay where they are.
+    """Product that replaces a run of the program, or a copy by a transfer. It is from an earlier execution.
+    If source and destination of a transfer are parts of one machine, it is the product of the file's
+    producer. Its files stay where they are.
     """
     reused_from: int = 0
-    """Number of the earlier execution; 0: the product is of this execution."""
+    """Number of the earlier execution that made the reused product; 0: this execution made it."""
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Lines of reused files that define sweeps, by file name."""
+    """By file name: the lines of a reused file that defines a sweep."""
 
     def failure(self, attempt: ActiveAttempt) -> Ended:
         """Return the event for an attempt that cannot be started."""
@@ -96,10 +97,10 @@ class PreparedAttempt:
 
 @dataclass(slots=True)
 class PreparedModule:
-    """A prepared program of a module, or the problem that prevents its start."""
+    """Result of preparing a module: a program to start, or the problem that prevents the start."""
 
     order: dict[str, Any] | None = None
-    """Start order for the transport; None: there is a problem."""
+    """Order for the transport that starts the program; None: there is a problem."""
     problem: str = ""
 
 
@@ -123,15 +124,15 @@ class AttemptPreparer:
         self._boot = boot_id()
 
     def needs_no_files(self, attempt: ActiveAttempt) -> bool:
-        """Return whether an attempt has no inputs and no restart files, so that preparation is fast."""
+        """Return whether an attempt has neither inputs nor restart files, so that preparation is fast."""
         description = self._context.compiled_workflow(attempt.run).description(attempt.task)
         return not description.inputs and not (attempt.start and attempt.start.restart_from)
 
     def stage_in(self, attempt: ActiveAttempt, command: StageIn) -> StagedIn | None:
-        """Stage the inputs named by a command; return the event for it, None if the attempt was abandoned.
+        """Stage the inputs named by a command; return the event, or None if the attempt was abandoned.
 
-        ``lost`` of the event is the machine that holds the input that could not be staged; whether it is lost
-        is not known here.
+        If an input could not be staged, ``lost`` of the event is the machine that holds the input. Whether
+        that machine is really lost is not known here.
         """
         producers = {parcel.task for parcel in command.parcels if parcel.task >= 0}
         named = {parcel.name for parcel in command.parcels if parcel.source < 0}
@@ -160,8 +161,8 @@ class AttemptPreparer:
     def transfer(self, attempt: ActiveAttempt, command: StageIn) -> PreparedAttempt:
         """Copy the file of a transfer to its destination; return a product if there is nothing to copy.
 
-        There is nothing to copy if an earlier execution has made the same copy, or if the file has one
-        producer and source and destination are parts of one machine.
+        There is nothing to copy if an earlier execution has made the same copy. There is also nothing to copy
+        if the file has one producer, and source and destination are parts of one machine.
         """
         machines = self._context.machines
         here, there = machines[attempt.machine].host_name, machines[command.parcels[0].source].host_name
@@ -199,8 +200,8 @@ class AttemptPreparer:
     def prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
         """Stage the remaining files and render the command; return the program, or why it cannot start.
 
-        If the task moves to another machine and has a prolog, this is called twice: before the prolog, and
-        again for the engine's Start command.
+        If the task moves to another machine and has a prolog, this method is called twice: before the prolog,
+        and again for the engine's Start command.
         """
         try:
             with interruptible(lambda: attempt.abandoned):
@@ -214,7 +215,7 @@ class AttemptPreparer:
         return PreparedAttempt(problem=str(problem), lasting=problem.lasting, holders=self._holders(problem))
 
     def _holders(self, problem: StagingProblem) -> tuple[int, ...]:
-        """Return the machine that holds the file of a problem."""
+        """Return the machine that holds the file of a staging problem; () if no machine holds it."""
         names = [machine.name for machine in self._context.machines]
         return (names.index(problem.holder),) if problem.holder in names else ()
 
@@ -254,7 +255,7 @@ class AttemptPreparer:
         return prepared
 
     def _render(self, attempt: ActiveAttempt, inputs: Sequence[str], module: str = "") -> RenderedJob:
-        """Render the program of an attempt, or that of a module."""
+        """Render the program of an attempt; if ``module`` is not "", render the program of that module."""
         context, start = self._context, attempt.start or _expected_start(attempt)
         compiled = context.compiled_workflow(attempt.run)
         return render_job(
@@ -276,8 +277,8 @@ class AttemptPreparer:
     def prepare_module(self, attempt: ActiveAttempt, module: str, given: bytes = b"") -> PreparedModule:
         """Render the program of a module of an attempt; ``given`` is its standard input.
 
-        The files of the attempt are not changed: its program may be running, or may have ended under an
-        earlier engine.
+        The files of the attempt are not changed, because its program may be running, or may have ended under
+        an earlier engine.
         """
         try:
             order = self._module_order(attempt, module, self._input_names(attempt))
@@ -329,7 +330,7 @@ class AttemptPreparer:
         return names
 
     def _sources(self, attempt: ActiveAttempt, item: DeclaredInput) -> list[tuple[InputSource, str]]:
-        """Return the sources of an input outside the sandboxes, each with the name to stage it under.
+        """Return the sources of an input that is outside the sandboxes, each with its name after staging.
 
         A wildcard may match several files.
         """
@@ -361,13 +362,13 @@ class AttemptPreparer:
                 attempt.has_workdir = True
 
     def _restore_checkpoint(self, attempt: ActiveAttempt) -> bool:
-        """Stage the kept restart files if the attempt restarts from them; return whether there were any."""
+        """Stage the kept restart files if the attempt restarts from them; return whether any were staged."""
         if not (attempt.restart_from if attempt.start is None else attempt.start.restart_from):
             return False
         return CheckpointKeeper(self._context).restore(attempt)
 
     def _stage(self, attempt: ActiveAttempt, item: DeclaredInput) -> tuple[list[str], float]:
-        """Stage one declared input; return the names of its files and the bytes copied."""
+        """Stage one declared input; return the names of its files and the number of bytes copied."""
         compiled = self._context.compiled_workflow(attempt.run)
         counters = attempt.counters or (attempt.iteration,)
         products = self._products.for_input(compiled, attempt.run, attempt.task, counters, item)
@@ -432,7 +433,7 @@ class AttemptPreparer:
         )
 
     def _is_rewritten(self, attempt: ActiveAttempt, name: str) -> bool:
-        """Return whether the task overwrites an input, so that it needs permission to write it."""
+        """Return whether the task overwrites an input; then the staged input must be writable."""
         compiled = self._context.compiled_workflow(attempt.run)
         machine = self._context.machines[attempt.machine]
         outputs = output_names(compiled, attempt.task, machine, attempt.iteration)
@@ -459,8 +460,8 @@ class AttemptPreparer:
     def _reuse(self, attempt: ActiveAttempt, fingerprint: str) -> PreparedAttempt | None:
         """Return an intact product of an earlier execution with this fingerprint; None if there is none.
 
-        The files of the product stay where they are: consumers get copies, and ``weft clean`` keeps files to
-        which a product refers.
+        The files of the product stay where they are: tasks that read them get copies, and ``weft clean``
+        keeps files to which a product refers.
         """
         context = self._context
         product = context.products.find_by_fingerprint(fingerprint, besides=context.execution)
@@ -481,7 +482,7 @@ class AttemptPreparer:
         return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
 
     def _adopt(self, attempt: ActiveAttempt, product: Product) -> Product:
-        """Return a copy of a product's record that belongs to an attempt; the files stay where they are."""
+        """Return a copy of a product's record for another attempt; the files of the product are not moved."""
         context = self._context
         compiled = context.compiled_workflow(attempt.run)
         return replace(
@@ -508,9 +509,9 @@ class AttemptPreparer:
     def _write_order(
         self, attempt: ActiveAttempt, job: RenderedJob, secrets: Mapping[str, str | None]
     ) -> dict[str, Any] | None:
-        """Write ``command.sh`` for users, and return the start order for the transport.
+        """Write ``command.sh`` for users, and return the order for the transport that starts the program.
 
-        Only the order, which is never written to a file, contains the values of secrets.
+        Only the order contains the values of secrets; it is never written to a file.
         """
         if job.argv is None:
             return None
@@ -531,7 +532,7 @@ class AttemptPreparer:
     def _order(
         self, attempt: ActiveAttempt, job: RenderedJob, secrets: Mapping[str, str | None]
     ) -> dict[str, Any]:
-        """Return the start order for the transport."""
+        """Return the order for the transport that starts the program of ``job``."""
         start, records = attempt.start, attempt.records_path
         argv, env = list(job.argv or ()), dict[str, str | None](job.env)
         if job.isolation is not None:
@@ -556,7 +557,7 @@ class AttemptPreparer:
         }
 
     def _task_inputs(self, run: int) -> TaskInputs:
-        """Return the inputs of a run's tasks; recomputed when the workflow has grown."""
+        """Return the inputs of a run's tasks; they are computed again when the workflow has grown."""
         compiled = self._context.compiled_workflow(run)
         if (found := self._inputs.get(run)) is None or found[0] is not compiled:
             secrets = self._context.secrets_of(run).values
@@ -581,7 +582,10 @@ def _staged_name(source: InputSource, declared: str) -> str:
 
 
 def _expected_start(attempt: ActiveAttempt) -> Start:
-    """Return a Start command for an attempt without one: it follows later, or an earlier engine got it."""
+    """Return the Start command that is expected for an attempt that has none.
+
+    Such an attempt gets its Start command later, or an earlier engine has received it.
+    """
     return Start(
         attempt=attempt.number,
         run=attempt.run,

@@ -62,7 +62,7 @@ class StagingProblem(WeftError):
 
 
 def quote_name(name: str) -> str:
-    """Return a file name for a message: quoted, on one line, shortened, unprintable characters escaped."""
+    """Return a file name in the form for messages: quoted, shortened, unprintable characters escaped."""
     text = repr(name)
     if len(text) > _LONGEST_NAME:
         text = repr(redact_start(name, _LONGEST_NAME))
@@ -92,7 +92,7 @@ class _StagingErrors:
 
 
 def staging_problem(what: str, file: str, error: OSError, *, lasting: bool = False) -> StagingProblem:
-    """Return a StagingProblem that describes an OSError."""
+    """Return a StagingProblem that describes an OSError; ``what`` names the failed operation."""
     why = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
     return StagingProblem(what, file, why, number=error.errno, lasting=lasting)
 
@@ -103,7 +103,7 @@ def wrong_kind(what: str, file: str, status: os.stat_result) -> StagingProblem:
 
 
 Parts = tuple[str, ...]
-"""Components of a name below a root; none is ``.``, ``..`` or empty."""
+"""Components of a name below a root; no component is empty, ``.`` or ``..``."""
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTER = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
@@ -111,7 +111,7 @@ _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_LINKS = 40
 MAX_DEPTH = 100
-"""Maximal directory depth below a root; each level holds a file descriptor while a name is resolved."""
+"""Maximal directory depth below a root; every level keeps a descriptor open while a name is resolved."""
 _KINDS = {
     stat.S_IFREG: "a file",
     stat.S_IFDIR: "a directory",
@@ -150,7 +150,10 @@ def split_name(name: str) -> Parts:
 
 
 def open_root(root: Path, *, listing: bool = False) -> int:
-    """Open a root directory; raise StagingProblem if its path contains a link."""
+    """Open a root directory; raise StagingProblem if its path contains a link.
+
+    With ``listing`` the entries of the directory can be listed through the descriptor.
+    """
     with staging_errors("cannot be opened", str(root)):
         top = os.open(root, _LIST if listing else _ENTER)
     place = os.readlink(f"/proc/self/fd/{top}")  # noqa: PTH115 - it is a text to be compared
@@ -162,7 +165,7 @@ def open_root(root: Path, *, listing: bool = False) -> int:
 
 
 class FileDescriptor:
-    """Context manager that closes a descriptor; a class, because ``contextmanager`` would be slower."""
+    """Context manager that closes a descriptor at the end; a class, as ``contextmanager`` would be slower."""
 
     __slots__ = ("_fd",)
 
@@ -178,7 +181,7 @@ class FileDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class OpenEntry:
-    """A file system entry below a root, held by an ``O_PATH`` descriptor that neither reads nor writes.
+    """A file system entry below a root, with an ``O_PATH`` descriptor, which allows no reading or writing.
 
     As a context manager it closes the descriptor.
     """
@@ -186,7 +189,7 @@ class OpenEntry:
     fd: int
     status: os.stat_result
     parts: Parts
-    """Location below the root, with links resolved."""
+    """Location of the entry below the root, with links resolved."""
 
     def __enter__(self) -> Self:
         return self
@@ -206,7 +209,7 @@ class OpenEntry:
 
 
 def open_entry(root: Path, parts: Sequence[str]) -> OpenEntry:
-    """Open an entry, following links that stay below the root; the caller closes it.
+    """Open an entry below a root; links that stay below the root are followed. The caller closes the entry.
 
     Raises StagingProblem if the entry is missing or a link leads out of the root.
     """
@@ -222,7 +225,7 @@ def open_entry(root: Path, parts: Sequence[str]) -> OpenEntry:
 
 
 class _PathWalk:
-    """Stack of descriptors opened while a name is resolved."""
+    """Stack of the descriptors that are opened while a name is resolved."""
 
     def __init__(self, top: int, root: str, name: str) -> None:
         self._top = top
@@ -254,7 +257,7 @@ class _PathWalk:
         self.names.clear()
 
     def _enter(self, part: str) -> str | None:
-        """Open the next component and return None; for a symbolic link return its target instead."""
+        """Open the next component and return None; if it is a symbolic link, return the link's target."""
         if len(self.fds) >= MAX_DEPTH:
             raise StagingProblem(
                 "cannot be opened", self._name, f"it is more than {MAX_DEPTH} directories deep"
@@ -282,7 +285,7 @@ class _PathWalk:
 
 
 def reopen_for_reading(found: OpenEntry, name: str) -> int:
-    """Open a regular file or a directory for reading; raise StagingProblem for any other kind."""
+    """Open the entry ``found`` for reading; raise StagingProblem unless it is a file or a directory."""
     if not (found.is_file or found.is_directory):
         raise wrong_kind("cannot be read", name, found.status)
     with staging_errors("cannot be read", name):
@@ -300,7 +303,10 @@ def open_child(directory: int, parts: Parts) -> OpenEntry:
 
 
 def open_inside(root: Path, name: str) -> int:
-    """Open a file or directory below a root for reading; links inside the root are followed. Never blocks."""
+    """Open a file or directory below a root for reading; links inside the root are followed.
+
+    The call never blocks.
+    """
     with open_entry(root, split_name(name)) as found:
         return reopen_for_reading(found, name)
 
@@ -310,14 +316,14 @@ def open_directory(
 ) -> FileDescriptor:
     """Open a directory below a root for listing and changes.
 
-    With ``make`` missing directories are created with ``mode``. No link is followed, not even one inside the
-    root.
+    With ``make``, missing directories are created with the permissions ``mode``. No link is followed, not
+    even one inside the root.
     """
     return FileDescriptor(_enter_directory(root, parts, make, mode))
 
 
 class DirectoryCursor:
-    """Context manager that keeps the last directory open, for consecutive files in one directory."""
+    """Context manager that keeps the last used directory open, for consecutive files in one directory."""
 
     def __init__(self, root: Path, *, make: bool = False) -> None:
         self._root = root
@@ -334,7 +340,7 @@ class DirectoryCursor:
             self._fd = -1
 
     def at(self, parts: Sequence[str]) -> int:
-        """Return a descriptor as ``open_directory`` does; it is valid until the next call."""
+        """Return a descriptor of a directory, as ``open_directory`` does; it is valid until the next call."""
         if self._fd < 0 or parts != self._parts:
             self.__exit__()
             self._fd = _enter_directory(self._root, parts, self._make)
@@ -371,7 +377,7 @@ def _make_child(above: int, part: str, flags: int, name: str, mode: int) -> int:
 
 
 def open_parent(root: Path, parts: Sequence[str]) -> FileDescriptor:
-    """Open the parent directory of a name, created if missing."""
+    """Open the parent directory of a name below a root; create the directory if it is missing."""
     return open_directory(root, parts[:-1], make=True)
 
 
@@ -382,7 +388,7 @@ def make_parents(root: Path, name: str) -> None:
 
 
 def make_directory(root: Path, name: str) -> Path:
-    """Create a directory and its parents below a root; it may exist already."""
+    """Create a directory and its parents below a root; it is no error if the directory exists."""
     parts = split_name(name)
     with open_directory(root, parts, make=True):
         return root.joinpath(*parts)

@@ -1,8 +1,8 @@
-"""Staging primitives: atomic file creation, independent copies of files and trees, measured task outputs.
+"""Staging primitives: atomic file creation, independent copies of files and trees, records of task outputs.
 
 A staged file is a clone or a copy, so a change of it never changes its source. It appears under its name only
-when it is complete. A directory is merged into an existing one file by file; other files in it stay
-untouched.
+when it is complete. A directory is merged into an existing one file by file; other files in the existing
+directory are not changed.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ _MOST_TRIES = 1000
 def atomic_file(directory: int, name: str, *, mode: int = 0o666, synced: bool = False) -> Iterator[int]:
     """Open a file for writing; it is renamed to ``name`` when the block succeeds and removed otherwise.
 
-    ``synced``: its content is synced to the disk first, so that a power failure leaves the old or the new
-    content under the name.
+    With ``synced``, the content is synced to the disk before the file is renamed, so that a power failure
+    leaves either the old or the new content under the name.
     """
     temporary, fd = _create_temporary(directory, mode)
     try:
@@ -89,7 +89,7 @@ def atomic_file(directory: int, name: str, *, mode: int = 0o666, synced: bool = 
 
 @contextmanager
 def unnamed_file(directory: int) -> Iterator[int]:
-    """Open an unlinked temporary file for writing and reading; it vanishes with the block."""
+    """Open an unlinked temporary file for writing and reading; it is removed at the end of the block."""
     temporary, fd = _create_temporary(directory, 0o600)
     with FileDescriptor(fd):
         os.unlink(temporary, dir_fd=directory)
@@ -108,7 +108,7 @@ def _create_temporary(directory: int, mode: int) -> tuple[str, int]:
 
 CopyPermissions = Literal["kept", "read-only", "own"]
 """``kept``: a copy gets the permissions and times of its source; ``read-only``: the same without write
-permission; ``own``: those of a new file of the user.
+permission; ``own``: a copy gets the permissions of a new file of the user.
 """
 
 
@@ -124,8 +124,9 @@ def clone_or_copy(
 ) -> int:
     """Stage a file or directory under another name; return the number of bytes copied (0: clones only).
 
-    With ``digest``, a copy with different content is refused before it gets its name. ``synced``: the copy is
-    synced to the disk before it gets its name, and the directory with its name before the function returns.
+    If ``digest`` is given, a copy with different content is refused before it gets its name. With ``synced``,
+    the copy is synced to the disk before it gets its name, and the directory that contains it is synced
+    before the function returns.
     """
     parts = split_name(name)
     with open_entry(source_root, split_name(source)) as found:
@@ -163,7 +164,7 @@ def copy_file(
 
 
 def _first_mode(found: OpenEntry, modes: CopyPermissions) -> int:
-    """Return the permissions of a copy while it is written; the final ones are set when it is complete."""
+    """Return the permissions of a copy while it is written; the final ones are set afterwards."""
     if modes != "own":
         return 0o600
     return 0o777 if found.status.st_mode & 0o111 else 0o666
@@ -197,7 +198,7 @@ def _checksum_problem(source: str) -> StagingProblem:
 
 @dataclass(frozen=True, slots=True)
 class _TreeCopy:
-    """A directory being staged: built under a temporary name beside its target, then moved there."""
+    """A directory that is being staged: it is built under a temporary name, then moved to its target."""
 
     source_root: Path
     source_parts: Parts
@@ -229,7 +230,7 @@ class _TreeCopy:
         return copied_bytes
 
     def _build(self, temporary: Parts) -> tuple[list[TreeEntry], int, str]:
-        """Build the copy; return its entries, the bytes copied, and the digest."""
+        """Build the copy; return its entries, the number of bytes copied, and its digest."""
         pairs: list[tuple[TreeEntry, str]] = []
         total_bytes = 0
         with DirectoryCursor(self.root, make=True) as held:
@@ -259,9 +260,9 @@ class _TreeCopy:
             return _copy(found, "/".join(found.parts), target, self.modes, None)
 
     def _date(self, temporary: Parts, entries: list[TreeEntry]) -> None:
-        """Set the times of directories to those of their sources, deepest first.
+        """Set the times of directories to those of their sources, deepest directories first.
 
-        A staged directory is recognised by these times.
+        By these times a later check recognises that the staged directory is unchanged.
         """
         dated = [(entry.parts, entry.status) for entry in entries if entry.is_directory]
         for parts, status in reversed([((), self.status), *dated]):
@@ -269,7 +270,7 @@ class _TreeCopy:
                 os.utime(directory, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
     def _try_move(self, temporary: Parts) -> bool:
-        """Rename the finished tree to its target; return False if a non-empty directory exists there."""
+        """Rename the finished tree to its target; return False if the target is a non-empty directory."""
         with (
             open_parent(self.root, self.parts) as parent,
             staging_errors("cannot be staged", "/".join(self.parts)),
@@ -283,7 +284,7 @@ class _TreeCopy:
             return True
 
     def _merge(self, temporary: Parts, entries: list[TreeEntry]) -> None:
-        """Move the files into the existing directory and replace files of the same name."""
+        """Move the files into the existing target directory; files of the same name are replaced."""
         with DirectoryCursor(self.root) as sources, DirectoryCursor(self.root, make=True) as targets:
             for entry in entries:
                 goal = (*self.parts, *entry.parts)
@@ -296,7 +297,7 @@ class _TreeCopy:
 
 
 def move(root: Path, source: str, name: str) -> None:
-    """Rename an entry below a root; its new parent directories are created."""
+    """Rename an entry below a root; missing parent directories of the new name are created."""
     old, new = split_name(source), split_name(name)
     with (
         open_directory(root, old[:-1]) as before,
@@ -312,11 +313,11 @@ _WRITING = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 def collect_outputs(
     workdir: Path, patterns: Sequence[str], *, missing_ok: bool = False, read_only: bool = False
 ) -> tuple[FileRecord, ...]:
-    """Find and measure the declared outputs, in declared order; a directory counts as one output.
+    """Return the records of the declared outputs, in declared order; a directory is one output.
 
-    ``read_only``: they are made read-only first. Raises StagingProblem for an output that is missing (unless
-    ``missing_ok``), for a link that leads out of the directory, and for an entry that is neither file nor
-    directory.
+    With ``read_only``, the outputs are made read-only first. Raises StagingProblem for an output that is
+    missing (unless ``missing_ok``), for a link that leads out of the directory, and for an entry that is
+    neither a file nor a directory.
     """
     found: dict[str, bool] = {}
     for pattern in patterns:
@@ -342,7 +343,7 @@ def _missing_output(workdir: Path, pattern: str) -> StagingProblem:
 
 
 def measure_file(workdir: Path, name: str, *, directory: bool = False) -> FileRecord:
-    """Return the record of a file or directory; with ``directory`` it must be a directory."""
+    """Return the record of a file or directory; if ``directory`` is True, it must be a directory."""
     with open_entry(workdir, split_name(name)) as found:
         if found.is_directory:
             return _measure_tree(workdir, name, found)
@@ -379,8 +380,8 @@ def is_intact(directory: Path, file: FileRecord, *, boot: str | None = None, tho
     """Return whether a file still has the recorded content.
 
     The content is read if the status of the file does not prove that it is unchanged, and always with
-    ``thorough``. ``boot`` is the boot during which the file was recorded (None: the current one); after
-    another boot the status proves nothing.
+    ``thorough``. ``boot`` identifies the boot of the system during which the file was recorded; if it is
+    None, this is the current boot. After another boot the status proves nothing.
     """
     try:
         version = find_version(directory, file.name)
@@ -422,7 +423,7 @@ def _make_entry_read_only(workdir: Path, directory: int, entry: TreeEntry) -> No
 
 
 def _make_file_read_only(workdir: Path, parts: Parts) -> None:
-    """Make a file read-only; a file with further hard links is first replaced by a copy.
+    """Make a file read-only; if the file has further hard links, it is first replaced by a copy.
 
     The other links may be outside the directory, where permissions must not change.
     """

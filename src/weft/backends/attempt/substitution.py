@@ -1,8 +1,8 @@
-"""Substitution of ``{name}`` fields: values in names and words, variables in shell commands.
+"""Substitution of ``{name}`` fields: in names and words by values, in shell commands by variables.
 
 A value may come from a file that another task wrote, so it must never be interpreted as shell text. The text
-of a shell command refers to variables and positional parameters (``weft.workflow.shell_text``), in which the
-values are passed. Only the value of ``{name:raw}`` becomes a part of the text.
+of a shell command therefore refers to variables and positional parameters (``weft.workflow.shell_text``),
+which hold the values. Only the value of ``{name:raw}`` becomes a part of the text.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ _OF_TASKS = ("exit_code", "result")
 
 
 def template_names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the distinct field names of some templates."""
+    """Return the distinct names of the fields in several templates."""
     return tuple(dict.fromkeys(field.name for text in texts for field in list_fields(text)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TemplateValues:
-    """Values of the fields of one attempt."""
+    """Values of the template fields of one attempt."""
 
     known: Mapping[str, Value]
-    """Plain values by name."""
+    """By field name: the value of a field that refers to no machine and no result."""
     machine: Mapping[str, Value]
-    """Values of ``machine.*``."""
+    """By name: the value of the field ``machine.NAME``."""
     results: Mapping[str, Mapping[str, Value]]
     """By name of a description: ``exit_code`` and ``result`` of its task."""
     by_name: bool = False
-    """Whether fields whose value differs between attempts of one task are replaced by their name."""
+    """Whether fields are replaced by their names if their values differ between attempts of one task."""
 
     def text(self, text: str) -> str:
         """Substitute the fields of a name or word, without quoting."""
@@ -78,7 +78,10 @@ class TemplateValues:
         )
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Substitute the fields of an argument list; a word that is only ``{inputs}`` becomes several."""
+        """Substitute the fields of an argument list.
+
+        A word that consists only of a field with a list, such as ``{inputs}``, becomes several words.
+        """
         found: list[str] = []
         for word in words:
             parts = split_template(word) if "{" in word else ()
@@ -89,7 +92,7 @@ class TemplateValues:
         return found
 
     def fill_raw(self, pieces: ShellPieces) -> ShellPieces:
-        """Substitute the fields ``{name:raw}`` of a shell command; keep the others."""
+        """Substitute the fields ``{name:raw}`` of a shell command; all other fields are kept."""
         if not any(isinstance(piece, TemplateField) and piece.raw for piece in pieces):
             return pieces
         return tuple(
@@ -100,7 +103,7 @@ class TemplateValues:
         )
 
     def shell_value(self, name: str) -> str | list[str]:
-        """Return the text of a value, or the texts of the entries of a list."""
+        """Return the value of a field as text; if the value is a list, return the texts of its entries."""
         words = self._words(name)
         return words if isinstance(self.of(name), list) else words[0]
 
@@ -113,7 +116,7 @@ class TemplateValues:
         return words
 
     def of(self, name: str) -> Value:
-        """Return the value of a field; raise JobProblem if it has none."""
+        """Return the value of a field; raise JobProblem if the field has no value."""
         if self.by_name and (name in ALLOCATED or name.startswith("machine.")):
             return f"@{name}@"
         if name in self.known:
@@ -147,19 +150,19 @@ class TemplateValues:
 
 
 VARIABLE_PREFIX = "WEFT_V_"
-"""Beginning of the names of the variables that hold the values of a shell command."""
+"""Prefix of the names of shell variables that hold the values of fields."""
 _NOT_IN_NAME = re.compile(r"\W", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"[-+]?[0-9]+", re.ASCII)
 
 
 class FilledShell(NamedTuple):
-    """Shell texts that refer to values, and the values."""
+    """Shell texts that refer to variables and positional parameters, and the values of these."""
 
     texts: tuple[str, ...]
     variables: Mapping[str, str]
-    """Values by name of the variable."""
+    """By name of a shell variable: its value."""
     parameters: tuple[str, ...]
-    """Values of the positional parameters: the entries of the lists."""
+    """Positional parameters: the entries of all lists, after the words given as ``before``."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -191,7 +194,7 @@ class ShellTemplate:
     def fill(self, values: TemplateValues, before: Sequence[str] = ()) -> FilledShell:
         """Return the texts and the values to which they refer.
 
-        ``before`` are values of the first positional parameters, to which the texts do not refer.
+        ``before`` are values for the first positional parameters; the texts do not refer to them.
         """
         variables: dict[str, str] = {}
         lists: dict[str, list[str]] = {}
@@ -216,7 +219,10 @@ class ShellTemplate:
         return FilledShell(texts, variables, parameters)
 
     def describe(self, values: TemplateValues) -> list[str]:
-        """Return the texts with their values, to be shown to users: not every value is quoted for a shell."""
+        """Return the texts with values in place of fields, to be shown to users.
+
+        They must not be executed, because not every value is quoted for a shell.
+        """
         return ["".join(_describe(piece, values) for piece in text.pieces) for text in self._texts]
 
     def _check_list(self, name: str, entries: Sequence[str]) -> None:
@@ -255,7 +261,7 @@ def _describe(piece: str | ShellField, values: TemplateValues) -> str:
 
 
 def _variable_names(names: Sequence[str]) -> dict[str, str]:
-    """Return the name of a shell variable for each field; names that would be equal get a number."""
+    """Return the shell variable of each field, by field name; a number is added to equal names."""
     found: dict[str, str] = {}
     used: set[str] = set()
     for name in names:
@@ -279,7 +285,7 @@ def _check_number(name: str, value: str) -> None:
 
 
 def machine_values(machine: Machine) -> dict[str, Value]:
-    """Return the values of ``machine.*`` fields; None: not stated in the platform file."""
+    """Return the values of ``machine.*`` fields by name; None: not stated in the platform file."""
     memory = machine.memory
     return {
         **machine.resources,

@@ -1,9 +1,9 @@
 """Files through which a task reports to weft: progress, requirements, restart files, results and sweep lines.
 
 While it runs, a task may write its progress, new requirements (``gw_reqs``), a new rank (``gw_rank``), a
-performance complaint (``gw_perf``) and restart files (docs/papers/adaptive-jobs.md, section 2). A task may
-write anything: only regular files of limited size are read, and nothing in them is executed. Content that
-cannot be interpreted is reported and has no other effect.
+complaint about its performance (``gw_perf``) and restart files (docs/papers/adaptive-jobs.md, section 2). A
+task may write anything, so only regular files of limited size are read, and nothing in them is executed.
+Content that cannot be interpreted is reported and has no other effect.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from weft.workflow.quantity import MAX_POINTS
 from weft.workflow.workflow import find_growth_files
 
 MAX_BYTES = 65_536
-"""Maximal size of a file that is read whole."""
+"""Maximal size in bytes of a file that is read as a whole."""
 
 Signature = tuple[int, int, int, int]
-"""Inode, size, modification time and status change time; it changes with the content."""
+"""Inode, size, modification time and status change time of a file; they change with its content."""
 _RestartState = list[dict[str, Signature]]
 
 
 def read_signature(workdir: Path, name: str) -> Signature | None:
-    """Return the signature of a file without reading it; None if it is missing or cannot be opened."""
+    """Return the signature of a file, without reading it; None if it is missing or cannot be opened."""
     with suppress(StagingProblem), FileDescriptor(open_inside(workdir, name)) as fd:
         status = os.fstat(fd)
         return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -52,7 +52,8 @@ def read_signature(workdir: Path, name: str) -> Signature | None:
 def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: int = MAX_BYTES) -> str | None:
     """Return the text of a file; None if it is missing; raise JobProblem if it cannot be read.
 
-    ``tail``: return only the last lines of a file with more than ``max_bytes``, which is refused otherwise.
+    A file with more than ``max_bytes`` is refused, unless ``tail`` is True: then only its last lines are
+    returned.
     """
     try:
         fd = open_inside(workdir, name)
@@ -88,7 +89,7 @@ _STEPS = re.compile(rf"({_NUMBER})\s*/\s*({_NUMBER})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedProgress:
-    """Content of a progress file; None: not stated."""
+    """Content of a progress file; a value is None if the file does not state it."""
 
     done: float | None = None
     """Completed share of the task's work."""
@@ -98,7 +99,7 @@ class ReportedProgress:
 
 
 def parse_progress(text: str) -> ReportedProgress | None:
-    """Parse the last complete line of a progress file; None if there is no such line.
+    """Parse the last complete line of a progress file; return None if there is no such line.
 
     A line is ``0.4``, ``40%``, ``3/10`` or a JSON object. A file with a single line may lack the newline.
     """
@@ -165,13 +166,14 @@ def _progress_problem(line: str) -> JobProblem:
 _OPTIONAL = "optional"
 
 Demand = tuple[str, bool]
-"""An expression in weft's language ("": none), and whether it is mandatory."""
+"""A requirement or rank in weft's expression language ("": none), and whether it is mandatory."""
 
 
 def parse_demand(text: str, file: str, wanted: ValueKind) -> Demand:
     """Parse a requirement (a truth value) or a rank (a number) in GridWay's or weft's language.
 
-    A line ``# optional`` allows the application to stay on its machine. Raises JobProblem.
+    A line ``# optional`` in the file makes it optional: the application may stay on its machine. Raises
+    JobProblem.
     """
     # Imported on first use: few applications change their requirements.
     from weft.formats.format import ProblemCollector, SourceFile
@@ -204,7 +206,7 @@ def _check_kind(expression: Expression, wanted: ValueKind) -> Expression:
 
 
 REQUIREMENT_FILE, RANK_FILE, PERFORMANCE_FILE = "gw_reqs", "gw_rank", "gw_perf"
-"""File names of GridWay's protocol."""
+"""Names of the files of GridWay's protocol for requirements, rank and performance."""
 
 _Found = TypeVar("_Found")
 _LONGEST_TEXT = 200
@@ -215,17 +217,17 @@ class Observation(ReportedProgress):
     """The latest progress of a task, and everything that changed since the previous observation."""
 
     reported_at: float | None = None
-    """Wall-clock time at which the progress file was written; None: it has not changed."""
+    """Wall-clock time at which the progress file was written; None: the file has not changed."""
     requirements: str | None = None
-    """New requirement in weft's language; "": withdrawn; None: unchanged."""
+    """New requirement in weft's language; "": the requirement was withdrawn; None: it has not changed."""
     rank: str | None = None
     mandatory: bool = True
     """Whether the application must leave a machine that does not satisfy the requirement."""
     degraded: str | None = None
-    """New complaint about the performance; None: unchanged."""
+    """New complaint about the performance; None: there is no new one."""
     restart_changed: bool = False
     problems: tuple[str, ...] = ()
-    """Content that could not be interpreted and was ignored."""
+    """For each file that could not be interpreted and was ignored: the reason."""
 
 
 class TaskFiles:
@@ -234,9 +236,10 @@ class TaskFiles:
     def __init__(
         self, workdir: Path, progress: str, restart: Sequence[str] = (), *, from_now: bool = False
     ) -> None:
-        """Observe the files in ``workdir``.
+        """Create an observer of the files in ``workdir``.
 
-        ``from_now``: existing restart files were staged before the start and do not count as changed.
+        ``progress`` is the name of the progress file, ``restart`` are the names of the restart files. If
+        ``from_now`` is True, existing restart files were staged before the start and do not count as changed.
         Otherwise they count as changed at the first observation, as after a restart of the engine.
         """
         self._workdir = workdir
@@ -253,7 +256,7 @@ class TaskFiles:
         return cls(workdir, progress, restart, from_now=from_now)
 
     def observe(self) -> Observation:
-        """Read the files that changed and return the observation."""
+        """Read the files that have changed, and return what was found."""
         problems: list[str] = []
         progress = self._changed(self._progress_file, parse_progress, problems, tail=True)
         requirement = self._changed(REQUIREMENT_FILE, _parse_requirement, problems)
@@ -274,7 +277,10 @@ class TaskFiles:
     def _changed(
         self, name: str, read: Callable[[str], _Found], problems: list[str], *, tail: bool = False
     ) -> _Found | None:
-        """Return the parsed content of a file that changed since the previous observation; else None."""
+        """Return the parsed content of a file if it has changed since the previous observation, else None.
+
+        If the file cannot be read or parsed, the reason is added to ``problems``.
+        """
         if (signature := read_signature(self._workdir, name)) == self._signatures.get(name):
             return None
         # A file modified during the read has another signature at the next observation.
@@ -287,12 +293,12 @@ class TaskFiles:
             return None
 
     def _modified_at(self, name: str) -> float | None:
-        """Return the modification time of a file at its last observation, as wall-clock time."""
+        """Return the modification time (wall-clock) that a file had at its last observation."""
         signature = self._signatures.get(name)
         return None if signature is None else signature[2] / 1e9
 
     def _restart_state(self) -> _RestartState:
-        """Return the files of each declared name or wildcard with their signatures."""
+        """Return, for each declared name or wildcard of restart files, its files and their signatures."""
         found = []
         for pattern in self.restart_files:
             try:
@@ -304,7 +310,7 @@ class TaskFiles:
         return found
 
     def _restart_changed(self) -> bool:
-        """Return whether the restart files changed and all of them exist."""
+        """Return whether the restart files have changed and every declared name has a file."""
         if not self.restart_files:
             return False
         if (state := self._restart_state()) == self._restart or not all(state):
@@ -327,11 +333,11 @@ _RESULT_RULE = (
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MOST_LINE_BYTES = 64_000_000
 _SWEEP_FILES: WeakKeyDictionary[CompiledWorkflow, dict[str, str]] = WeakKeyDictionary()
-"""By workflow with its current tasks: the files whose lines define sweeps."""
+"""By compiled workflow: the files whose lines define sweeps."""
 
 
 def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
-    """Return the content of a task's result file; {} if there is none."""
+    """Return the content of a task's result file; {} if there is no such file."""
     if (text := read_task_file(workdir, name)) is None or not text.strip():
         return {}
     try:
@@ -340,7 +346,7 @@ def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
         what = f"the result file is not valid JSON: {shorten(str(error))}"
         raise JobProblem(what, rule=_RESULT_RULE) from None
     if not isinstance(found, dict):
-        raise JobProblem(f"the result file contains {shorten(text)}", rule=_RESULT_RULE)
+        raise JobProblem(f"the result file contains {shorten(text)}, not an object", rule=_RESULT_RULE)
     if _SURROGATE.search(text):
         _refuse_half_surrogates(found)
     for key, value in found.items():
@@ -350,12 +356,12 @@ def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
 
 
 def _refuse_half_surrogates(found: dict[str, Value]) -> None:
-    """Raise JobProblem if a text contains half of a surrogate pair, which no file or database can store."""
+    """Raise JobProblem if a text contains half of a surrogate pair, which cannot be stored in UTF-8."""
     for key, value in found.items():
         for text in (key, value):
             if isinstance(text, str) and text.encode("utf-8", "replace").decode() != text:
                 what = f"{shorten(key)!a} in the result file contains half of a surrogate pair"
-                raise JobProblem(what, rule=r"\uD800 to \uDFFF come in pairs")
+                raise JobProblem(what, rule=r"codes from \uD800 to \uDFFF must form pairs")
 
 
 def _refuse_constant(word: str) -> NoReturn:
@@ -365,10 +371,10 @@ def _refuse_constant(word: str) -> NoReturn:
 def read_sweep_lines(
     compiled: CompiledWorkflow, task: int, workdir: str, outputs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the lines of the files that define sweeps and were written by this task, by file name.
+    """Return the lines of sweep files that this task wrote, by file name.
 
-    ``outputs`` are the names of its outputs. ``lines(split.parts)`` refers to a file of that name, or to the
-    output ``parts`` of the task ``split``.
+    A sweep file is a file whose lines define a sweep. ``outputs`` are the names of the task's outputs.
+    ``lines(split.parts)`` refers to a file of that name, or to the output ``parts`` of the task ``split``.
     """
     if (sweep_files := _SWEEP_FILES.get(compiled)) is None:
         sweep_files = _SWEEP_FILES[compiled] = find_growth_files(compiled.graph.workflow)
@@ -390,7 +396,7 @@ def read_sweep_lines(
 
 def _read_lines(workdir: Path, name: str) -> tuple[str, ...]:
     if (text := read_task_file(workdir, name, max_bytes=_MOST_LINE_BYTES)) is None:
-        raise JobProblem(f"{shorten(name)} was not written", rule="a sweep needs its lines")
+        raise JobProblem(f"{shorten(name)} was not written", rule="each of its lines is a value of a sweep")
     lines = [line for line in (raw.strip() for raw in text.split("\n")) if line]
     fault = ""
     if not lines:

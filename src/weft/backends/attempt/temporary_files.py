@@ -1,8 +1,8 @@
 """Names of files and directories that are still being written, and removal of those left by dead processes.
 
-The name contains the process that writes the file. A process that is killed leaves its file behind; the next
-process that writes into the same directory removes it, and so does ``weft clean`` in the whole project. Files
-of processes on other computers are removed when they are a week old.
+The name identifies the process that writes the file. A process that is killed leaves its file behind. The
+next process that writes into the same directory removes it, and so does ``weft clean`` in the whole project.
+Files of processes on other computers are removed when they are a week old.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _ABANDONED_S = 7 * 24 * 3600
 _MOST_CHECKED = 10_000
 _NUMBERS = count()
 _START_FIELD = 19
-"""Position of the start time in ``/proc/PID/stat``, after the name of the program."""
+"""Index of the start time among the fields of ``/proc/PID/stat`` that follow the program's name."""
 
 _checked: set[tuple[int, int]] = set()
-"""Device and inode of directories from which stale files were removed by this process."""
+"""Device and inode of each directory from which this process has removed stale files."""
 
 
 def temporary_name() -> str:
-    """Return a hidden name, which wildcards do not match, that no other process uses."""
+    """Return a hidden name that no other process uses; wildcards do not match it."""
     return f"{PREFIX}{_owner(os.getpid())}-{next(_NUMBERS)}"
 
 
 def remove_stale(directory: int) -> None:
-    """Remove the files of dead processes from an open directory; once per directory and process."""
+    """Remove the files of dead processes from an open directory; done once per directory and process."""
     status = os.fstat(directory)
     key = status.st_dev, status.st_ino
     if key in _checked:
@@ -53,7 +53,7 @@ def remove_stale(directory: int) -> None:
 
 
 def remove_stale_below(root: Path) -> None:
-    """Remove the files of dead processes from a directory and all below it; links are not followed."""
+    """Remove the files of dead processes from a directory and its subdirectories; links are not followed."""
     if not root.is_dir():
         return  # an earlier `weft clean` has removed it
     for _, folders, files, directory in os.fwalk(root):
@@ -67,7 +67,8 @@ def remove_stale_below(root: Path) -> None:
 def _is_stale(directory: int, name: str) -> bool:
     """Return whether the process that wrote a temporary file has ended.
 
-    For a file of another host or with an unknown name: whether it is older than a week.
+    If the file is from another host, or its name cannot be interpreted, return whether it is older than a
+    week.
     """
     found = _NAME.fullmatch(name)
     if found is not None and found[1] == _host():
@@ -86,7 +87,10 @@ def _owner(process: int) -> str:
 
 @cache
 def _host() -> str:
-    """Return a digest of this computer and its PID namespace; a container has a PID namespace of its own."""
+    """Return a digest that identifies this computer and its PID namespace.
+
+    A container has a PID namespace of its own.
+    """
     parts = [os.uname().nodename]
     with suppress(OSError):
         parts.append(Path("/etc/machine-id").read_text())
@@ -100,7 +104,7 @@ def _boot() -> str:
 
 
 def _start_time(process: int) -> int:
-    """Return the start of a process in clock ticks since the boot; -1: there is no such process."""
+    """Return the start time of a process in clock ticks since boot; -1: there is no such process."""
     try:
         line = Path(f"/proc/{process}/stat").read_bytes()
     except OSError:

@@ -3,9 +3,9 @@
 A tree is staged as one unit. A link to a file inside the task's directory is treated as that file; a link to
 a directory inside the tree stays a link. Any other link, FIFO, socket or device is refused.
 
-Wildcards follow shell rules: ``*`` and ``?`` (and ``[ab]`` in a name with one of them) match within one
-component and never a hidden name; ``**`` matches any number of directories. A name without ``*`` and ``?`` is
-taken literally, including brackets.
+Wildcards follow shell rules: ``*`` and ``?`` match within one component and never match a hidden name.
+``[ab]`` is a wildcard only in a name that also contains ``*`` or ``?``. ``**`` matches any number of
+directories. A name without ``*`` and ``?`` is taken literally, including brackets.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from weft.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
-    """An entry found by a walk."""
+    """An entry of a directory, found by ``walk_directories``."""
 
     parts: Parts
-    """Location below the root."""
+    """Location of the entry below the root."""
     status: os.stat_result
     """Status of the entry itself; a link is not followed."""
 
@@ -85,10 +85,10 @@ DIGEST_SIZE = 20
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """An entry of a tree to be staged."""
+    """An entry of a directory tree that is staged."""
 
     parts: Parts
-    """Location relative to the top of the tree."""
+    """Location of the entry relative to the top of the tree."""
     location: Parts
     """Location of the content below the root, with links resolved."""
     status: os.stat_result
@@ -97,7 +97,7 @@ class TreeEntry:
 
     @property
     def is_file(self) -> bool:
-        """Return whether the entry has file content."""
+        """Return whether the entry is a file, or a link to a file."""
         return not self.link and stat.S_ISREG(self.status.st_mode)
 
     @property
@@ -107,10 +107,10 @@ class TreeEntry:
 
 
 def walk_tree(root: Path, parts: Parts) -> Iterator[tuple[int, TreeEntry]]:
-    """Iterate over the entries of a directory, sorted by name, directories before their content.
+    """Yield the entries of a directory tree, sorted by name; a directory comes before its content.
 
-    Each comes with the descriptor of its directory, which is valid until the next iteration; it is -1 for an
-    entry found through a link.
+    Each entry comes with the descriptor of the directory that contains it, which is valid until the next
+    iteration. The descriptor is -1 for an entry that was found through a link.
     """
     depth = len(parts)
     for directory, entries in walk_directories(root, parts):
@@ -125,7 +125,7 @@ def walk_tree(root: Path, parts: Parts) -> Iterator[tuple[int, TreeEntry]]:
 
 
 def open_tree_file(root: Path, directory: int, entry: TreeEntry) -> OpenEntry:
-    """Open a file found by ``walk_tree``. The caller closes the descriptor."""
+    """Open a file that ``walk_tree`` found. The caller closes the descriptor."""
     location = entry.location
     found = open_entry(root, location) if directory < 0 else open_child(directory, location)
     if not found.is_file:
@@ -152,7 +152,10 @@ def _resolve_link(root: Path, parts: Parts, entry: DirectoryEntry) -> TreeEntry:
 
 
 def digest_entries(entries: Iterable[tuple[TreeEntry, str]]) -> str:
-    """Return the digest of a tree from its entries, in any order, and the digests of its files."""
+    """Return the digest of a tree, computed from its entries and the digests of its files.
+
+    The order of ``entries`` does not matter.
+    """
     whole = hashlib.blake2b(digest_size=DIGEST_SIZE)
     for entry, digest in sorted(entries, key=lambda pair: pair[0].parts):
         name = os.fsencode("/".join(entry.parts))
@@ -166,18 +169,18 @@ def digest_entries(entries: Iterable[tuple[TreeEntry, str]]) -> str:
 _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_ROUNDS = 20
-"""Number of passes over a directory into which another process keeps writing."""
+"""Maximal number of passes over a directory into which another process keeps writing."""
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 _NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 
 
 def remove_tree(root: Path, name: str) -> None:
-    """Remove the entry of a name below a root, whatever its kind; a missing entry is not an error.
+    """Remove the entry with a name below a root, of any kind; it is no error if the entry is missing.
 
-    Directories are opened relative to their parent without following links, so a link that replaces a
-    directory during the removal is itself removed. Non-empty directories are first moved to the top of the
-    tree. This needs two descriptors and no recursion for any depth, and a file system mounted below is not
-    entered, because a mount point cannot be moved.
+    Directories are opened relative to their parent without following links. If a link replaces a directory
+    during the removal, the link itself is removed. Non-empty directories are first moved to the top of the
+    tree, so that two descriptors and no recursion are sufficient for any depth. A file system mounted below
+    is not entered, because a mount point cannot be moved.
     """
     parts = split_name(name)
     try:
@@ -190,7 +193,7 @@ def remove_tree(root: Path, name: str) -> None:
 
 
 def remove_entry(parent: int, last: str) -> None:
-    """Remove an entry of an open directory as ``remove_tree`` does; may raise OSError."""
+    """Remove an entry of an open directory, as ``remove_tree`` does; may raise OSError."""
     for _ in range(_MOST_ROUNDS):
         if (top := _open_for_removal(parent, last)) is None:
             os.unlink(last, dir_fd=parent)
@@ -203,7 +206,7 @@ def remove_entry(parent: int, last: str) -> None:
 
 
 def _open_for_removal(parent: int, name: str) -> int | None:
-    """Open a directory for removal of its entries; return None if it is not a directory."""
+    """Open a directory to remove its entries; return None if the entry is not a directory."""
     try:
         fd = os.open(name, _LIST, dir_fd=parent)
     except PermissionError:
@@ -218,7 +221,7 @@ def _open_for_removal(parent: int, name: str) -> int | None:
 
 
 def _open_by_force(parent: int, name: str) -> int:
-    """Open a directory whose owner has no access permission."""
+    """Open a directory that denies access to its owner, after changing its permissions."""
     with FileDescriptor(os.open(name, _LOOK, dir_fd=parent)) as closed:
         handle = f"/proc/self/fd/{closed}"
         # Use the descriptor: a path could have been replaced by a link.
@@ -227,7 +230,7 @@ def _open_by_force(parent: int, name: str) -> int:
 
 
 def _empty_directory(top: int) -> None:
-    """Remove all entries of a directory; nested directories are moved up to it and emptied there."""
+    """Remove all entries of a directory; nested directories are moved into it and emptied there."""
     numbers = count()
     todo = _clear_directory(top, top, numbers)
     while todo:
@@ -243,7 +246,10 @@ def _empty_directory(top: int) -> None:
 
 
 def _clear_directory(directory: int, top: int, numbers: count[int]) -> list[str]:
-    """Unlink files, remove empty directories, move the others to ``top``; return the names to empty next."""
+    """Unlink files, remove empty directories and move all others to ``top``; return the moved names.
+
+    The caller empties the moved directories next.
+    """
     moved = []
     for name in os.listdir(directory):
         with suppress(FileNotFoundError):
@@ -296,7 +302,7 @@ def is_wildcard(name: str) -> bool:
 
 
 def match_names(root: Path, pattern: str) -> list[str]:
-    """Return the sorted names below a root that match a declared name; [] if none exists."""
+    """Return the sorted names below a root that match a declared name; [] if there is no match."""
     parts = split_name(pattern)
     if not is_wildcard(pattern):
         return ["/".join(parts)] if _exists(root, parts) else []
@@ -335,9 +341,9 @@ def _exists(root: Path, parts: Parts) -> bool:
 
 
 def _visible_names(root: Path, parts: Parts, *, only_directories: bool = False) -> list[str]:
-    """Return the names in a directory without those that start with a dot; [] if there is no directory.
+    """Return the names in a directory that do not start with a dot; [] if the directory is missing.
 
-    ``only_directories`` excludes files and links.
+    With ``only_directories``, files and links are left out.
     """
     if (fd := _open_listing(root, parts)) is None:
         return []

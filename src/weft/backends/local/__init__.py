@@ -1,1 +1,1 @@
-"""Backend for named machines of this host, each with a sandbox and a runner process."""
+"""Backend for named machines on this host, each with a sandbox and a runner process."""

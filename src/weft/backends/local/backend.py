@@ -1,4 +1,4 @@
-"""The local backend: named machines of this host, each with a sandbox and a runner process."""
+"""The local backend: named machines on this host, each with a sandbox and a runner process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LocalBackend(ProgramBackend):
 
     @staticmethod
     def check_machines(machines: Iterable[Machine]) -> None:
-        """Raise InvalidInput for unknown keys, cores that are not available, and invalid sandboxes."""
+        """Raise InvalidInput for unknown keys, unavailable cores and invalid sandboxes of machines."""
         available = sorted(os.sched_getaffinity(0))
         problems = [problem for machine in machines for problem in _problems(machine, available)]
         if problems:

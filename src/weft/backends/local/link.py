@@ -1,16 +1,17 @@
 """Connections of the engine to runners: find or start a runner, exchange messages, clean up after a dead one.
 
 Orphans are processes that continue after their runner was killed. They are found through start records, the
-session of the dead runner and the mark in their environment. A process number alone is never trusted: it must
-match the recorded start time, and a session counts only if its number was not reused (the kernel does not
-reuse it while a member lives). A process without start record is assigned by its session and the time of the
-runner's last heartbeat.
+session of the dead runner and the mark in their environment. A process number alone is never trusted: the
+start time of the process must match the recorded one, and a session counts only if its number was not reused
+(the kernel does not reuse it while a member of the session exists). A process without a start record is
+assigned by its session and by the time of the runner's last heartbeat.
 
-After a lost tail of the journal (a power failure, a restored copy of ``.weft``), programs run and records
-exist that belong to no attempt of the journal, and the number of such an attempt is used again for another
-task. An attempt is therefore identified by number and nonce. Before the first program is started, all
-programs of this project with an unknown nonce are killed, wherever their runner is. At every connection the
-engine sends the runner a list of its unknown programs and records, which the runner discards first.
+If the tail of the journal was lost (by a power failure, or in a restored copy of ``.weft``), programs and
+records may exist whose attempts are not in the journal. The numbers of these attempts are used again for
+other tasks. An attempt is therefore identified by its number and its nonce. Before the first program is
+started, all programs of this project with an unknown nonce are killed, wherever their runner is. At every
+connection the engine sends the runner a list of the unknown programs and records, and the runner discards
+them first.
 """
 
 from __future__ import annotations
@@ -57,13 +58,16 @@ from weft.private_files import FOLDER_MODE, make_folder
 from weft.records import dataclass
 
 _TICK_S = 2.0 / TICKS_PER_S
-"""Possible difference between the kernel's start times and the clock."""
+"""Seconds by which a start time of the kernel may differ from the clock."""
 _AFTER_BEAT_S = 3.0
-"""Seconds after its last heartbeat in which a runner may have started processes; beats may be late."""
+"""Seconds after its last heartbeat in which a runner may still have started processes.
+
+Heartbeats may be late.
+"""
 
 
 def is_alive(identity: Record | None) -> bool:
-    """Return whether the process of a runner's ``pid`` record still exists; it may be stopped."""
+    """Return whether the process in a runner's ``pid`` record still exists; it may be stopped."""
     if identity is None or identity.get("boot") != boot_id():
         return False
     found = read_process(int(str(identity["pid"])))
@@ -71,9 +75,9 @@ def is_alive(identity: Record | None) -> bool:
 
 
 def kill_orphans(records: SealedRecords, *, timeout_s: float = 10.0) -> tuple[int, ...]:
-    """Kill the orphans of a dead runner and wait for them; return their process numbers.
+    """Kill the orphans of a dead runner and wait for their ends; return their process numbers.
 
-    Raises TimeoutError if some cannot be killed.
+    Raises TimeoutError if some of them cannot be killed.
     """
     killed: list[int] = []
     end_s = time.monotonic() + timeout_s
@@ -133,7 +137,7 @@ def _find_session_orphans(records: SealedRecords, members: list[Process], first_
 
 
 def _is_same_leader(start: Record) -> bool:
-    """Return whether the process number in a start record was not reused for another process."""
+    """Return whether the process number in a start record still belongs to the recorded process."""
     leader = read_process(int(str(start["pid"])))
     within = start["within"]
     if leader is None or not isinstance(within, list):
@@ -151,7 +155,10 @@ def _last_moment_s(records: SealedRecords) -> float:
 
 
 RUNNER_MARK = "WEFT_RUNNER"
-"""Environment variable of runners; its value is SCOPE.SEAL, where the seal identifies the token."""
+"""Environment variable of runners; its value is SCOPE.SEAL.
+
+SEAL is a hash of the execution's token.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +175,14 @@ class RunnerScope:
 
     @classmethod
     def of(cls, home: Path, execution: int) -> RunnerScope:
-        """Return the scope of an execution."""
+        """Return the scope of an execution; ``home`` is the path of ``.weft``."""
         return cls(hashlib.blake2b(os.fsencode(home), digest_size=8).hexdigest(), execution)
 
     def __str__(self) -> str:
         return f"{self.home}-{self.execution}"
 
     def find_unknown(self, token: str, is_known: Callable[[int, int, str], bool]) -> Iterator[Process]:
-        """Yield the processes of this directory that are not in the journal.
+        """Yield the processes of this project directory that do not belong to the journal.
 
         These are runners of this execution with another token, and programs of any execution whose attempt
         (execution, number, nonce) is not in its journal.
@@ -209,7 +216,7 @@ _MARK_DOTS = 4
 
 
 def _is_own(pid: int) -> bool:
-    """Return whether a process belongs to the user of the current process."""
+    """Return whether a process belongs to the user who runs this process."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
     except OSError:
@@ -223,7 +230,7 @@ def _token_seal(token: str) -> str:
 def kill_unknown(
     scope: RunnerScope, token: str, is_known: Callable[[int, int, str], bool], *, timeout_s: float = 10.0
 ) -> None:
-    """Kill the processes that are not in the journal and wait for them; raises RunnerFailed."""
+    """Kill the processes that are not in the journal and wait for their ends; raises RunnerFailed."""
     end_s = time.monotonic() + timeout_s
     wait_s = 0.002
     while left := list(scope.find_unknown(token, is_known)):
@@ -244,9 +251,9 @@ _Message = dict[str, Any]
 _SPAWN_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, None)
 """Pauses between tries to start a runner; None: the last try."""
 _SILENT_S = 5.0
-"""Age of the last heartbeat from which a runner counts as unresponsive."""
+"""Seconds since the last heartbeat after which a runner counts as unresponsive."""
 _DOUBTFUL_S = 3.0
-"""Age of the last heartbeat from which a liveness probe of a program counts as unanswered."""
+"""Seconds since the last heartbeat after which a probe of a program counts as unanswered."""
 _WAKING_S = 2.0
 _decode = json.JSONDecoder().decode
 
@@ -292,7 +299,7 @@ def read_message(line: bytes) -> _Message:
 
 
 class RunnerLink:
-    """Connection to the runner of one directory, for use by one thread.
+    """Connection to the runner of one directory; it must be used by one thread only.
 
     Only ``connect``, ``reach``, ``kill`` and ``kill_orphans`` block.
     """
@@ -309,7 +316,10 @@ class RunnerLink:
         grace_s: float = 5.0,
         scope: str = "",
     ) -> None:
-        """Use the runner of a directory; ``scope`` marks it and its programs (see ``RunnerScope``)."""
+        """Create a link to the runner of a directory, without connecting.
+
+        ``scope`` marks the runner and its programs (see ``RunnerScope``).
+        """
         self.directory = directory
         self.pid: int | None = None
         """Process number of the connected runner."""
@@ -332,11 +342,11 @@ class RunnerLink:
     # Finding and starting.
 
     def connect(self, timeout_s: float = 15.0, *, known: Mapping[int, str] | None = None) -> _Message:
-        """Connect to the running runner or start one; return its ``here`` message.
+        """Connect to the running runner, or start one; return its ``here`` message.
 
         Orphans of a dead runner are killed first; the new runner reports their attempts as ended with cause
-        ``lost``. With ``known`` (nonce by attempt), all other attempts of the runner are ended and discarded
-        before this returns. Raises RunnerUnresponsive, RunnerFailed.
+        ``lost``. If ``known`` (by attempt: its nonce) is given, all other attempts of the runner are ended
+        and discarded before this method returns. Raises RunnerUnresponsive, RunnerFailed.
         """
         self.disconnect()
         end_s = time.monotonic() + timeout_s
@@ -400,7 +410,7 @@ class RunnerLink:
         raise RunnerUnresponsive(f"the runner in {self.directory} is running but does not answer")
 
     def _merge_messages(self, messages: list[_Message]) -> _Message:
-        """Return the ``here`` message, updated by the messages that followed it."""
+        """Return the ``here`` message, updated by the messages that arrived after it."""
         here = messages[0]
         self.pid = int(here["pid"])
         if here.get("protocol") != PROTOCOL:
@@ -436,7 +446,10 @@ class RunnerLink:
         return here
 
     def _start(self) -> None:
-        """Start a runner in its own session; the token is passed on stdin, invisible to others."""
+        """Start a runner in its own session.
+
+        The token is passed on stdin, where other users cannot see it.
+        """
         log = self._open_log()
         reading, writing = os.pipe()
         try:
@@ -458,7 +471,7 @@ class RunnerLink:
     def _spawn(
         self, command: list[str], environment: dict[str, str], actions: list[tuple[int, int, int]]
     ) -> int:
-        """Start a process; try again after growing pauses if the host lacks processes, memory or files."""
+        """Start a process; retry after growing pauses if the host lacks processes, memory or open files."""
         for pause_s in _SPAWN_PAUSES_S:
             try:
                 return os.posix_spawn(
@@ -479,7 +492,7 @@ class RunnerLink:
             raise RunnerFailed(f"no runner can use {self.directory}: {error.strerror}") from error
 
     def _check_child(self) -> bool:
-        """Return whether the runner started here is running; raises RunnerFailed if it failed."""
+        """Return whether the runner that this link started is running; raises RunnerFailed if it failed."""
         if self._child is None:
             return False
         try:
@@ -516,16 +529,19 @@ class RunnerLink:
 
     @property
     def connected(self) -> bool:
-        """Return whether messages can be sent and received."""
+        """Return whether the link is connected, so that messages can be sent and received."""
         return self._connection is not None and not self._lost
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Queue a message; ``flush`` sends all queued messages. Without a connection it is dropped."""
+        """Queue a message; ``flush`` sends it. Without a connection, the message is dropped."""
         if self._connection is not None:
             self._connection.send(encode_record(message))
 
     def flush(self) -> None:
-        """Send what the socket accepts now. ``receive`` reports a lost connection."""
+        """Send as many queued messages as the socket accepts now.
+
+        A lost connection is reported by ``receive``.
+        """
         if self._connection is not None and not self._lost:
             try:
                 self._connection.flush()
@@ -549,7 +565,7 @@ class RunnerLink:
             raise RunnerGone(what) from None
 
     def end(self) -> None:
-        """Request the runner to exit when no task runs; a stopped runner gets SIGCONT."""
+        """Request that the runner exits when no task runs; a stopped runner gets SIGCONT first."""
         self.send({"do": "end"})
         self.flush()
         self._signal_runner(signal.SIGCONT)
@@ -574,7 +590,7 @@ class RunnerLink:
 
     @property
     def alive(self) -> bool:
-        """Return whether the runner's process exists, responsive or not."""
+        """Return whether the runner's process exists, even if it does not respond."""
         return self._child_exists() or is_alive(self._records.read("pid"))
 
     def beat_age_s(self) -> float:
@@ -585,11 +601,11 @@ class RunnerLink:
 
     @property
     def is_unresponsive(self) -> bool:
-        """Return whether the runner is alive without a recent heartbeat."""
+        """Return whether the runner's process exists but has sent no heartbeat recently."""
         return self.is_silent(_SILENT_S)
 
     def is_silent(self, for_s: float) -> bool:
-        """Return whether the runner is alive but its last heartbeat is older than ``for_s``."""
+        """Return whether the runner's process exists without a heartbeat in the last ``for_s`` seconds."""
         return self.beat_age_s() > for_s and self.alive
 
     def kill_orphans(self) -> tuple[int, ...]:
@@ -618,7 +634,7 @@ class RunnerLink:
 
 
 def _add_ends(here: _Message, messages: Sequence[_Message]) -> _Message:
-    """Return a ``here`` message, updated by the ends that followed it."""
+    """Return a ``here`` message, updated by the ends that arrived after it."""
     ended = {each["attempt"]: each for each in messages if each["is"] == "ended"}
     here["running"] = [each for each in here["running"] if each["attempt"] not in ended]
     here["ended"] = [*here["ended"], *ended.values()]
@@ -626,10 +642,10 @@ def _add_ends(here: _Message, messages: Sequence[_Message]) -> _Message:
 
 
 def _check_boot(end: _Message, boot: str) -> _Message:
-    """Return the record of an end; an end from before a reboot gets the cause ``lost``.
+    """Return the record of an end; if the host was rebooted since, the cause becomes ``lost``.
 
-    The engine syncs the outputs of a program to the disk before it records the end. For an end that only the
-    runner has recorded, nothing shows that the outputs have survived.
+    The engine syncs the outputs of a program to the disk before it records the end. If only the runner has
+    recorded an end, the outputs may not have survived the reboot.
     """
     if end.get("boot") == boot:
         return end
@@ -638,10 +654,10 @@ def _check_boot(end: _Message, boot: str) -> _Message:
 
 
 def find_cores(machines: Sequence[Machine], machine: Machine) -> list[int] | None:
-    """Return the cores on which the programs of a machine run; None: all.
+    """Return the cores on which the programs of a machine run; None: all cores.
 
     If a physical machine states at least one core per node, its cores are divided among its shares and its
-    remaining nodes, in the order of the platform. With fewer cores every share uses all of them.
+    remaining nodes, in the order of the platform. If it states fewer cores, every share uses all of them.
     """
     stated = machine.backend.get("cores")
     if not isinstance(stated, list | tuple):
@@ -656,7 +672,7 @@ def find_cores(machines: Sequence[Machine], machine: Machine) -> list[int] | Non
 
 
 def _cannot_measure(report: ProgramReport) -> bool:
-    """Return whether a report is the answer of an older runner, which cannot measure: no value is known."""
+    """Return whether a report is the answer of an older runner that cannot measure the machine."""
     return report["is"] == "problem" and str(report.get("text", "")).startswith("unknown message: 'measure'")
 
 
@@ -671,22 +687,23 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(slots=True)
 class LostMachine:
-    """A machine that cannot run programs now."""
+    """State of a machine that cannot run programs now."""
 
     problem: str
     due_s: float
     """Time of the next check on the monotonic clock."""
     pause_s: float = _FIRST_PAUSE_S
-    """Pause after the next check; it doubles each time."""
+    """Pause after the next check; the pause doubles with each check."""
 
 
 class MachineHealth:
     """Checks whether machines of this host still work: whether their sandboxes exist and can be written.
 
-    A machine is lost while its sandbox is unusable, also at the start of a run. If only its runner cannot be
-    started and the machine has never worked, it is not lost but attempts fail: its description may be wrong.
-    A sandbox that disappeared with its disk is not created on another disk. A machine whose sandbox could
-    never be created, because its path is wrong, is not expected to return.
+    A machine is lost while its sandbox is unusable, also at the start of a run. If the sandbox is usable, but
+    the runner cannot be started and the machine has never worked, the machine is not lost; its attempts fail,
+    because its description may be wrong. A sandbox that disappeared with its disk is not created on another
+    disk. A machine whose sandbox could never be created, because its path is wrong, is not expected to
+    return.
     """
 
     def __init__(self, context: ProjectContext) -> None:
@@ -700,12 +717,12 @@ class MachineHealth:
         self.lost: dict[int, LostMachine] = {}
 
     def remember(self, machine: int) -> None:
-        """Record the sandbox of a machine that works."""
+        """Record device and inode of the sandbox of a machine that works."""
         if (found := self._stat(machine)) is not None:
             self._identity[machine] = found
 
     def find_missing(self, machine: int) -> str:
-        """Return a problem if the sandbox of a machine has disappeared or was replaced, else ""."""
+        """Return a text if the sandbox of a machine has disappeared or was replaced, else ""."""
         if (known := self._identity.get(machine)) is None:
             self.remember(machine)  # it is created when the first attempt is prepared
             return ""
@@ -728,7 +745,7 @@ class MachineHealth:
         return self._find_write_problem(machine)
 
     def restore(self, machine: int) -> str:
-        """Create the sandbox of a lost machine again if necessary; return why it is still not usable."""
+        """Create the sandbox of a lost machine again if necessary; return why it is still unusable, or ""."""
         known = self._identity.get(machine)
         if problem := self._find_write_problem(machine):
             return problem
@@ -739,7 +756,7 @@ class MachineHealth:
         return ""
 
     def has_worked(self, machine: int) -> bool:
-        """Return whether the machine was connected before."""
+        """Return whether the machine has worked before, so that ``remember`` has recorded its sandbox."""
         return machine in self._identity
 
     def is_lasting(self, machine: int) -> bool:
@@ -763,7 +780,10 @@ class MachineHealth:
         return [machine for machine, each in self.lost.items() if each.due_s <= now_s]
 
     def postpone(self, machine: int, problem: str) -> None:
-        """Check a lost machine again after a pause."""
+        """Schedule the next check of a lost machine after a pause.
+
+        ``problem`` is the result of the last check.
+        """
         each = self.lost[machine]
         each.problem, each.due_s = problem, time.monotonic() + each.pause_s
         each.pause_s = min(2.0 * each.pause_s, _LONGEST_PAUSE_S)
@@ -805,11 +825,11 @@ class MachineHealth:
 
 
 _FORGET_BATCH = 100
-"""Number of confirmed ends sent in one ``forget`` message; until then the runner keeps them in memory."""
+"""Number of confirmed ends per ``forget`` message; the runner keeps the ends until it gets the message."""
 
 
 class RunnerPool:
-    """Transport to the runners of an execution: one per machine, started on first use."""
+    """Transport to the runners of an execution; there is one runner per machine, started on first use."""
 
     def __init__(self, context: ProjectContext, poller: select.poll) -> None:
         self._context = context
@@ -836,7 +856,7 @@ class RunnerPool:
         self._health = MachineHealth(context)
 
     def start(self, machine: int, order: Mapping[str, Any]) -> str:
-        """Start a program through the machine's runner; return a problem, or ""."""
+        """Start a program through the machine's runner; return why this failed, or ""."""
         if not self._is_connected(machine):
             found = self._replace_runner(machine)
             self._backlog += found
@@ -853,19 +873,19 @@ class RunnerPool:
         return ""
 
     def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
-        """Terminate a program, and kill it after a grace period."""
+        """Terminate a program; if it still runs after ``grace_s`` seconds, kill it."""
         self._cancelled[attempt] = grace_s
         self._send(machine, {"do": "cancel", **self._name(attempt), "grace_s": grace_s})
 
     def signal(self, machine: int, attempt: int, name: str) -> None:
-        """Send a signal to a program."""
+        """Send the signal ``name`` to a program."""
         self._send(machine, {"do": "signal", **self._name(attempt), "signal": name})
 
     def _name(self, attempt: int) -> dict[str, Any]:
         return {"attempt": attempt, "nonce": self._known.get(attempt, "")}
 
     def measure(self, machine: int, every_s: float) -> None:
-        """Measure the state of a machine at an interval; ``measured`` reports follow."""
+        """Measure the state of a machine every ``every_s`` seconds; it is reported as ``measured``."""
         self._measured[machine] = every_s
         try:
             if not self._is_connected(machine):
@@ -877,7 +897,7 @@ class RunnerPool:
             self._request_measurements([machine])
 
     def _request_measurements(self, machines: Iterable[int]) -> None:
-        """Send measurement requests, which list weft's own processes, to the runners of machines."""
+        """Send requests to measure to the runners of machines; they list weft's own processes."""
         runners = sorted(link.pid for link in self._links.values() if link.connected and link.pid is not None)
         for machine in machines:
             described = self._context.machines[machine]
@@ -889,10 +909,10 @@ class RunnerPool:
             self._send(machine, order)
 
     def inspect(self, machine: int) -> str:
-        """Return why a machine cannot run programs now, or ""; a machine that cannot is reported as lost.
+        """Return why a machine cannot run programs now, or "".
 
-        A full disk is no reason while programs run there: they would be ended, although their ends may free
-        space.
+        A machine that cannot run programs is reported as lost. While programs run on a machine, a full disk
+        is no reason: a lost machine's programs would be ended, although their ends may free space.
         """
         if machine in self._health.lost:
             return self._health.lost[machine].problem
@@ -904,11 +924,11 @@ class RunnerPool:
         return problem
 
     def responds(self, machine: int) -> bool:
-        """Return whether the runner of a machine has sent a heartbeat recently; True if none is connected."""
+        """Return whether a machine's runner has sent a heartbeat recently; True if no runner is connected."""
         return not (self._is_connected(machine) and self._links[machine].is_silent(_DOUBTFUL_S))
 
     def reattach(self, machine: int) -> None:
-        """Connect again to a runner without a recent heartbeat, or replace it if it still does not answer.
+        """Connect again to a runner without a recent heartbeat; replace it if it still does not answer.
 
         A stopped runner is continued.
         """
@@ -917,13 +937,13 @@ class RunnerPool:
             self._backlog += ends
 
     def _lose(self, machine: int, problem: str) -> None:
-        """Report a machine as lost, once, before all other reports; the backend then ends its programs."""
+        """Report a machine as lost, once and before all other reports; the backend then ends its programs."""
         if self._health.lose(machine, problem):
             lasting = self._health.is_lasting(machine)
             self._backlog.insert(0, {"is": "lost", "machine": machine, "text": problem, "lasting": lasting})
 
     def _lose_runner(self, machine: int, problem: str) -> None:
-        """Report a machine without a runner as lost if it has worked, or if its sandbox is the reason."""
+        """Report a machine whose runner is missing as lost if it worked before or its sandbox is unusable."""
         if not self._health.has_worked(machine):
             self.inspect(machine)
         else:
@@ -947,7 +967,7 @@ class RunnerPool:
         return found
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Drop the stored end of an attempt's program: the journal on disk has it now."""
+        """Drop the stored end of an attempt's program, because the journal on disk now contains this end."""
         self._cancelled.pop(attempt, None)
         self._known.pop(attempt, None)
         confirmed = self._confirmed.setdefault(machine, [])
@@ -966,9 +986,10 @@ class RunnerPool:
             link.flush()
 
     def receive(self, descriptor: int) -> list[ProgramReport]:
-        """Return the reports of a runner; if the connection is lost, the ends of its lost programs.
+        """Return the reports of a runner.
 
-        A lost runner is replaced if it had programs.
+        If the connection is lost, the runner is replaced if it had programs, and the ends of the programs
+        that were lost with it are returned.
         """
         machine = self._machine_of[descriptor]
         try:
@@ -986,9 +1007,9 @@ class RunnerPool:
         ]
 
     def check(self) -> list[ProgramReport]:
-        """Replace unresponsive runners; return reports on the programs lost with them and on machines.
+        """Replace unresponsive runners; return reports on programs that were lost, and on machines.
 
-        A machine is lost if its sandbox has disappeared; it is back when it can be used again.
+        A machine is reported as lost if its sandbox has disappeared, and as back when it can be used again.
         """
         returned = self._find_returned()
         for machine, link in self._links.items():
@@ -1003,7 +1024,7 @@ class RunnerPool:
     def recover(self, attempts: Sequence[RecoveredAttempt]) -> SurvivingPrograms:
         """Connect to the runners of an earlier engine; return the programs of these attempts.
 
-        All other programs and records are discarded. Raises RunnerFailed.
+        The runners discard all other programs and records. Raises RunnerFailed.
         """
         found = SurvivingPrograms()
         self._known.update((each.attempt, each.nonce) for each in attempts)
@@ -1014,7 +1035,10 @@ class RunnerPool:
         return found
 
     def close(self, *, stop: bool) -> None:
-        """Disconnect. ``stop``: runners exit when no program runs, also those of an earlier engine."""
+        """Disconnect from all runners.
+
+        With ``stop``, the runners exit when no program runs, also those that only an earlier engine used.
+        """
         if stop:
             self._reach_unused()
         for machine, link in self._links.items():
@@ -1026,10 +1050,10 @@ class RunnerPool:
             link.close()
 
     def _connect(self, machine: int) -> SurvivingPrograms:
-        """Connect to a machine's runner or start one; return its programs.
+        """Connect to a machine's runner, or start one; return its programs.
 
-        Orphans of a dead runner are killed and reported as lost; an unresponsive runner is killed. Raises
-        RunnerFailed.
+        Orphans of a dead runner are killed and reported as lost. An unresponsive runner is killed and
+        replaced. Raises RunnerFailed.
         """
         # The runner may serve the engine that has taken over; its programs would be discarded as unknown.
         self._context.check_claim()
@@ -1062,7 +1086,7 @@ class RunnerPool:
     def _replace_runner(self, machine: int) -> list[ProgramReport]:
         """Connect to a machine's runner again, or start another; return the ends of programs that are over.
 
-        Reports about lost machines come first. Does nothing if no program runs on the machine.
+        Reports about lost machines come before the ends. Nothing is done if no program runs on the machine.
         """
         if not (waiting := sorted(self._programs.get(machine, ()))):
             return []
@@ -1083,7 +1107,7 @@ class RunnerPool:
         return [*machines, *ends]
 
     def _reach_unused(self) -> None:
-        """Connect to running runners of an earlier engine that this engine has not used."""
+        """Connect to the runners that an earlier engine started and that this engine has not used."""
         context = self._context
         for machine, described in enumerate(context.machines):
             place = context.layout.runner(context.execution, described)

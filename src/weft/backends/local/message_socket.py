@@ -1,4 +1,4 @@
-"""Socket between engine and runner, on both sides: one message per line, without blocking.
+"""Socket between engine and runner, used by both: one message per line, without blocking.
 
 This module is loaded by the runner: it must not import other parts of weft or heavy modules.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import socket
 
 PROTOCOL = 2
-"""Version of the messages; a runner of another version is replaced."""
+"""Version of the message protocol; a runner with another version is replaced."""
 _PART_BYTES = 1 << 18
 
 
 class MessageSocket:
-    """A connection with its unsent messages and the incomplete last line received."""
+    """A connection, its unsent messages and the incomplete last line that was received."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -27,7 +27,7 @@ class MessageSocket:
         self._outgoing.append(text)
 
     def flush(self) -> bool:
-        """Send what the socket accepts now; return whether nothing is left. Raises OSError."""
+        """Send as much as the socket accepts now; return whether all messages were sent. Raises OSError."""
         if self._outgoing:
             self._outgoing.append("")
             self._unsent += "\n".join(self._outgoing).encode()

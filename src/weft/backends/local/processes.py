@@ -1,18 +1,18 @@
 """Processes of a runner: start programs, find the processes of a task in ``/proc``, measure their memory.
 
-A runner leads a session, and each task a process group in it. The runner is a child subreaper (``prctl(2)``),
-so orphaned processes become its children, whatever group and session they have. A process is assigned to an
-attempt by its group, by its living ancestors, by earlier observations or by one of two inherited marks: a
-variable in its environment, and the value of a resource limit, which survives a cleared environment. The
-limit is that of file locks (``RLIMIT_LOCKS``), which Linux has not enforced since version 2.4.25. A child of
-the runner without either mark has removed both; it is killed when it is found. On a kernel without subreapers
-or lists of children, processes that leave the session are not tracked.
+A runner leads a session, and each task leads a process group in this session. The runner is a child subreaper
+(``prctl(2)``), so orphaned processes become its children, whatever group and session they have. A process is
+assigned to an attempt by its group, by its living ancestors, by earlier observations or by one of two
+inherited marks: a variable in its environment, and the value of a resource limit, which survives a cleared
+environment. The limit is that of file locks (``RLIMIT_LOCKS``), which Linux has not enforced since version
+2.4.25. A child of the runner without either mark has removed both; it is killed when it is found. On a kernel
+without subreapers or lists of children, processes that leave the session are not tracked.
 
-A cgroup per task would serve the same purpose, but can be written only with privileges, and moving the runner
-into it and back costs 0.8 ms per program; the limit costs 1 microsecond.
+A cgroup per task would serve the same purpose. But it can be written only with privileges, and moving the
+runner into it and back costs 0.8 ms per program; the limit costs 1 microsecond.
 
-Programs are started with ``posix_spawn``, which does not copy the runner. It has no working-directory option;
-the runner, which has no threads, changes its own directory instead.
+Programs are started with ``posix_spawn``, which does not copy the runner. It has no option for the working
+directory. The runner, which has no threads, therefore changes its own directory before it starts a program.
 
 This module is loaded by the runner: it must not import other parts of weft or heavy modules.
 """
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 MARK = "WEFT_MARK"
 """Environment variable that identifies the processes started by a runner.
 
-Its value is PID.TICKS.ATTEMPT.NONCE.SCOPE: number and start time of the runner, the attempt, and the scope of
-the runner, which names the project's directory and the execution (see ``RunnerScope``).
+Its value is PID.TICKS.ATTEMPT.NONCE.SCOPE: number and start time of the runner, number and nonce of the
+attempt, and the scope of the runner, which names the project's directory and the execution (see
+``RunnerScope``).
 """
 _RLIMIT_LOCKS = 10
 _LIMIT_MARK = 1 << 62
-"""Smallest limit that is a mark; it exceeds every limit that an administrator would set."""
+"""Smallest limit of file locks that is a mark; it exceeds every limit that an administrator would set."""
 _ATTEMPT_BITS = 32
 _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
 TICKS_PER_S: int = os.sysconf("SC_CLK_TCK")
@@ -82,7 +83,7 @@ def list_processes() -> list[Process]:
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; return whether the group exists (zombies count)."""
+    """Send a signal to a process group; return whether the group exists (a group of zombies exists)."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
@@ -93,7 +94,10 @@ def signal_group(group: int, number: int) -> bool:
 
 
 def signal_exactly(process: Process, number: int) -> bool:
-    """Send a signal to a process, but not to a later one with the same number; return whether it was sent."""
+    """Send a signal to a process, but not to a later process with the same number.
+
+    Return whether the signal was sent.
+    """
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
@@ -111,12 +115,12 @@ def signal_exactly(process: Process, number: int) -> bool:
 
 
 def mark_prefix(pid: int, began_ticks: int) -> str:
-    """Return the prefix of all marks of a runner; attempt number, nonce and scope follow."""
+    """Return the prefix of all marks of a runner; in a mark, attempt, nonce and scope follow it."""
     return f"{pid}.{began_ticks}."
 
 
 def marked_attempt(pid: int, mark: str) -> int | None:
-    """Return the attempt in the marks of a process; None without a mark of this runner."""
+    """Return the attempt in the marks of a process; None: it has no mark with the prefix ``mark``."""
     limit = _read_field(f"/proc/{pid}/limits", b"Max file locks")
     if limit.isdigit() and int(limit) >> _ATTEMPT_BITS == _limit_mark(mark, 0) >> _ATTEMPT_BITS:
         return int(limit) & _ATTEMPT_MASK
@@ -127,21 +131,24 @@ def marked_attempt(pid: int, mark: str) -> int | None:
 
 
 def read_variables(pid: int, *names: str) -> list[str]:
-    """Return the values of variables in the environment in which a process was started; "" if unset."""
+    """Return the values that variables had when a process was started; "" for a variable that was not set."""
     text = b"\0" + read_kernel_file(f"/proc/{pid}/environ")
     values = (text.partition(f"\0{name}=".encode())[2].partition(b"\0")[0] for name in names)
     return [value.decode(errors="replace") for value in values]
 
 
 def _limit_mark(mark: str, attempt: int) -> int:
-    """Return the resource limit that marks the processes of an attempt; ``mark`` is the runner's prefix."""
+    """Return the resource limit that marks the processes of an attempt.
+
+    ``mark`` is the prefix of the runner's marks.
+    """
     # 30 bits identify the runner: a task may itself run weft, whose processes have marks of other runners.
     runner = int.from_bytes(hashlib.blake2b(mark.encode(), digest_size=4).digest(), "big") >> 2
     return _LIMIT_MARK | runner << _ATTEMPT_BITS | attempt & _ATTEMPT_MASK
 
 
 def _can_mark_limits() -> bool:
-    """Return whether the limit of file locks may be set to a mark: an administrator may have lowered it."""
+    """Return whether the limit of file locks may be set to a mark; an administrator may have lowered it."""
     return resource.getrlimit(_RLIMIT_LOCKS)[1] == resource.RLIM_INFINITY
 
 
@@ -151,7 +158,10 @@ def catches_signal(pid: int, number: int) -> bool:
 
 
 def proportional_bytes(pid: int) -> int | None:
-    """Return the memory of a process with shared pages divided among their users; None if unreadable."""
+    """Return the memory of a process, in which shared pages are divided among their users.
+
+    The result is None if the memory cannot be read.
+    """
     found = _read_field(f"/proc/{pid}/smaps_rollup", b"Pss:")
     return int(found) * 1024 if found else None
 
@@ -167,12 +177,12 @@ def out_of_memory_kills() -> int:
 
 
 def boot_id() -> str:
-    """Return the identifier of the current boot; process numbers of another boot have no meaning."""
+    """Return the identifier of the current boot; process numbers of other boots are not valid."""
     return read_kernel_file("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def _read_field(name: str, key: bytes) -> bytes:
-    """Return the number after a key in a ``/proc`` file; b"" if there is none."""
+    """Return the number that follows a key in a ``/proc`` file; b"" if there is none."""
     for line in read_kernel_file(name).splitlines():
         if line.startswith(key):
             return line[len(key) :].split()[0]
@@ -199,15 +209,15 @@ def read_kernel_file(name: str) -> bytes:
 _OUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 """Flags to open an output file; a link in its place is not followed."""
 _DEFAULT = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
-"""Signals reset to their default action; Python ignores some, and programs would inherit that."""
+"""Signals that are reset to their default action, because Python ignores some and programs inherit this."""
 
 
 EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-"""Errors of a host that lacks processes, memory or open files now."""
+"""Errors that mean that the host lacks processes, memory or open files now."""
 
 
 class LaunchFailure(Exception):
-    """A program could not be started; ``code`` is the exit code a shell would return."""
+    """A program could not be started; ``code`` is the exit code that a shell would return."""
 
     def __init__(self, code: int, text: str, error: Exception | None = None) -> None:
         super().__init__(text)
@@ -253,10 +263,10 @@ class StartOrder:
 
 
 class ProgramLauncher:
-    """Starts programs with a common base environment and set of cores."""
+    """Starts programs with a common base environment and on common cores."""
 
     def __init__(self, mark: str, scope: str = "") -> None:
-        """Create a launcher; ``mark`` is the prefix and ``scope`` the end of the marks of its programs."""
+        """Create a launcher; each mark of its programs starts with ``mark`` and ends with ``scope``."""
         self._mark = mark
         self._own_limits = resource.getrlimit(_RLIMIT_LOCKS)
         self._marks_limits = _can_mark_limits()
@@ -266,17 +276,20 @@ class ProgramLauncher:
         self._found: dict[tuple[str, str], str] = {}
 
     def set_base(self, environment: dict[str, str]) -> None:
-        """Set the environment of all programs, to which each start order adds its own variables."""
+        """Set the base environment of all programs; each start order adds its own variables."""
         self._base = environment
         self._found.clear()
 
     def set_cores(self, cores: list[int] | None) -> None:
-        """Restrict this process and its future children to some cores (None: all); raises OSError."""
+        """Restrict this process and its future children to some cores; raises OSError.
+
+        If ``cores`` is None, all cores are allowed.
+        """
         os.sched_setaffinity(0, self._all_cores if cores is None else cores)
         self._cores = os.sched_getaffinity(0)
 
     def start(self, order: StartOrder) -> int:
-        """Start a program; return its process number, which is also that of its process group.
+        """Start a program; return its process number, which is also the number of its process group.
 
         Raises LaunchFailure.
         """
@@ -355,7 +368,10 @@ class ProgramLauncher:
 
 
 def _file_actions(order: StartOrder) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:
-    """Return the file actions of ``posix_spawn``: stdin only if stated, a common output file opened once."""
+    """Return the file actions of ``posix_spawn`` for stdin, stdout and stderr.
+
+    Stdin is opened only if the order states it. If stdout and stderr are one file, the file is opened once.
+    """
     how = _OUT if order.append else _OUT | os.O_TRUNC
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
         (os.POSIX_SPAWN_OPEN, 1, order.stdout, how, order.mode_of(order.stdout))
@@ -370,7 +386,7 @@ def _file_actions(order: StartOrder) -> list[tuple[int, int, str, int, int] | tu
 
 
 def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFailure:
-    """Return the cause of a failed start: ``posix_spawn`` does not report which file caused the error."""
+    """Return why a start failed; ``posix_spawn`` itself does not report which file caused the error."""
     for what, name, how in (
         ("stdin", order.stdin, os.O_RDONLY | os.O_NONBLOCK),
         ("stdout", order.stdout, _OUT | os.O_NONBLOCK),
@@ -401,7 +417,10 @@ def _reason(error: Exception) -> str:
 
 
 def _field(message: dict[str, object], key: str, kind: Any, noun: str, *, required: bool = False) -> Any:
-    """Return a field of a message; raise ValueError if its type is wrong."""
+    """Return a field of a message; raise ValueError if it has a wrong type.
+
+    ``noun`` describes the right type in the error.
+    """
     if (value := message.get(key)) is None and not required:
         return None
     if isinstance(value, bool) or not isinstance(value, kind):
@@ -410,11 +429,11 @@ def _field(message: dict[str, object], key: str, kind: Any, noun: str, *, requir
 
 
 _UNSURE_BYTES = 1 << 20
-"""Bytes by which the kernel's per-core memory counters may be wrong."""
+"""Bytes by which the kernel's memory counters, which are kept per core, may be wrong."""
 
 
 class MemoryMeter:
-    """Determines the peak memory of programs and whether the kernel killed one for lack of memory."""
+    """Determines the peak memory of programs, and whether the kernel killed a program for lack of memory."""
 
     def __init__(self) -> None:
         self._own_peak_bytes = 0
@@ -423,7 +442,7 @@ class MemoryMeter:
     def program_peak_bytes(self, counted_bytes: int) -> int:
         """Return a program's peak memory as counted by the kernel; 0 if it may be the runner's own peak.
 
-        The kernel starts this count for a spawned process at the peak of the runner.
+        For a spawned process, the kernel starts counting at the peak of the runner.
         """
         if counted_bytes > self._own_peak_bytes + _UNSURE_BYTES:
             self._own_peak_bytes = peak_bytes(os.getpid())
@@ -434,7 +453,7 @@ class MemoryMeter:
         self._kills = (self._kills[1], out_of_memory_kills())
 
     def kernel_killed(self) -> bool:
-        """Return whether an out-of-memory kill occurred in the last two seconds; a kill is returned once."""
+        """Return whether an out-of-memory kill occurred in the last two seconds; each counts once."""
         before, last = self._kills
         if out_of_memory_kills() <= before:
             return False
@@ -443,7 +462,10 @@ class MemoryMeter:
 
 
 def used_bytes(members: list[Process], limit_bytes: float | None) -> int:
-    """Return the resident memory of processes; shared pages are divided only if the sum exceeds the limit."""
+    """Return the resident memory of processes together.
+
+    If the sum exceeds the limit, it is computed again with each shared page divided among its users.
+    """
     whole_bytes = sum(process.resident_bytes for process in members)
     if limit_bytes is None or whole_bytes <= limit_bytes:
         return whole_bytes
@@ -452,19 +474,19 @@ def used_bytes(members: list[Process], limit_bytes: float | None) -> int:
 
 
 def describe_excess(used: int, limit_bytes: float) -> str:
-    """Return a message for a task that exceeded its memory limit."""
+    """Return the message about a task that exceeded its memory limit."""
     return f"it used {used / 1e6:.1f} MB of memory; its limit is {limit_bytes / 1e6:.1f} MB"
 
 
 class StopDetector:
-    """Determines from samples of its processes whether a task is stopped, for example by a batch system."""
+    """Detects from samples of a task's processes whether it is stopped, for example by a batch system."""
 
     def __init__(self) -> None:
         self._used_ticks: dict[int, int] = {}
         """By process that waited for a stopped process in the last sample: its processor time then."""
 
     def is_stopped(self, members: list[Process]) -> bool:
-        """Return whether processes of a task are stopped, and all others wait for them.
+        """Return whether some processes of a task are stopped and all others wait for them.
 
         The shell of a command line, for example, waits for its commands and is itself never stopped. Not
         every kernel shows what a process waits for. A parent therefore counts as waiting if it sleeps and
@@ -488,10 +510,10 @@ class StopDetector:
 _SET_CHILD_SUBREAPER = 36
 _PART_BYTES = 65536
 _CHILDREN_PAGE_BYTES = 2048
-"""Size from which the kernel may return a list of children in several reads."""
+"""Size in bytes from which the kernel may return a list of children in several reads."""
 _ENDING_S = 5.0
 _ROUNDS = 500
-"""Maximum number of times that children are listed again, as they may have started others."""
+"""Maximal number of times that the children are listed again, because they may have started others."""
 _LOOK_S = 0.005
 
 _Identity = tuple[int, int]
@@ -513,11 +535,11 @@ class ProcessTracker:
         """Whether a child without marks has removed them, so that it may be killed."""
 
     def list_left(self, attempt: int, leaders: Mapping[int, object]) -> list[Process]:
-        """Return processes left by an attempt that have become children of the runner.
+        """Return the processes left by an attempt that have become children of the runner.
 
-        ``leaders`` are the children started by the runner that have not been waited for. A child without
-        marks is assigned to this attempt, so that it is ended with the attempt. A zombie may have started
-        another process just before its end, so the list is read again until it contains no zombie.
+        ``leaders`` are the children that the runner started and has not waited for. A child without marks is
+        assigned to this attempt, so that it is ended with the attempt. A zombie may have started another
+        process just before its end, so the list is read again until it contains no zombie.
         """
         for _ in range(_ROUNDS):
             adopted = [(pid, read_process(pid)) for pid in self._list_adopted(leaders)]
@@ -537,7 +559,10 @@ class ProcessTracker:
         self._kill_adopted(leaders, lambda found: found == attempt or (found is None and self._ends_unmarked))
 
     def end_late(self, leaders: Mapping[int, object], running: Container[int]) -> None:
-        """Kill processes without marks, and those of finished attempts that appeared after the last check."""
+        """Kill processes without marks, and processes of attempts that are not in ``running``.
+
+        ``leaders`` are the children that the runner started and has not waited for.
+        """
         self._kill_adopted(
             leaders, lambda found: self._ends_unmarked if found is None else found not in running
         )
@@ -546,7 +571,8 @@ class ProcessTracker:
         """Kill the adopted children for whose attempt ``ends`` returns True, until none is left.
 
         A process may start another one before it is killed, so the time between listing and killing must be
-        short. Process numbers need no check: that of a child is not used again before it is waited for.
+        short. Process numbers need no check: the number of a child is not used again before the runner has
+        waited for the child.
         """
         for _ in range(_ROUNDS):
             found = False
@@ -564,7 +590,7 @@ class ProcessTracker:
     def _list_adopted(self, leaders: Mapping[int, object]) -> list[int]:
         """Return the process numbers of children that the runner did not start, including zombies.
 
-        Costs a single read if there are none.
+        This costs a single read if there are no such children.
         """
         if self._children < 0:
             return []
@@ -576,7 +602,7 @@ class ProcessTracker:
         return [pid for pid in map(int, text.split()) if pid not in leaders]
 
     def members(self, groups: Mapping[int, int]) -> dict[int | None, list[Process]]:
-        """Return all running descendants of the runner by attempt; None: they belong to no attempt.
+        """Return all running descendants of the runner by attempt; under None, those of no attempt.
 
         ``groups`` maps the process groups of this session to their attempts.
         """
@@ -601,7 +627,10 @@ class ProcessTracker:
         groups: Mapping[int, int],
         decided: dict[int, int | None],
     ) -> bool:
-        """Determine the attempt of a process and its ancestors; return False if it is not a descendant."""
+        """Determine the attempts of a process and its ancestors and add them to ``decided``.
+
+        Return False if the process is not a descendant of the runner.
+        """
         ancestors: list[Process] = []
         while process.pid not in decided:
             if process.session == self._session and process.group in groups:
@@ -620,14 +649,14 @@ class ProcessTracker:
         return True
 
     def _attempt_of(self, process: Process) -> int | None:
-        """Return the attempt of a process from earlier observations or from its mark."""
+        """Return the attempt of a process from earlier observations or from its marks; None: unknown."""
         identity = process.pid, process.began_ticks
         if identity not in self._attempts:
             self._attempts[identity] = marked_attempt(process.pid, self.mark)
         return self._attempts[identity]
 
     def end_all(self) -> None:
-        """Kill all remaining descendants and wait for them."""
+        """Kill all remaining descendants of the runner and wait for their ends, for a few seconds at most."""
         end_s = time.monotonic() + _ENDING_S
         while self._children >= 0 and time.monotonic() < end_s:
             left = [process for ones in self.members({}).values() for process in ones]
@@ -640,7 +669,7 @@ class ProcessTracker:
 
 
 def _become_subreaper() -> bool:
-    """Become the parent of orphaned descendants; return False if the kernel does not support it."""
+    """Make the kernel assign orphaned descendants to this process; return False if it cannot."""
     try:
         import ctypes
 
@@ -650,7 +679,7 @@ def _become_subreaper() -> bool:
 
 
 def _open_children() -> int:
-    """Open the kernel's list of children of this single-threaded process; -1 if there is none."""
+    """Open the kernel's list of children of this single-threaded process; -1 if there is no such list."""
     try:
         return os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -658,7 +687,7 @@ def _open_children() -> int:
 
 
 def _reap(pids: Iterable[int]) -> None:
-    """Wait for children that have ended; others and those of other processes are left alone."""
+    """Wait for those of the processes that are ended children; all others are ignored."""
     for pid in pids:
         try:
             os.waitpid(pid, os.WNOHANG)

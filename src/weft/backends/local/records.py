@@ -1,10 +1,11 @@
-"""Sealed records of a runner: files that only a holder of the execution's token can have written.
+"""Sealed records of a runner: files that only a process with the execution's token can have written.
 
 A task runs as the same user and can write anywhere. A record is therefore accepted only with a valid seal: a
 keyed BLAKE2b hash (a message authentication code, RFC 7693, section 2.9) over the record's name and text.
-Including the name prevents moving a record to another name. Single records are replaced atomically, except
-the heartbeat, which is overwritten in place because that works on a full disk. Records of attempts are lines
-of a log, since appending a line costs a hundredth of creating a file; an incomplete line has no valid seal.
+Because the name is included, a record is not valid under another name. Single records are replaced
+atomically, except the heartbeat, which is overwritten in place because that works on a full disk. Records of
+attempts are lines of a log, since appending a line costs a hundredth of creating a file; an incomplete line
+has no valid seal.
 
 This module is loaded by the runner: it must not import other parts of weft or heavy modules.
 """
@@ -21,17 +22,17 @@ Record = dict[str, object]
 
 _LONGEST_BYTES = 1 << 20
 _FIXED = 120
-"""Fixed length of a record that is overwritten in place."""
+"""Length in bytes to which a record that is overwritten in place is padded."""
 _READINGS = 3
 _PERSON = b"weft records"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MORE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OVER = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Flags to append to, overwrite and read a record; they do not block if it was replaced by a FIFO."""
+"""Flags to append to, overwrite or read a record; they do not block if a FIFO has replaced the file."""
 
 encode_record = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-"""Encode a record as one line of JSON."""
+"""Return a record as one line of JSON."""
 
 
 def write_log(text: str) -> None:
@@ -64,15 +65,18 @@ class SealedRecords:
             self.folder = -1
 
     def write(self, name: str, record: Record) -> None:
-        """Replace the record of a name; raises OSError."""
+        """Write a record under a name, in place of an earlier one; raises OSError."""
         self.replace(name, self.sealed(name, encode_record(record)))
 
     def read(self, name: str) -> Record | None:
-        """Return the record of a name; None if it is missing or its seal is invalid."""
+        """Return the record with a name; None if it is missing or its seal is invalid."""
         return self.unsealed(name, self.content(name, _LONGEST_BYTES).rstrip(b"\n"))
 
     def read_again(self, name: str) -> Record | None:
-        """Return a record that is overwritten in place; a read during a write is invalid and is repeated."""
+        """Return a record that is overwritten in place; None if it has no valid seal.
+
+        A read during a write is invalid and is repeated.
+        """
         for _ in range(_READINGS):
             if (record := self.read(name)) is not None:
                 return record
@@ -83,7 +87,7 @@ class SealedRecords:
         os.pwrite(file, self.sealed(name, encode_record(record).ljust(_FIXED)), 0)
 
     def opened(self, name: str) -> int:
-        """Return a descriptor of a file that is overwritten in place."""
+        """Return a descriptor of a file whose content is overwritten in place."""
         self.make_own(name)
         return os.open(name, _OVER, 0o600, dir_fd=self.folder)
 
@@ -104,12 +108,12 @@ class SealedRecords:
             return
 
     def sealed(self, name: str, text: str) -> bytes:
-        """Return the line of a record: seal and text."""
+        """Return the line that stores a record: its seal and its text."""
         content = text.encode()
         return b"%b %b\n" % (self._seal(name, content), content)
 
     def unsealed(self, name: str, line: bytes) -> Record | None:
-        """Return the record of a line; None if its seal is invalid."""
+        """Return the record in a line; None if its seal is invalid."""
         seal, _, text = line.partition(b" ")
         if seal != self._seal(name, text):
             return None
@@ -134,7 +138,7 @@ class SealedRecords:
         os.rename(beside, name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
 
     def content(self, name: str, most_bytes: int | None = None) -> bytes:
-        """Return the content of a file; b"" if it is unreadable or larger than allowed."""
+        """Return the content of a file; b"" if it is unreadable or has more than ``most_bytes``."""
         try:
             file = os.open(name, _OLD, dir_fd=self.folder)
         except OSError:
@@ -160,7 +164,7 @@ class SealedRecords:
 
 
 class RecordLog:
-    """Append-only log with one record per line; of several records of one attempt the last one counts."""
+    """Append-only log with one record per line; the last record of an attempt is valid."""
 
     __slots__ = ("_file", "_name", "_records", "_torn", "lines")
 
@@ -175,7 +179,7 @@ class RecordLog:
         self._file = os.open(name, _MORE, 0o600, dir_fd=records.folder)
 
     def add(self, text: str) -> None:
-        """Append an encoded record; raises OSError."""
+        """Append a record that is already encoded; raises OSError."""
         line = self._records.sealed(self._name, text)
         torn, self._torn = self._torn, True
         _write_all(self._file, b"\n" + line if torn else line)
@@ -191,7 +195,7 @@ class RecordLog:
 
     @staticmethod
     def read(records: SealedRecords, name: str) -> dict[int, Record]:
-        """Return the last valid record of each attempt in a log, by attempt."""
+        """Return the last valid record of each attempt in a log, by attempt number."""
         found: dict[int, Record] = {}
         for line in records.content(name).split(b"\n"):
             record = records.unsealed(name, line) if line else None

@@ -7,10 +7,10 @@ exits after a minute without tasks and without an engine. Messages on the socket
 line, and are idempotent. From the engine:
 
 - ``hello``: token, env (environment of all programs), cores (null: all);
-- ``start``: attempt, nonce, argv, env (changes; null removes), cwd, stdin, stdout, stderr, private (those of
-  the last two files that only the user may read), append, isolated, time_s, memory_bytes, cores, grace_s,
-  restart (names of restart files), beside (running attempt whose process number the program gets in
-  ``WEFT_PID``), reports_start, reminder (a text for the next engine);
+- ``start``: attempt, nonce, argv, env (changes; null removes a variable), cwd, stdin, stdout, stderr,
+  private (the output files that only the user may read), append, isolated, time_s, memory_bytes, cores,
+  grace_s, restart (names of restart files), beside (a running attempt: the program gets its process number
+  in ``WEFT_PID``), reports_start, reminder (a text for the next engine);
 - ``cancel``: attempt, nonce, grace_s; ``signal``: attempt, nonce, signal; ``forget``: attempt, or attempts;
 - ``discard``: attempts (pairs of number and nonce), which are ended and whose records are removed;
 - ``measure``: every_s, sandbox, nodes, runners and engine (process numbers of weft's own processes): measure
@@ -19,9 +19,9 @@ line, and are idempotent. From the engine:
 The runner sends ``here`` (protocol, pid, problem, running, ended, and starts: the start records of running
 and ended attempts), ``started``, ``stopped``, ``continued``, ``ended``, ``discarded``, ``signalled`` (number
 of processes), ``measured`` (load, memory_bytes, disk_bytes) and ``problem``. Records and messages of an
-attempt contain its nonce: after a lost tail of the journal, an attempt number is used again for another task,
-for which the old records must not be used. The runner must start within a few hundredths of a second, so it
-loads neither weft nor heavy modules.
+attempt contain its nonce: if the tail of the journal was lost, an attempt number is used again for another
+task, and the old records must not be used for that task. The runner must start within a few hundredths of a
+second, so it loads neither weft nor heavy modules.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ import os
 import sys
 
 ALREADY_RUNNING = 3
-"""Exit code: another runner holds the directory."""
+"""Exit code: another runner already serves the directory."""
 NO_SETTINGS = 4
-"""Exit code: the starting process died before it sent the settings."""
+"""Exit code: the process that started this runner died before it sent the settings."""
 CANNOT_WRITE = 64
-"""Exit code plus ``errno``: the first records could not be written, and possibly no log either."""
+"""Added to an ``errno`` as exit code: the first records could not be written, and possibly no log either."""
 
 
 def main(directory: str) -> int:

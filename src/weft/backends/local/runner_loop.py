@@ -1,13 +1,13 @@
 """Event loop of the runner: one thread that serves the engine's socket, its tasks and its timers.
 
-A connection is accepted as the engine once its first line contains the token; a second engine with the token
-replaces the first. Messages to the engine are buffered and sent together.
+A connection is accepted as that of the engine once its first line contains the token; a second engine with
+the token replaces the first. Messages to the engine are buffered and sent together.
 
 Each task is a process group with limits. The wait status of its leader determines the exit code. Remaining
 processes of the task, inside or outside its group, are terminated and killed before the end is reported. At
-the time limit the task gets SIGTERM, and SIGKILL after a grace period; above its memory limit it gets
-SIGKILL. A task with restart files gets SIGUSR1 before its time limit. Before it is terminated for another
-reason, its processes that handle SIGUSR1 and not SIGTERM get SIGUSR1, too.
+the time limit the task gets SIGTERM, and SIGKILL after a grace period. Above its memory limit it gets
+SIGKILL. A task with restart files gets SIGUSR1 before its time limit. Before such a task is terminated for
+another reason, those of its processes that handle SIGUSR1 but not SIGTERM get SIGUSR1, too.
 
 This module is loaded by the runner: it must not import other parts of weft or heavy modules.
 """
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 _MAX_UNAUTHENTICATED = 8
 _MAX_HELLO_BYTES = 1 << 22
-"""Limit of the first line: an environment has at most a few megabytes."""
+"""Maximal length of the first line, which contains an environment of at most a few megabytes."""
 _decode = json.JSONDecoder().decode
 
 
 class EngineSocket:
-    """The listening socket, unauthenticated connections, and the connection to the engine."""
+    """The listening socket, connections that have not sent the token, and the connection to the engine."""
 
     def __init__(self, folder: int, token: str) -> None:
         self._folder = folder
@@ -67,7 +67,10 @@ class EngineSocket:
         self.poll.register(self._listener, select.POLLIN)
 
     def _listen(self) -> socket.socket:
-        """Return the listening socket, bound through a descriptor: a path has at most 107 characters."""
+        """Return the listening socket.
+
+        It is bound through a descriptor, because the path of a socket has at most 107 characters.
+        """
         self._remove()
         listener = socket.socket(socket.AF_UNIX)
         mask = os.umask(0o177)
@@ -98,12 +101,12 @@ class EngineSocket:
             self._drop(peer)
 
     def send(self, text: str) -> None:
-        """Buffer an encoded message for the engine; without an engine it is dropped."""
+        """Buffer an encoded message for the engine; without an engine the message is dropped."""
         if self._engine is not None:
             self._engine.send(text)
 
     def flush(self) -> None:
-        """Send the buffered messages, as far as the socket accepts them."""
+        """Send as many buffered messages as the socket accepts now."""
         engine = self._engine
         if engine is None:
             return
@@ -117,7 +120,7 @@ class EngineSocket:
             self.poll.modify(engine.socket, select.POLLIN | (select.POLLOUT if is_full else 0))
 
     def receive(self, descriptor: int) -> list[Record]:
-        """Read from one socket and return the messages of the engine, including its ``hello``."""
+        """Read from one socket; return the messages of the engine, including its ``hello``."""
         if descriptor == self._listener.fileno():
             self._accept()
             return []
@@ -148,7 +151,7 @@ class EngineSocket:
         return messages
 
     def _admit(self, peer: MessageSocket, line: bytes) -> bool:
-        """Accept a connection as the engine if its line contains the token; drop the previous engine."""
+        """Accept a connection as the engine's if ``line`` has the token; drop the previous engine."""
         token = _decode_line(line).get("token")
         # A string of JSON can contain half a surrogate pair.
         if not isinstance(token, str) or not hmac.compare_digest(
@@ -179,20 +182,20 @@ def _decode_line(line: bytes) -> Record:
 
 
 _LEFT_BEHIND_S = 2.0
-"""Grace period of processes that outlive their group leader."""
+"""Seconds that processes which outlive their group leader have between SIGTERM and SIGKILL."""
 _STUCK_S = 30.0
-"""Time after SIGKILL from which a remaining process is reported."""
+"""Seconds after SIGKILL after which a remaining process is reported."""
 _SOONEST_S, _LATEST_S = 0.002, 0.1
-"""First and longest interval between checks of a group that is being terminated."""
+"""First and longest interval in seconds between checks of a group that is being terminated."""
 _REQUEST_S = 0.05
-"""Interval between checks of restart files that were requested."""
+"""Seconds between checks of restart files that were requested."""
 _SAMPLE_S = 0.1
 _SAMPLE_COST = 25.0
-"""Minimum interval between memory samples, as a multiple of the time that one sample takes."""
+"""Memory is sampled at most once in this multiple of the time that one sample takes."""
 _AGED_S, _AGED_COST = 1.0, 100.0
-"""Age from which a task without memory limit is sampled, and the multiple for such samples."""
+"""Age in seconds from which a task without memory limit is sampled, and the multiple for such samples."""
 _LINES = 1000
-"""Number of lines after which the logs are rewritten if most records were forgotten."""
+"""Number of lines in a log from which the logs are rewritten if most records were forgotten."""
 _UNCATCHABLE = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT}
 _WHOLE_GROUP = {"STOP", "CONT", "TERM", "INT", "QUIT", "KILL"}
 
@@ -206,12 +209,16 @@ class RestartRequest:
         self._paths = paths
         self._before = self._last = self._read()
         self.grace_s = grace_s
-        """Time between SIGTERM and SIGKILL afterwards."""
+        """Seconds between SIGTERM and SIGKILL, after the request."""
         self.until_s = until_s
         """Time on the monotonic clock until which the program may write the files."""
 
     def is_over(self, now_s: float) -> bool:
-        """Return whether the files were written and unchanged since the last call, or the time is over."""
+        """Return whether the wait for the files is over.
+
+        It is over if the files were written and have not changed since the last call, or if the time has
+        passed.
+        """
         found = self._read()
         settled = found == self._last and found != self._before
         self._last = found
@@ -241,16 +248,16 @@ class RunnerTask:
         self.began_s = began_s
         self.grace_s = order.grace_s
         self.limit_at_s = None if order.time_s is None else began_s + order.time_s
-        """Time of the time limit on the monotonic clock; None: there is none."""
+        """Time on the monotonic clock at which the time limit ends; None: there is no limit."""
         self.restart = [f"{glob.escape(order.cwd)}/{name}" for name in order.restart]
         """Names or wildcards of the restart files."""
         self.request: RestartRequest | None = None
         self.folders = (order.cwd, os.path.dirname(order.stderr))
-        """Where it writes: its working directory, and the directory of its standard error."""
+        """Directories in which the task writes: its working directory, and that of its standard error."""
         self.memory_bytes = order.memory_bytes
         self.peak_bytes = 0
         self.cause: str | None = None
-        """Why it was terminated; None: it was not."""
+        """Why the task was terminated; None: it was not terminated."""
         self.text = ""
         self.kill_at_s: float | None = None
         """Time of SIGKILL on the monotonic clock; None: the task was not terminated."""
@@ -261,23 +268,23 @@ class RunnerTask:
         """Interval until the next check of a group without leader; it doubles each time."""
         self.stopping = False
         self.stopped = False
-        """Whether it was reported as stopped."""
+        """Whether the task was reported as stopped."""
         self.stops = StopDetector()
         self.status: int | None = None
-        """Wait status of the leader; None: it is running."""
+        """Wait status of the leader; None: the leader is running."""
         self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
         self.strays = 0
         """Number of processes that were running when the leader had ended by itself."""
 
 
 _SOONEST_START_S, _LATEST_START_S, _POSTPONED_S = 0.05, 5.0, 300.0
-"""First and longest pause before a start is tried again, and the time after which the attempt is lost."""
+"""First and longest pause before a start is tried again; time after which the attempt is lost."""
 
 
 class PostponedStart:
-    """An order for which the host lacked processes, memory or open files.
+    """A start order that failed because the host lacked processes, memory or open files.
 
-    ``first_s`` and ``due_s`` are the times of the first and of the next try on the monotonic clock,
+    ``first_s`` and ``due_s`` are the times of the first and of the next try on the monotonic clock;
     ``pause_s`` is the pause after the next try.
     """
 
@@ -291,7 +298,7 @@ class PostponedStart:
 
 
 class RunnerTasks:
-    """The tasks of a runner, and the ends that the engine has not confirmed."""
+    """The tasks of a runner, and the ends of tasks that the engine has not confirmed."""
 
     def __init__(
         self,
@@ -327,7 +334,7 @@ class RunnerTasks:
         self._load(records)
 
     def _load(self, records: SealedRecords) -> None:
-        """Load the records of an earlier runner of this directory; its running tasks are reported as lost."""
+        """Load the records of this directory's earlier runner; tasks without an end are reported as lost."""
         starts = RecordLog.read(records, "starts")
         for attempt, end in RecordLog.read(records, "ends").items():
             if attempt not in starts or _nonce(starts[attempt]) == _nonce(end):
@@ -342,13 +349,13 @@ class RunnerTasks:
 
     @property
     def busy(self) -> bool:
-        """Return whether a task runs or has yet to be started."""
+        """Return whether a task runs or still has to be started."""
         return bool(self.running or self.postponed)
 
     # Requests of the engine.
 
     def start(self, order: StartOrder) -> None:
-        """Start an attempt; a repeated request reports the known state again.
+        """Start an attempt; if the request is a repetition, report the known state of the attempt again.
 
         An attempt of the same number with another nonce is ended and discarded first.
         """
@@ -390,7 +397,10 @@ class RunnerTasks:
             self._send(_encode_started(task))
 
     def _postpone(self, order: StartOrder, text: str) -> bool:
-        """Try a start again after a pause, which doubles each time; return False after _POSTPONED_S."""
+        """Schedule another try of a start after a pause, which doubles each time.
+
+        Return False if the first try was more than ``_POSTPONED_S`` ago.
+        """
         now_s = time.monotonic()
         known = self.postponed.pop(order.attempt, None)
         first_s, pause_s = (now_s, _SOONEST_START_S) if known is None else (known.first_s, known.pause_s)
@@ -403,7 +413,7 @@ class RunnerTasks:
         return True
 
     def cancel(self, attempt: int, nonce: str, grace_s: float | None) -> None:
-        """Terminate an attempt; an attempt that was not started yet will never be started."""
+        """Terminate an attempt; if it was not started yet, it will never be started."""
         self._discard_others(attempt, nonce)
         self._waiting.pop(attempt, None)
         self.postponed.pop(attempt, None)
@@ -416,7 +426,10 @@ class RunnerTasks:
             self._record_end(_end_record(attempt, nonce, None, cause="cancelled", text=text))
 
     def discard(self, attempts: list[tuple[int, str]]) -> None:
-        """End attempts that are not in the journal, and remove their records; report each when done."""
+        """End attempts that are not in the journal, and remove their records.
+
+        Each attempt is reported when this is done.
+        """
         dropped = [pair for pair in attempts if self._discard(*pair)]
         self._shorten()
         for attempt, nonce in dropped:
@@ -446,7 +459,11 @@ class RunnerTasks:
         return task is not None and task.discarded
 
     def send_signal(self, attempt: int, nonce: str, name: str) -> None:
-        """Send a signal to a task; a signal not in ``_WHOLE_GROUP`` goes only to processes that handle it."""
+        """Send a signal to a task.
+
+        A signal in ``_WHOLE_GROUP`` goes to all processes of the task, any other only to processes that
+        handle it.
+        """
         number = getattr(signal, f"SIG{name}", None)
         if not isinstance(number, signal.Signals):
             raise ValueError(f"unknown signal {name!r}")
@@ -467,7 +484,7 @@ class RunnerTasks:
         self._send(encode_record({"is": "signalled", "attempt": attempt, "signal": name, "processes": count}))
 
     def forget(self, attempt: int) -> None:
-        """Drop an end that the engine has recorded."""
+        """Drop the end of an attempt, because the engine has recorded it."""
         if self.ended.pop(attempt, None) is not None:
             self._forgotten[attempt] = hash(self._nonces.pop(attempt, ""))
             self.starts.pop(attempt, None)
@@ -485,7 +502,7 @@ class RunnerTasks:
         self._unwritten.clear()
 
     def end_all(self, cause: str, text: str) -> None:
-        """Terminate all tasks, and record postponed starts as ended; orders that wait are dropped."""
+        """Terminate all tasks, record postponed starts as ended, and drop waiting orders."""
         self._waiting.clear()
         for attempt in list(self.postponed):
             nonce = self.postponed.pop(attempt).order.nonce
@@ -509,7 +526,7 @@ class RunnerTasks:
     # Events.
 
     def reap(self) -> None:
-        """Process the leaders that have ended, stopped or continued."""
+        """Handle the group leaders that have ended, stopped or continued."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
@@ -533,7 +550,7 @@ class RunnerTasks:
             self._send_stop(task, stopped=stopped)
 
     def _send_stop(self, task: RunnerTask, *, stopped: bool) -> None:
-        """Report that a task was stopped or continued, once."""
+        """Report that a task was stopped or continued; an unchanged state is not reported again."""
         if task.stopped != stopped:
             task.stopped = stopped
             word = "stopped" if stopped else "continued"
@@ -577,7 +594,7 @@ class RunnerTasks:
         return due_s if start_s is None else start_s if due_s is None else min(due_s, start_s)
 
     def tick(self, now_s: float) -> None:
-        """Process the tasks and samples that are due."""
+        """Do the work that is due: steps of tasks that are ending, postponed starts, memory samples."""
         for attempt in [attempt for attempt, due_s in self._due_s.items() if due_s <= now_s]:
             self._step(self.running[attempt], now_s)
         for each in [each for each in self.postponed.values() if each.due_s <= now_s]:
@@ -588,7 +605,8 @@ class RunnerTasks:
     def beat(self) -> None:
         """Do the work of each second: retry failed writes, count out-of-memory kills, sample tasks.
 
-        Processes left by ended attempts are killed. Tasks are sampled here only if none has a memory limit.
+        Processes left by ended attempts are killed. Tasks are sampled here only if none of them has a memory
+        limit; otherwise ``tick`` samples them.
         """
         self._memory.count_kills()
         self._tracker.end_late(self._leaders, self.running)
@@ -624,7 +642,7 @@ class RunnerTasks:
     def _step_towards_end(self, task: RunnerTask, now_s: float) -> None:
         """Terminate a task at its time limit, or when its requested restart files are written.
 
-        Before the time limit the task is asked for its restart files.
+        Some time before the limit, the task is requested to write its restart files.
         """
         if task.request is not None:
             if task.request.is_over(now_s):
@@ -639,7 +657,10 @@ class RunnerTasks:
             self._terminate(task, task.grace_s)
 
     def _look_again(self, task: RunnerTask, now_s: float) -> None:
-        """Schedule the next check of a terminated group; SIGCHLD announces the end of its leader."""
+        """Schedule the next check of a terminated group.
+
+        While the leader runs, only the time of SIGKILL is scheduled, because SIGCHLD announces its end.
+        """
         kill_at_s = now_s if task.kill_at_s is None else task.kill_at_s
         if task.status is None:
             self._due_s[task.attempt] = kill_at_s + _STUCK_S if task.killed else kill_at_s
@@ -649,7 +670,7 @@ class RunnerTasks:
         self._due_s[task.attempt] = look_at_s if task.killed else min(look_at_s, kill_at_s)
 
     def _end_group(self, task: RunnerTask, cause: str, text: str, grace_s: float) -> None:
-        """Terminate a task; the first cause is recorded."""
+        """Terminate a task; only the first cause is recorded."""
         if task.cause is None:
             task.cause, task.text = cause, text
         if grace_s <= 0.0 or not self._request_restart_files(task, grace_s):
@@ -700,7 +721,10 @@ class RunnerTasks:
         self._sample_at_s = now_s + max(_SAMPLE_S, cost * (time.monotonic() - now_s))
 
     def _look_for_stop(self, task: RunnerTask, members: list[Process]) -> None:
-        """Report whether the processes of a task are stopped; ``reap`` reports a stop of the leader."""
+        """Report whether the processes of a task are stopped.
+
+        If the leader itself is stopped, ``reap`` reports it.
+        """
         leader_stopped = any(each.pid == task.pid and each.state == b"T" for each in members)
         if task.status is None and task.kill_at_s is None and not leader_stopped:
             self._send_stop(task, stopped=task.stops.is_stopped(members))
@@ -729,7 +753,7 @@ class RunnerTasks:
         self._record_end(end)
 
     def _finish_discarded(self, task: RunnerTask) -> None:
-        """Remove the records of a discarded attempt, report it, and start the order that waited for it."""
+        """Remove the records of a discarded attempt and report it; then start the order that waited."""
         self._shorten()
         self._send(_encode_discarded(task.attempt, task.nonce))
         if (order := self._waiting.pop(task.attempt, None)) is not None:
@@ -756,7 +780,10 @@ class RunnerTasks:
 
 
 def _killed_codes(task: RunnerTask) -> tuple[int, ...]:
-    """Return the exit codes that mean SIGKILL; the leader of an isolated program may return 128 + 9."""
+    """Return the exit codes that mean SIGKILL.
+
+    The leader of an isolated program may return 128 + 9.
+    """
     return (-signal.SIGKILL, 128 + signal.SIGKILL) if task.isolated else (-signal.SIGKILL,)
 
 
@@ -775,7 +802,7 @@ def _signal_task(task: RunnerTask, members: list[Process], *numbers: int) -> Non
 
 
 def _signal_handlers(members: list[Process], number: int) -> int:
-    """Send a signal to the processes that handle it; return their number."""
+    """Send a signal to the processes that handle it; return the number of these processes."""
     return sum(catches_signal(process.pid, number) and signal_exactly(process, number) for process in members)
 
 
@@ -794,14 +821,14 @@ def _encode_problem(attempt: object, text: str) -> str:
 
 
 def _nonce(record: Record) -> str:
-    """Return the nonce in a record; "" if it was written by an older version."""
+    """Return the nonce in a record; "" if an older version of weft wrote the record."""
     return str(record.get("nonce") or "")
 
 
 def _measure_fullest(folders: tuple[str, ...]) -> Record | None:
-    """Return the free space and files of the file system with the least free space; None: unknown.
+    """Return free space and free files of the fullest of the file systems of ``folders``; None: unknown.
 
-    Measured at once, because the space may be free again when the engine reads the end.
+    They are measured at once, because the space may be free again when the engine reads the end.
     """
     found: list[Record] = []
     for folder in folders:
@@ -836,12 +863,12 @@ def _since_boot_s() -> float:
 
 _BEAT_S = 1.0
 _LEAST_INTERVAL_S = 0.2
-"""Shortest interval between measurements; each takes some milliseconds."""
+"""Shortest interval in seconds between measurements; each measurement takes some milliseconds."""
 _ENDING = {signal.SIGTERM, signal.SIGINT}
 
 
 class Runner:
-    """The parent of all tasks of an execution on a machine."""
+    """The parent process of all tasks of an execution on a machine."""
 
     def __init__(
         self, records: SealedRecords, token: str, *, scope: str, idle_s: float, grace_s: float
@@ -925,7 +952,7 @@ class Runner:
         return max(0, int((until_s - time.monotonic()) * 1000.0) + 1)
 
     def _wake(self) -> None:
-        """Read the received signals; after a terminating signal, end all tasks and start no more."""
+        """Handle the received signals; after a terminating signal, end all tasks and start no more."""
         try:
             numbers = set(self._woken.recv(4096))
         except BlockingIOError:
@@ -946,7 +973,7 @@ class Runner:
     # Messages.
 
     def _dispatch(self, message: Record) -> None:
-        """Execute a message; an invalid one is reported and has no other effect."""
+        """Execute a message of the engine; an invalid message is reported and has no other effect."""
         what = message.get("do")
         handler = self._handlers.get(what) if isinstance(what, str) else None
         try:
@@ -1008,7 +1035,7 @@ class Runner:
         self._exit_when_idle = True
 
     def _measure(self, message: Record) -> None:
-        """Measure the machine at an interval from now on; a repeated request updates weft's processes."""
+        """Start to measure the machine periodically; a repeated request updates weft's processes."""
         from weft.backends.local.sensors import HostSensor  # few runs need it
 
         sandbox, nodes, every_s = message.get("sandbox"), message.get("nodes"), message.get("every_s")
@@ -1041,6 +1068,6 @@ def _attempt_number(message: Record) -> int:
 
 
 def _identity() -> Record:
-    """Return the record that identifies this process across reboots and reused process numbers."""
+    """Return the record that identifies this process, even after a reboot or if its number is reused."""
     own = read_process(os.getpid())
     return {"pid": os.getpid(), "began_ticks": own.began_ticks if own else 0, "boot": boot_id()}

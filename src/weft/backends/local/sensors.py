@@ -1,14 +1,15 @@
 """Sensors of a runner: how busy the cores of its machine are, and how much memory and disk are free.
 
 The load is the number of cores that programs other than weft's own keep busy or wait for, on the cores of the
-machine. Of two estimates the larger one is used. The first is the busy time of these cores minus that of
-weft's processes. It includes programs that have ended since the last sample. The second sums, for the
-programs that exist, processor time and the time they waited for a core, so that four programs on one core are
-a load of 4.
+machine. It is the larger of two estimates. The first estimate is the busy time of these cores minus that of
+weft's processes. It includes programs that have ended since the last sample. The second estimate sums, over
+the programs that exist, their processor time and the time they waited for a core, so that four programs on
+one core are a load of 4.
+
 Weft's processes are the engine and the runners of the execution with all their descendants. The processor
-time of a program that has ended is added to its parent, so that the sum of a runner and its descendants never
-decreases. The time a program waited is known for its first thread only. Programs that end between two samples
-count by their processor time only.
+time of a program that has ended is added to its parent, so that the sum over a runner and its descendants
+never decreases. The time for which a program waited is known for its first thread only. Programs that end
+between two samples count by their processor time only.
 
 If a machine may use more cores than it has nodes, the load is assigned to the other cores first.
 
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 FIRST_WINDOW_S = 0.5
-"""Seconds over which the load is first measured; later it is measured over the interval of the sensor."""
+"""Seconds over which the first load is measured; later loads are measured over the sensor's interval."""
 
 _LEAST_CHANGE, _CORE_SHARE = 0.25, 0.1
-"""Smallest change of the load that is reported: the larger of these cores and this share of the nodes."""
+"""Smallest reported change of the load: this number of cores or, if larger, this share of the nodes."""
 _BYTES_SHARE, _LEAST_BYTES = 0.1, 64e6
-"""Smallest change of free memory or disk that is reported: this share of the last value, or these bytes if
-they are more.
+"""Smallest change of free memory or disk that is reported: this share of the last value or, if larger, this
+number of bytes.
 """
 _NS = 1e9
 _KERNEL_PARENT = 2
@@ -75,10 +76,10 @@ class _Sample:
 
 
 class HostSensor:
-    """Measures the state of a machine of this host at an interval, and reports noticeable changes."""
+    """Measures the state of a machine of this host at an interval, and returns noticeable changes."""
 
     def __init__(self, sandbox: str, nodes: int, cores: Collection[int], every_s: float) -> None:
-        """Measure a machine of ``nodes`` nodes that may use these cores and works in ``sandbox``."""
+        """Create a sensor for a machine with ``nodes`` nodes, which uses ``sandbox`` and ``cores``."""
         self._sandbox = sandbox
         self._nodes = nodes
         self._cores = frozenset(cores)
@@ -130,7 +131,7 @@ class HostSensor:
         return max(0.0, demanded_s, busy_s) / window_s
 
     def _own_ticks(self, before: _Sample, now: _Sample, own: dict[int, int]) -> float:
-        """Return the processor time of weft's own processes on these cores between two samples."""
+        """Return the processor time that weft's own processes used on these cores between two samples."""
         earlier = _find_own(before.programs, self._runners, self._engine)
         totals: dict[int, int] = {}
         for programs, runner_of, sign in ((now.programs, own, 1), (before.programs, earlier, -1)):
@@ -167,13 +168,16 @@ class HostSensor:
 
 
 def _earlier(before: _Sample, pid: int, program: _Program) -> tuple[int, int]:
-    """Return processor and waiting time of a program at an earlier sample; 0 if it did not exist."""
+    """Return processor and waiting time of a program at an earlier sample; 0 and 0 if it did not exist."""
     then = before.programs.get(pid)
     return (then.ticks, then.waited_ns) if then is not None and then.began == program.began else (0, 0)
 
 
 def _find_own(programs: dict[int, _Program], runners: Collection[int], engine: int) -> dict[int, int]:
-    """Return weft's own processes: by process number, the runner of its session or among its ancestors."""
+    """Return weft's own processes: by process number, the runner to which the process belongs.
+
+    A process belongs to the runner that leads its session or is among its ancestors.
+    """
     found: dict[int, int] = {}
     for pid, program in programs.items():
         if program.session in runners and program.session in programs:
@@ -205,7 +209,7 @@ def _began_s(program: _Program) -> float:
 
 
 def _busy_ticks(cores: Collection[int]) -> int:
-    """Return the processor time of some cores that was not idle, also that taken by the hypervisor."""
+    """Return the busy processor time of some cores, including time taken by the hypervisor."""
     names = {b"cpu%d" % core for core in cores}
     busy = 0
     for line in read_kernel_file("/proc/stat").splitlines():
@@ -249,7 +253,7 @@ def _read_kilobytes(name: str, key: bytes) -> float | None:
 
 
 def _free_in_group() -> float | None:
-    """Return the bytes up to the memory limit of the control group; None if it has none."""
+    """Return the bytes that are free below the memory limit of the control group; None: no limit."""
     for line in read_kernel_file("/proc/self/cgroup").decode(errors="replace").splitlines():
         parts = line.split(":", 2)
         if len(parts) != 3:

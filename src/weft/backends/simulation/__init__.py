@@ -1,1 +1,1 @@
-"""The simulation backend: scenario, true durations, disturbances and network under a virtual clock."""
+"""The simulation backend: scenarios, true durations, disturbances and a network under a virtual clock."""

@@ -1,8 +1,8 @@
 """The simulation backend: executes commands on simulated machines, under a virtual clock.
 
 A scenario determines what happens: true durations, slowdowns and failures of machines, shared networks. The
-estimates of the engine have no influence on it. Events at equal times are ordered by their causes, so that a
-seed gives the same run everywhere.
+estimates of the engine have no influence on what happens. Events at equal times are ordered by their causes,
+so that the same seed gives the same run everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from weft.platform.machine import Machine
 _MAX_DISTURBANCES = 100_000
 """Number of disturbances without progress (see ``_shows_progress``) after which a simulation fails."""
 _MAX_SILENT_DISTURBANCES = 10_000
-"""Successive disturbances without an event after which an otherwise empty queue counts as exhausted."""
+"""Number of successive disturbances without an event after which a simulation ends if nothing is queued."""
 
 
 def _shows_progress(event: ev.Event) -> bool:
@@ -59,9 +59,10 @@ class SimulationBackend:
         seed: int = 0,
         reports_machines: bool = True,
     ) -> None:
-        """Start at 0 s with an idle platform.
+        """Create the backend with the clock at 0 s and an idle platform.
 
-        ``reports_machines``: whether failures are reported as events; else the engine finds them by probing.
+        ``reports_machines`` says whether failures of machines are reported as events; if it is False, the
+        engine finds failures by probing.
         """
         instance = context.instance
         self._scenario = scenario
@@ -115,9 +116,9 @@ class SimulationBackend:
     def poll(self, timeout_s: float) -> list[ev.Event]:  # noqa: ARG002 -- virtual time does not wait
         """Advance the clock to the next event and return it; an empty list means that no event is left.
 
-        At equal times, disturbances come before the ends of transfers, and these before queued events. An
-        endless stream of disturbances does not keep a simulation alive: many in a row without an event, while
-        nothing else is queued, count as the end.
+        At equal times, disturbances come before ends of transfers, and these before queued events. An endless
+        stream of disturbances does not keep a simulation alive: if nothing else is queued, many disturbances
+        in a row without an event count as the end.
         """
         queue, staging = self._queue, self._staging
         silent = 0
@@ -146,12 +147,12 @@ class SimulationBackend:
         return []
 
     def _select(self, command: cm.SelectMachines) -> None:
-        """Answer with the candidates in their order, by rank and estimated end; no selector program runs."""
+        """Answer with the candidates in their order (by rank and estimated end); no selector program runs."""
         order = tuple(each.machine for each in command.candidates)
         self._queue.schedule(ev.MachinesSelected(run=command.run, task=command.task, machines=order))
 
     def inspect(self, machine: int) -> str:  # noqa: ARG002
-        """Return "": what happens to simulated machines is not known before."""
+        """Return "", because failures of simulated machines are not known in advance."""
         return ""
 
     def confirm_ends(self, attempts: Sequence[int]) -> None:
@@ -171,7 +172,7 @@ class SimulationBackend:
         return self._staging.busy or self._programs.busy
 
     def halt(self, most_s: float = math.inf) -> float:  # noqa: ARG002 -- simulated programs end at once
-        """Cancel all programs."""
+        """Cancel all simulated programs; return 0, because they need no real time to end."""
         for attempt in list(self._programs.programs):
             self._programs.cancel(attempt)
         return 0.0

@@ -2,12 +2,13 @@
 
 The stream is generated lazily. It depends on the seed and the scenario only, not on the run, so that two
 policies see the same disturbances. Each entry of a scenario (with ``mtbf``: each machine of an entry) draws
-from its own generator; adding an entry at the end does not change the disturbances of earlier entries.
+from its own random generator, so adding an entry at the end does not change the disturbances of earlier
+entries.
 
 Perturbations follow docs/papers/dynamic-grid.md, section 13: intervals are uniform between 0 and twice the
-mean, and each perturbation slows one machine of the set by a factor and for a time drawn uniformly from their
-ranges. Times to failure and repair times are exponentially distributed. Deviation: the paper states neither
-factor nor time; the scenario does.
+mean. Each perturbation slows one machine of the set by a factor and for a time, both drawn uniformly from
+their ranges. Times to failure and repair times are exponentially distributed. Deviation: the paper states
+neither factor nor time; the scenario states them.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from weft.randomness import generator
 
 
 class DisturbanceKind(enum.Enum):
-    """What happens to a machine: a disturbance begins, or it ends. A permanent disturbance has no end."""
+    """What happens to a machine: a disturbance begins or ends. A permanent disturbance has no end."""
 
     SLOWED = "slowed"
-    """The machine becomes ``value`` times slower; slowdowns multiply."""
+    """The machine becomes ``value`` times slower; the factors of several slowdowns multiply."""
     RELIEVED = "relieved"
     """A slowdown by ``value`` ends."""
     FAILED = "failed"
-    """The machine is down until the number of repairs equals the number of failures."""
+    """The machine fails; it is down until the number of repairs equals the number of failures."""
     REPAIRED = "repaired"
     LOADED = "loaded"
     """``value`` competing processes start."""
@@ -59,7 +60,7 @@ class Disturbance(NamedTuple):
     at_s: float
     what: DisturbanceKind
     machine: int
-    """Index of the machine in the platform, equal to its ``host`` in a compiled network."""
+    """Index of the machine in the platform; it equals the machine's ``host`` in a compiled network."""
     value: float = 0.0
 
 
@@ -121,7 +122,7 @@ def _generate_slowdowns(
 def _insert_ends(
     begins: Iterable[Disturbance], lasting_s: Span, rng: np.random.Generator
 ) -> Iterator[Disturbance]:
-    """Yield the slowdowns and their ends, ordered by time."""
+    """Yield slowdowns and their ends, ordered by time; ``lasting_s`` is the range of their durations."""
     ends: list[tuple[float, int, Disturbance]] = []
     for number, begin in enumerate(begins):
         while ends and ends[0][0] <= begin.at_s:

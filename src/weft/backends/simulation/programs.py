@@ -1,4 +1,4 @@
-"""Simulate programs of attempts: start, checkpoints, new requirements, suspension, cancellation, end."""
+"""Simulation of the programs of attempts: start, checkpoints, new requirements, suspension, end."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ProgramSimulator:
         *,
         always_reports: bool = True,
     ) -> None:
-        """Schedule the suspensions and cancellations of the scenario.
+        """Create the simulator, and schedule the suspensions and cancellations of the scenario.
 
-        ``always_reports``: whether the end of a program is reported even if its host does not answer.
+        ``always_reports`` says whether the end of a program is reported even if its host does not answer.
         """
         self._queue = queue
         self._scenario = scenario
@@ -68,7 +68,7 @@ class ProgramSimulator:
         return self._workflow_of(program.run).description(program.task)
 
     def start(self, command: cm.Start, host: Host) -> None:
-        """Start a program after the stage latency; a repeated command is ignored."""
+        """Start a program after the stage latency; a command that is repeated has no effect."""
         if command.attempt in self.programs:
             return
         if not host.up:
@@ -96,7 +96,7 @@ class ProgramSimulator:
             self._begin(program)  # without latency the start is not reported as an event
 
     def _work_s(self, command: cm.Start) -> float:
-        """Return the seconds a program takes on an undisturbed host, from its restart point."""
+        """Return the seconds that a program takes on an undisturbed host, from its restart point on."""
         compiled = self._workflow_of(command.run)
         if (truth := self._truths.get(command.run)) is None:
             durations = self._scenario.durations
@@ -128,7 +128,7 @@ class ProgramSimulator:
         return ev.Started(attempt=program.attempt)
 
     def schedule_end(self, host: Host, program: Program) -> None:
-        """Schedule the end of a program from the current speed of its host."""
+        """Schedule the end of a program, computed from the current speed of its host."""
         program.version += 1
         end_s = host.speed.time_of(program.clock_s + program.work_s)
         if end_s < self._queue.now_s:
@@ -149,7 +149,7 @@ class ProgramSimulator:
                 self._schedule_change(host, program, change)
 
     def _schedule_change(self, host: Host, program: Program, change: RequirementChange) -> None:
-        """Schedule a change for the time at which its share of the task's work will be done."""
+        """Schedule a change for the time at which the share ``change.after`` of the work is done."""
         left = 1.0 - program.restart_from
         part = (change.after - program.restart_from) / left if left > 0 else 0.0
         at_s = max(self._queue.now_s, host.speed.time_of(program.clock_s + part * program.work_s))
@@ -190,7 +190,7 @@ class ProgramSimulator:
         return ev.Checkpointed(attempt=program.attempt, work_done=program.checkpoint)
 
     def done(self, program: Program) -> float:
-        """Return the share of the task's work that is done, work of earlier attempts included."""
+        """Return the completed share of the task's work, including the work of earlier attempts."""
         host = self._hosts[program.host]
         if program.attempt not in host.programs:
             return program.restart_from
@@ -220,7 +220,7 @@ class ProgramSimulator:
         return self._always_reports or self.answers(program.attempt, self._hosts[program.host])
 
     def answers(self, attempt: int, host: Host) -> bool:
-        """Return whether a job manager monitors this attempt and answers."""
+        """Return whether a job manager monitors this attempt and answers requests."""
         return host.answers("job-manager") or (attempt in self._reattached and host.answers("gatekeeper"))
 
     def has_job(self, attempt: int) -> bool:
@@ -228,7 +228,11 @@ class ProgramSimulator:
         return attempt in self.programs or attempt in self._undelivered
 
     def reattach(self, attempt: int) -> None:
-        """Start a new job manager for an attempt: it delivers pending events, or reports the job as lost."""
+        """Start a new job manager for an attempt.
+
+        It delivers the pending events of the attempt; if the attempt has no program, it reports the job as
+        lost.
+        """
         if attempt in self._undelivered:
             self._deliver(attempt)
         elif attempt in self.programs:
@@ -253,7 +257,7 @@ class ProgramSimulator:
             self._count_programs(host)
 
     def _count_programs(self, host: Host) -> None:
-        """Reschedule the ends of the programs of a time-shared host if their number changes its speed."""
+        """Recompute the speed of a time-shared host; if it changes, reschedule its programs' ends."""
         if host.count_programs(self._queue.now_s):
             self.speed_changed(host)
 
@@ -266,7 +270,7 @@ class ProgramSimulator:
         return ev.Ended(attempt=program.attempt, exit_code=None, cause=cause, work_done=done)
 
     def cancel(self, attempt: int) -> None:
-        """Cancel an attempt after half the stage latency."""
+        """Cancel an attempt; this takes half the stage latency."""
         self._queue.put(self._queue.now_s + self._latency_s / 2.0, partial(self._cancelled, attempt))
 
     def _cancelled(self, attempt: int) -> ev.Event | None:
@@ -362,11 +366,11 @@ class ProgramSimulator:
         )
 
     def _iterations(self, program: Program) -> int | None:
-        """Return the number of iterations of a program; None: the scenario states no profile."""
+        """Return the number of iterations of a program; None: the scenario states no profile for the task."""
         return find_task_value(self._scenario.profiles, self._workflow_of(program.run).names[program.task])
 
     def _last_iteration_s(self, program: Program, number: int, iterations: int) -> float | None:
-        """Return the seconds of the last whole iteration; None: none completed since the start."""
+        """Return the seconds of the last whole iteration; None: none was completed since the start."""
         host = self._hosts[program.host]
         left, first = 1.0 - program.restart_from, program.restart_from * iterations
         if number - 1 < first - _ROUNDING or left <= 0:

@@ -21,7 +21,7 @@ from weft.workflow.templates import format_value
 from weft.workflow.workflow import Parameter
 
 NETWORKS = ("unshared", "shared")
-"""Whether each transfer has the full bandwidth of its link, or transfers on a link share it."""
+"""``unshared``: each transfer has the full bandwidth of its link; ``shared``: transfers share it."""
 
 SILENT_PARTS = ("both", "job-manager", "gatekeeper")
 """The services of a machine that can stop answering (docs/papers/adaptive-jobs.md, section 5)."""
@@ -40,7 +40,7 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The range of a uniformly distributed number; equal bounds make it a constant."""
+    """The range of a uniformly distributed number; if both bounds are equal, the number is constant."""
 
     low: float
     high: float
@@ -48,18 +48,18 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionTerms:
-    """What a submission states besides workflow and time."""
+    """Properties of a submission besides its workflow and its time."""
 
     owner: str | None = None
     priority: float = 1.0
-    """Weight of the run against other runs, in policies that order workflows; above 0."""
+    """Weight of the run compared with other runs, for policies that order workflows; above 0."""
     params: Mapping[str, Parameter] = field(default_factory=dict)
-    """Changed parameters of the workflow."""
+    """By name: the value of a workflow parameter that differs from the value in the file."""
     results: str | None = None
-    """Folder of the project below which the outputs are placed; None: the folder of the workflow."""
+    """Folder of the project below which outputs are placed; None: the folder of the workflow."""
 
     def name_key(self, workflow: str) -> str:
-        """Return the name of a workflow with these parameters, the key under which it is compiled."""
+        """Return the name of a workflow followed by these parameters; it is compiled under this key."""
         if not self.params:
             return workflow
         texts = (
@@ -79,7 +79,7 @@ class Arrival(SubmissionTerms):
 
     @property
     def key(self) -> str:
-        """Return the name of the workflow with its parameters, the key under which it is compiled."""
+        """Return the name of the workflow followed by its parameters; it is compiled under this key."""
         return self.name_key(self.workflow)
 
 
@@ -89,12 +89,12 @@ class Series(SubmissionTerms):
 
     workflows: tuple[str, ...]
     shuffled: bool = False
-    """Whether the order is drawn (without replacement) instead of given."""
+    """Whether the order of the workflows is random (each is drawn once) instead of given."""
     from_s: float = 0.0
     every_s: float = 0.0
-    """The interval between two submissions, or its mean."""
+    """The interval in seconds between two submissions; with ``poisson``, its mean."""
     poisson: bool = False
-    """Whether intervals are exponentially distributed, including the one before the first submission."""
+    """Whether intervals are exponentially distributed, including the interval before the first submission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Durations:
     bias: float = 1.0
     """Mean of the true duration, as a multiple of the estimate."""
     tasks: Mapping[str, Durations] = field(default_factory=dict)
-    """Overrides by task name."""
+    """By task name: durations that replace the common ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +125,13 @@ class Perturbation:
     slowdown: Span
     lasting_s: Span
     at_s: float = 0.0
-    """When all these machines slow down; with ``every_s``: when the series of slowdowns starts."""
+    """Time at which all these machines slow down; with ``every_s``, time at which the series of slowdowns
+    starts.
+    """
     every_s: float | None = None
-    """Mean interval between slowdowns, each of one machine drawn from the set; None: all slow down once."""
+    """Mean interval between slowdowns of one random machine each; None: all machines slow down once."""
     until_s: float = math.inf
-    """With ``every_s``: no slowdown starts after this time."""
+    """With ``every_s``: time after which no slowdown starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +140,12 @@ class Failure:
 
     machines: tuple[str, ...]
     repair_s: float = math.inf
-    """Duration of the repair; with ``mtbf_s``: its mean."""
+    """Duration of the repair; with ``mtbf_s``, the mean duration."""
     at_s: float = 0.0
     mtbf_s: float | None = None
-    """Mean time from the start or a repair to the next failure of each machine; None: one at ``at_s``."""
+    """Mean time from the start, or from a repair, to the next failure of each machine. None: the machines
+    fail once, at ``at_s``.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +191,7 @@ class RequirementChange:
 
     task: str
     after: float
-    """Share of the task's work after which the change happens."""
+    """Completed share of the task's work at which the change happens."""
     requirements: Expression | None = None
     rank: Expression | None = None
 
@@ -207,37 +211,39 @@ class Scenario:
     cancellations: tuple[Cancellation, ...] = ()
     requirements: tuple[RequirementChange, ...] = ()
     exit_codes: Mapping[str, tuple[End, ...]] = field(default_factory=dict)
-    """By task: how its successive attempts end; the last value applies to all later attempts."""
+    """By task: how its successive attempts end. The last value applies to all later attempts."""
     results: Mapping[str, tuple[Result, ...]] = field(default_factory=dict)
-    """By task: what its successive attempts write as result; the last value applies to all later attempts."""
+    """By task: the results of its successive attempts. The last value applies to all later attempts."""
     iterations: Mapping[str, int] = field(default_factory=dict)
     """By loop: the true number of iterations."""
     lines: Mapping[str, int] = field(default_factory=dict)
-    """By file: the number of lines that a growing sweep reads from it."""
+    """By file: the number of lines that a growing sweep reads from the file."""
     network: str = NETWORKS[0]
     overhead_per_task_s: float = 0.0
     stage_latency_s: float = 0.0
-    """Seconds that every stage (prolog, start, epilog) takes in addition to moving data; cancelling and
-    cleaning up take half of it.
+    """Seconds that every stage (prolog, start, epilog) takes in addition to moving data. Cancelling and
+    cleaning up take half of this time.
     """
     profiles: Mapping[str, int] = field(default_factory=dict)
-    """By task: the iterations its application reports (profile in docs/papers/adaptive-jobs.md)."""
+    """By task: the number of iterations that its application reports (profile in
+    docs/papers/adaptive-jobs.md).
+    """
     denied: tuple[str, ...] = ()
     """Machines that refuse access."""
     replanning_s_per_point: float = 0.0
     """Seconds that re-planning takes per evaluated schedule."""
     document: Document | None = field(default=None, compare=False, repr=False)
-    """The document it was read from, for error locations; ignored in comparisons."""
+    """The document from which the scenario was read, for locations in errors; ignored in comparisons."""
 
     @property
     def folder(self) -> PurePath:
-        """Return the folder of the scenario file, the base of relative paths of workflows and traces."""
+        """Return the folder of the scenario file; relative paths of workflows and traces start there."""
         file = self.document.file if self.document is not None else None
         return PurePath(file).parent if file is not None else PurePath()
 
 
 UNDISTURBED = Scenario()
-"""The default scenario."""
+"""The default scenario: no disturbances, and all estimates are exact."""
 
 
 def match_positions(patterns: Iterable[str], names: Sequence[str]) -> list[int]:
@@ -253,12 +259,12 @@ def match_positions(patterns: Iterable[str], names: Sequence[str]) -> list[int]:
 
 
 def matches_task(name: str, label: str) -> bool:
-    """Return whether ``name`` is the label of a subtask (``lapw1[3]``) or names its task (``lapw1``)."""
+    """Return whether ``name`` is a subtask's label (``lapw1[3]``) or the name of its task (``lapw1``)."""
     return label == name or label.partition("[")[0] == name
 
 
 def find_task_value(values: Mapping[str, _Found], label: str) -> _Found | None:
-    """Return the value for a subtask: the one under its own name, else the one of its task, else None."""
+    """Return the value for a subtask: under its own label, else under the name of its task, else None."""
     own = values.get(label)
     return own if own is not None else values.get(label.partition("[")[0])
 
@@ -266,8 +272,8 @@ def find_task_value(values: Mapping[str, _Found], label: str) -> _Found | None:
 def draw_arrivals(scenario: Scenario, rng: np.random.Generator) -> list[Arrival]:
     """Return all arrivals ordered by time; arrivals at the same time keep the order of the scenario.
 
-    ``rng`` must be the generator of the component "arrivals", which is used for nothing else: the same seed
-    gives the same arrivals under every policy and platform.
+    ``rng`` must be the generator of the component "arrivals", which is used for nothing else. Then the same
+    seed gives the same arrivals under every policy and on every platform.
     """
     found = [arrival for entry in scenario.arrivals for arrival in _expand_entry(entry, rng)]
     return sorted(found, key=lambda arrival: arrival.at_s)
@@ -284,9 +290,10 @@ def _expand_entry(entry: Arrival | Series | ArrivalTrace, rng: np.random.Generat
 
 
 def _draw_series(series: Series, rng: np.random.Generator) -> Iterator[Arrival]:
-    """Yield the arrivals of a series; order and intervals are drawn at random if the series requires it.
+    """Yield the arrivals of a series; order and intervals are random if the series requires it.
 
-    Orders are drawn without replacement (docs/papers/many-workflows.md, section 6), intervals exponentially.
+    A random order contains each workflow once (docs/papers/many-workflows.md, section 6). Random intervals
+    are exponentially distributed.
     """
     count = len(series.workflows)
     order = rng.permutation(count).tolist() if series.shuffled else range(count)

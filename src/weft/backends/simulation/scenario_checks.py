@@ -1,4 +1,4 @@
-"""Check the names in a scenario against a platform and workflows."""
+"""Checks of the names in a scenario against a platform and workflows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECTIONS = ("perturbations", "failures", "loads", "silences")
 
 
 def list_submissions(entry: Arrival | Series | ArrivalTrace) -> Iterator[tuple[str, SubmissionTerms]]:
-    """Yield the workflow file and the terms of every arrival of an entry under ``arrivals``."""
+    """Yield the workflow file and the terms of every arrival that an entry of ``arrivals`` describes."""
     match entry:
         case Arrival(workflow=workflow):
             yield workflow, entry
@@ -38,7 +38,7 @@ def list_submissions(entry: Arrival | Series | ArrivalTrace) -> Iterator[tuple[s
 
 
 def workflow_keys(entry: Arrival | Series | ArrivalTrace) -> Iterator[str]:
-    """Yield the key of the workflow of every arrival of an entry under ``arrivals``."""
+    """Yield the key of the workflow of every arrival that an entry of ``arrivals`` describes."""
     return (terms.name_key(workflow) for workflow, terms in list_submissions(entry))
 
 
@@ -47,9 +47,9 @@ def check_scenario(
 ) -> None:
     """Raise InvalidInput with one problem per unknown name in a scenario.
 
-    ``workflows``: all workflows of the simulation, by key (see ``SubmissionTerms.name_key``).
-    Without a platform, machine names are not checked; without workflows, names of tasks, loops and files are
-    not checked.
+    ``workflows`` are all workflows of the simulation, by key (see ``SubmissionTerms.name_key``). If
+    ``platform`` is None, machine names are not checked; if ``workflows`` is None, names of tasks, loops and
+    files are not checked.
     """
     problems: list[Problem] = []
     if platform is not None:
@@ -97,7 +97,7 @@ def _unknown_machines(scenario: Scenario, names: list[str]) -> Iterator[Problem]
 
 
 def _find_machine_key(scenario: Scenario, section: str, index: int) -> str:
-    """Return the key under which an entry names its machines."""
+    """Return the key (``machine`` or ``machines``) under which an entry of a section names its machines."""
     node = scenario.document.root if scenario.document is not None else None
     for part in (section, index):
         if node is not None and isinstance(node.value, dict) and part in node.value:
@@ -119,7 +119,7 @@ class _WorkflowNames:
         self._subtasks: frozenset[str] | None = None
 
     def has_task(self, name: str) -> bool:
-        """Return whether a task or subtask exists; every subtask of a growing sweep counts as existing."""
+        """Return whether a task or subtask exists; any subtask of a growing sweep counts as existing."""
         if name in self.tasks:
             return True
         template = name.partition("[")[0]
@@ -135,7 +135,7 @@ class _WorkflowNames:
         return name in self._subtasks
 
     def candidates(self, name: str) -> Iterable[str]:
-        """Return the names that could be meant by an unknown name: subtasks of its task, or all tasks."""
+        """Return the known names that an unknown name could mean: subtasks of its task, or all tasks."""
         template = name.partition("[")[0]
         return (self._subtasks or ()) if template in self.tasks else self.tasks
 
@@ -167,7 +167,7 @@ def _unknown_tasks(scenario: Scenario, names: _WorkflowNames) -> Iterator[Proble
 def _unknown_in_expressions(
     scenario: Scenario, platform: Platform, workflows: Iterable[Workflow]
 ) -> Iterator[Problem]:
-    """Yield a problem for each unknown name in changed requirements and ranks."""
+    """Yield a problem for each unknown name in the expressions of changed requirements and ranks."""
     if not scenario.requirements:
         return
     of_machines = {*machine_columns(planned_machines(platform)), *LIVE_NAMES}
@@ -192,7 +192,7 @@ def _find_unknown(what: str, found: Iterable[str], known: list[str], path: Docum
 
 
 def _describe_missing(what: str, name: str, known: Iterable[str], path: DocumentPath) -> Problem:
-    """Return the problem of an unknown name, with the nearest known name as advice."""
+    """Return the problem about an unknown name; the nearest known name is its advice."""
     names = sorted(dict.fromkeys(known))
     close = nearest(name, names)
     advice = f"did you mean {close!r}?" if close else _list_known(what, names)

@@ -1,6 +1,6 @@
-"""Scenario files: the fields of every record, reading, and writing.
+"""Scenario files: the fields of every record, and functions that read and write scenarios.
 
-Every problem of a file is found before any is reported.
+All problems of a file are reported together.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ from weft.workflow.file_format import EXPRESSION, PARAMS, split_range
 from weft.workflow.workflow import Workflow, set_params
 
 MAX_ARRIVALS = 1_000_000
-"""Maximum number of arrivals of one entry."""
+"""Maximal number of arrivals of one entry."""
 
 _LARGEST_NUMBER = 1e300
-"""Maximum of all numbers; a larger one is a mistake."""
+"""Maximum of all numbers in a scenario; a larger number is refused as a mistake."""
 _MAX_EXIT_CODE = 255
 
 _Parse = Callable[[str], float | None]
@@ -92,7 +92,7 @@ def _read_quantity(
 
 
 def _time_type(*, above_0: bool = False) -> ValueType:
-    """Return the type of a time: ``90``, ``1h30m``."""
+    """Return the value type of a time, such as ``90`` or ``1h30m``."""
     wanted = f"a time such as 90, 90s or 1h30m, {'above 0' if above_0 else 'at least 0'}"
 
     def read(reader: Reader, node: DocumentNode) -> float | None:
@@ -103,7 +103,7 @@ def _time_type(*, above_0: bool = False) -> ValueType:
 
 
 def _number_type(*, most: float = math.inf, above_0: bool = False) -> ValueType:
-    """Return the type of a plain number from 0 (or above it) to ``most``."""
+    """Return the value type of a plain number from 0 to ``most``; 0 is excluded if ``above_0`` is True."""
     wanted = f"a number {'above' if above_0 else 'at least'} 0"
     wanted += f" and at most {most:g}" if math.isfinite(most) else ""
 
@@ -119,7 +119,7 @@ def _number_type(*, most: float = math.inf, above_0: bool = False) -> ValueType:
 
 
 def _span_type(label: str, parse: _Parse, wanted: str, least: float, unit: str) -> ValueType:
-    """Return the type of a value or a range to draw from: ``3..10``."""
+    """Return the value type of a single value, or of a range from which values are drawn (``3..10``)."""
 
     def read(reader: Reader, node: DocumentNode) -> Span | None:
         halves = split_range(node.value) if isinstance(node.value, str) else None
@@ -163,10 +163,10 @@ _TIME_SPAN = _span_type(
 def _refuse_combination(
     reader: Reader, node: DocumentNode, entries: Mapping[str, DocumentNode], keys: Sequence[str], rule: str
 ) -> None:
-    """Add a problem if an entry has more than one of these keys."""
+    """Add a problem if an entry has more than one of ``keys``."""
     found = [key for key in keys if key in entries]
     if len(found) > 1:
-        what = f"{' and '.join(map(repr, found))} in one entry"
+        what = f"{' and '.join(map(repr, found))} are stated in one entry"
         reader.add_problem(node, what, rule=rule, advice="keep one")
 
 
@@ -174,7 +174,7 @@ def _refuse_combination(
 
 
 def _read_patterns(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
-    """Return the names and wildcards of machines in a node, with ranges expanded."""
+    """Return the names and wildcards of machines in a node, with ranges (``m{1..4}``) expanded."""
     names: list[str] = []
     for item in reader.listing(node):
         if (text := reader.text(item)) is not None:
@@ -246,7 +246,7 @@ def _read_machine_entry(
 ) -> dict[str, Any]:
     """Return the values of an entry about machines.
 
-    An entry that names no machines concerns ``default``; if that is "", a problem is added.
+    If the entry names no machines, it applies to ``default``; if that is "", a problem is added.
     """
     rule = "an entry names its machines once"
     _refuse_combination(reader, node, entries, ("machine", "machines"), rule)
@@ -255,23 +255,23 @@ def _read_machine_entry(
         values["machines"] = (default,) if default else ()
         if not default and isinstance(node.value, dict):
             advice = "add `machine: NAME`, or `machines:` with names or wildcards"
-            reader.add_problem(node, "an entry without machines", advice=advice)
+            reader.add_problem(node, "the entry names no machines", advice=advice)
     return values
 
 
 def _read_perturbation(reader: Reader, node: DocumentNode) -> Perturbation:
     entries = PERTURBATION.read_entries(reader, node)
-    _refuse_combination(reader, node, entries, ("at", "every"), "it happens once or repeatedly")
+    _refuse_combination(
+        reader, node, entries, ("at", "every"), "a slowdown happens once (`at`) or repeatedly (`every`)"
+    )
     repeated = "every" in entries
     if repeated and "lasting" not in entries:
-        rule = "with `every` the machines would become slower for ever"
-        reader.add_problem(
-            node, "an entry without the key 'lasting'", rule=rule, advice="add `lasting: TIME`"
-        )
+        rule = "with `every` and without `lasting` the machines would become slower for ever"
+        reader.add_problem(node, "the entry lacks the key 'lasting'", rule=rule, advice="add `lasting: TIME`")
     for key in ("from", "until"):
         if key in entries and not repeated:
             advice = "add `every: TIME`, or write `at` and `lasting`"
-            reader.add_problem(entries[key], f"{key!r} without 'every'", advice=advice)
+            reader.add_problem(entries[key], f"{key!r} is stated without 'every'", advice=advice)
     # A repeated perturbation concerns the whole grid by default: docs/papers/dynamic-grid.md, section 13.
     values = _read_machine_entry(reader, node, PERTURBATION, entries, "*" if repeated else "")
     unknown = {"slowdown": Span(low=1.0, high=1.0), "lasting_s": Span(low=math.inf, high=math.inf)}
@@ -280,7 +280,9 @@ def _read_perturbation(reader: Reader, node: DocumentNode) -> Perturbation:
 
 def _read_failure(reader: Reader, node: DocumentNode) -> Failure:
     entries = FAILURE.read_entries(reader, node)
-    _refuse_combination(reader, node, entries, ("at", "mtbf"), "machines fail once or repeatedly")
+    _refuse_combination(
+        reader, node, entries, ("at", "mtbf"), "machines fail once (`at`) or repeatedly (`mtbf`)"
+    )
     return Failure(**_read_machine_entry(reader, node, FAILURE, entries))
 
 
@@ -302,13 +304,13 @@ def _read_silence(reader: Reader, node: DocumentNode) -> Silence:
 
 
 def _lists_type(item: Shape, read_item: Callable[[Reader, DocumentNode], object], wanted: str) -> ValueType:
-    """Return the type of a mapping from names to lists with at least one item."""
+    """Return the value type of a mapping from names to lists with at least one item."""
 
     def read(reader: Reader, node: DocumentNode) -> dict[str, tuple[object, ...]]:
         found: dict[str, tuple[object, ...]] = {}
         for name, entry in reader.mapping(node).items():
             if not (items := reader.listing(entry)):
-                reader.add_problem(entry, f"an empty list for {name!r}", rule=f"must be {wanted}")
+                reader.add_problem(entry, f"the list for {name!r} is empty", rule=f"must be {wanted}")
             each = [read_item(reader, item) for item in items]
             found[name] = tuple(item for item in each if item is not None)
         return found
@@ -322,12 +324,13 @@ def _read_end(reader: Reader, node: DocumentNode) -> End | None:
         if node.value in FAILURE_WORDS:
             return node.value
         close = nearest(node.value, FAILURE_WORDS)
-        advice = f"did you mean {close!r}?" if close else f"known: {', '.join(FAILURE_WORDS)}"
+        advice = f"did you mean {close!r}?" if close else ""
         what = f"{node.display()} is neither an exit code nor a kind of failure"
-        reader.add_problem(node, what, rule="must be a code or a word", advice=advice)
+        rule = f"must be an exit code or one of {', '.join(FAILURE_WORDS)}"
+        reader.add_problem(node, what, rule=rule, advice=advice)
         return None
     if (code := reader.integer(node, least=0)) is not None and code > _MAX_EXIT_CODE:
-        reader.add_problem(node, f"exit code {code}", rule=f"must be at most {_MAX_EXIT_CODE}")
+        reader.add_problem(node, f"exit code {code} is not allowed", rule=f"must be at most {_MAX_EXIT_CODE}")
     return code
 
 
@@ -349,7 +352,7 @@ def _write_lists(lists: Mapping[str, Sequence[object]]) -> dict[str, list[object
 
 
 def _counts_type(least: int) -> ValueType:
-    """Return the type of a mapping from names to whole numbers."""
+    """Return the value type of a mapping from names to whole numbers of at least ``least``."""
 
     def read(reader: Reader, node: DocumentNode) -> dict[str, int]:
         found = {name: reader.integer(entry, least=least) for name, entry in reader.mapping(node).items()}
@@ -359,7 +362,7 @@ def _counts_type(least: int) -> ValueType:
 
 
 def _read_durations(reader: Reader, node: DocumentNode) -> Durations:
-    """Return the noise and bias of all tasks; a task inherits the value that it does not state."""
+    """Return the noise and bias of all tasks; a task that does not state a value has the common value."""
     values = DURATIONS.read(reader, node)
     tasks = values.pop("tasks", None)
     entries = reader.mapping(tasks) if tasks is not None else {}
@@ -418,7 +421,7 @@ def _read_requirement(reader: Reader, node: DocumentNode) -> RequirementChange:
     entries = REQUIREMENT.read_entries(reader, node)
     if isinstance(node.value, dict) and not {"expression", "rank"} & entries.keys():
         advice = "add `expression:` (requirements) or `rank:`"
-        reader.add_problem(node, "a change without requirements or rank", advice=advice)
+        reader.add_problem(node, "the change states neither requirements nor a rank", advice=advice)
     return RequirementChange(**{"task": "", "after": 0.0, **REQUIREMENT.read_values(reader, entries)})
 
 
@@ -445,7 +448,7 @@ _RESULTS_RULE = "`results` is a folder of the project, such as results/ann"
 
 
 def find_folder_fault(text: str) -> str | None:
-    """Return why a text is not a folder below the project; None if it is one."""
+    """Return why a text does not name a folder below the project; None if it does."""
     if not text.strip() or not text.isprintable() or names_state(text):
         return "is not a folder for results"
     if is_url(text) or text.startswith("/") or ".." in text.split("/"):
@@ -482,12 +485,14 @@ ARRIVAL = Record("an arrival", (
 def _read_arrival(
     reader: Reader, node: DocumentNode, folder: PurePath
 ) -> Arrival | Series | ArrivalTrace | None:
-    """Return one entry of ``arrivals``; None after a problem, for example if it names no workflow."""
+    """Return one entry of ``arrivals``; None if it has a problem, for example if it names no workflow."""
     entries = ARRIVAL.read_entries(reader, node)
     if not isinstance(node.value, dict):
         return None
-    _refuse_combination(reader, node, entries, _SOURCE_KEYS, "an entry has one source of workflows")
-    _refuse_combination(reader, node, entries, _TIME_KEYS, "an entry has one key for the times of arrival")
+    _refuse_combination(reader, node, entries, _SOURCE_KEYS, "an entry names its workflows by one key only")
+    _refuse_combination(
+        reader, node, entries, _TIME_KEYS, "an entry states its times of arrival by one key only"
+    )
     _refuse_combination(reader, node, entries, ("at", "from"), "`from` begins a series, `at` is one time")
     values = ARRIVAL.read_values(reader, entries)
     terms: dict[str, Any] = {
@@ -515,7 +520,9 @@ def _refuse_beside(
 ) -> None:
     for key in others:
         if key in entries:
-            reader.add_problem(entries[key], f"{key!r} together with {one!r}", advice=f"remove {key!r}")
+            reader.add_problem(
+                entries[key], f"{key!r} is stated together with {one!r}", advice=f"remove {key!r}"
+            )
 
 
 def _read_workflows(
@@ -533,15 +540,15 @@ def _read_workflows(
         )
     else:
         advice = "add `workflow: FILE`, `mix:`, `order:` or `trace:`"
-        reader.add_problem(node, "an entry that names no workflow", advice=advice)
+        reader.add_problem(node, "the entry names no workflow", advice=advice)
         return ()
     names: list[str] = []
     for name, count, place in parts:
         if name is None or count is None:
             return ()
         if len(names) + count > MAX_ARRIVALS:
-            rule = f"an entry has at most {MAX_ARRIVALS:,}"
-            reader.add_problem(place, f"more than {MAX_ARRIVALS:,} arrivals", rule=rule)
+            rule = f"an entry has at most {MAX_ARRIVALS:,} arrivals"
+            reader.add_problem(place, f"the entry has more than {MAX_ARRIVALS:,} arrivals", rule=rule)
             return ()
         names += [name] * count
     return tuple(names)
@@ -549,18 +556,20 @@ def _read_workflows(
 
 def _read_mix(reader: Reader, node: DocumentNode) -> list[tuple[str | None, int | None, DocumentNode]]:
     if not (entries := reader.mapping(node)) and isinstance(node.value, dict):
-        reader.add_problem(node, "a mix of no workflows", advice="write {FILE: how many}")
+        reader.add_problem(node, "the mix contains no workflows", advice="write `mix: {FILE: NUMBER}`")
     return [(name, reader.integer(count, least=1), count) for name, count in entries.items()]
 
 
 def _read_order(reader: Reader, node: DocumentNode) -> list[tuple[str | None, int | None, DocumentNode]]:
     if not (items := reader.listing(node)):
-        reader.add_problem(node, "an order of no workflows", advice="list the files as they arrive")
+        reader.add_problem(
+            node, "the order contains no workflows", advice="list the workflow files in the order of arrival"
+        )
     return [(reader.text(item), 1, item) for item in items]
 
 
 def _write_arrivals(arrivals: Sequence[Arrival | Series | ArrivalTrace]) -> list[dict[str, object]]:
-    """Return the plain entries of ``arrivals``; a trace is written as one entry per arrival."""
+    """Return ``arrivals`` as plain data; a trace is written as one entry per arrival."""
     found: list[dict[str, object]] = []
     for entry in arrivals:
         if isinstance(entry, ArrivalTrace):
@@ -589,7 +598,10 @@ _TRACE_COLUMNS = ("workflow", "at", "owner", "priority", "results")
 def _read_trace(
     reader: Reader, node: DocumentNode, folder: PurePath, terms: Mapping[str, Any]
 ) -> ArrivalTrace | None:
-    """Return the arrivals in a CSV file; empty cells get the value in ``terms``. None after a problem."""
+    """Return the arrivals in a CSV file; None if there is a problem.
+
+    Empty cells get the value in ``terms``.
+    """
     from weft.formats.files import open_source
 
     if (name := reader.text(node)) is None:
@@ -610,18 +622,21 @@ def _read_trace(
 
 
 class _TraceRows:
-    """Reads the rows of one trace; problems carry the line of the row."""
+    """Reads the rows of one trace file; each problem states the line of its row."""
 
     def __init__(self, reader: Reader, file: str, terms: Mapping[str, Any]) -> None:
         self._reader, self._file, self._terms = reader, file, terms
 
     def add_problem(self, line: int, what: str, rule: str = "", advice: str = "") -> None:
-        """Add a problem of one line."""
+        """Add a problem about one line of the trace file."""
         place = SourceLocation(file=self._file, line=max(line, 1))
         self._reader.problems.append(Problem(what=what, rule=rule, advice=advice, location=place))
 
     def check_header(self, names: object) -> bool:
-        """Return whether the header has the required columns; add problems for unknown and missing ones."""
+        """Return whether the header has all required columns.
+
+        A problem is added for each unknown or missing column.
+        """
         header = [str(name).strip() for name in names] if isinstance(names, list) else []
         for name in header:
             if name not in _TRACE_COLUMNS:
@@ -631,27 +646,31 @@ class _TraceRows:
         missing = [name for name in _TRACE_COLUMNS[:2] if name not in header]
         if missing:
             advice = "begin the file with the line workflow,at,owner"
-            self.add_problem(1, f"no column {' and no column '.join(map(repr, missing))}", advice=advice)
+            self.add_problem(
+                1, f"there is no column {' and no column '.join(map(repr, missing))}", advice=advice
+            )
         return not missing
 
     def arrival(self, row: Mapping[str, str | None], line: int) -> Arrival | None:
-        """Return the arrival of one row; None after a problem."""
+        """Return the arrival that one row describes; None if the row has a problem."""
         values = {key.strip(): (value or "").strip() for key, value in row.items() if key}
         if "" in row:
-            self.add_problem(line, "more values than columns")
+            self.add_problem(line, "the row has more values than the header has columns")
             return None
         if (at_s := parse_seconds(values["at"])) is None or not math.isfinite(at_s):
             what = f"{shorten(repr(values['at']))} is not allowed"
             self.add_problem(line, what, rule="`at` must be a time such as 90 or 1h30m, at least 0")
         if not values["workflow"]:
-            self.add_problem(line, "a row without a workflow", rule="`workflow` names its file")
+            self.add_problem(
+                line, "the row names no workflow", rule="the column `workflow` must name a workflow file"
+            )
         own = self._own_terms(values, line)
         if at_s is None or own is None or not values["workflow"]:
             return None
         return Arrival(workflow=values["workflow"], at_s=at_s, **{**self._terms, **own})
 
     def _own_terms(self, values: Mapping[str, str], line: int) -> dict[str, Any] | None:
-        """Return the terms that a row states; None after a problem."""
+        """Return the terms that a row states; None if one of them has a problem."""
         found: dict[str, Any] = {"owner": values["owner"]} if values.get("owner") else {}
         if text := values.get("priority"):
             try:
@@ -755,7 +774,7 @@ SCENARIO_RECORDS = {
     "requirement": REQUIREMENT,
     "replanning": REPLANNING,
 }
-"""The records of a scenario file by the names of their tables on the reference page."""
+"""By name of its table on the reference page: a record of a scenario file."""
 
 
 def is_scenario(document: Document) -> bool:
@@ -767,7 +786,10 @@ def is_scenario(document: Document) -> bool:
 
 
 def read_scenario(document: Document) -> Scenario:
-    """Return the scenario of a document and the traces it names, or raise InvalidInput with all problems."""
+    """Return the scenario in a document, including the traces that it names.
+
+    Raises InvalidInput with all problems.
+    """
     root = document.root
     assert root is not None, "a document that is read as a scenario has a root"
     reader = Reader()
@@ -790,7 +812,7 @@ def scenario_schema() -> Shape:
 
 
 def load_scenario(name: str | Path) -> Scenario:
-    """Return the scenario of a file; the workflows that it names are not opened yet."""
+    """Return the scenario in a file; the workflows that it names are not opened."""
     from weft.formats.files import open_source
     from weft.formats.yaml_document import parse_document
 

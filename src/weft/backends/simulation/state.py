@@ -1,4 +1,4 @@
-"""State of a simulated platform: hosts with speed and programs, and the event queue with the clock."""
+"""State of a simulated platform: hosts with their speed and programs, and the event queue with the clock."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from weft.engine.messages import Event, TimerFired
 from weft.errors import InvalidInput
 
 _LEAST_SHARE = 1e-100
-"""Below this share of its speed a machine never completes anything."""
+"""If less than this share of its speed is available, a machine never completes anything."""
 _MOST_SLOWDOWNS = 1000
 
 
 class HostSpeed:
     """The speed of a host as a piecewise constant function of time, integrated by a local clock.
 
-    The local clock advances at the share of the host's speed that is available: 9 s at a third of the speed
-    advance it by 3 s. Work of w undisturbed seconds that starts when the local clock reads c ends when it
-    reads c + w, whatever happens in between. A change of speed therefore costs O(1), and only the next end is
+    The local clock advances at the available share of the host's speed: in 9 s at a third of the speed it
+    advances by 3 s. Work of w undisturbed seconds that starts when the local clock reads c ends when it reads
+    c + w, whatever happens in between. A change of speed therefore costs O(1), and only the next end is
     recomputed. Without disturbances the local clock equals the simulated time bit for bit.
     """
 
@@ -42,7 +42,7 @@ class HostSpeed:
     def share(self) -> float:
         """Return the available share of the speed: the product of all 1/slowdown and 1/(processes + 1).
 
-        On a time-shared host it is divided among the simulated programs.
+        On a time-shared host this share is divided among the simulated programs.
         """
         return self._share
 
@@ -53,21 +53,21 @@ class HostSpeed:
 
     @property
     def outside_share(self) -> float:
-        """Return the available share of the speed, not divided among the simulated programs."""
+        """Return the available share of the speed before it is divided among the simulated programs."""
         return self._share * self._contention
 
     def clock_s(self, now: float) -> float:
-        """Return the reading of the local clock; ``now`` must not be before the last change."""
+        """Return the reading of the local clock at time ``now``, which must not be before the last change."""
         return self._clock_s + (now - self._since_s) * self._share
 
     def time_of(self, clock_s: float) -> float:
-        """Return the time at which the local clock will read ``clock_s`` if the speed stays as it is."""
+        """Return the time at which the local clock will read ``clock_s`` if the speed does not change."""
         return self._since_s + (clock_s - self._clock_s) / self._share
 
     def finish_s(self, work_s: float, now: float) -> float:
-        """Return the time at which work started now ends if the speed stays as it is.
+        """Return the time at which work that starts now ends if the speed does not change.
 
-        ``work_s``: its duration on the undisturbed host.
+        ``work_s`` is the duration of the work on the undisturbed host.
         """
         return self.time_of(self.clock_s(now) + work_s)
 
@@ -81,7 +81,7 @@ class HostSpeed:
             raise InvalidInput(what, rule=rule, advice="shorten `lasting`, or lengthen `every`")
 
     def relieve(self, slowdown: float, now: float) -> None:
-        """Remove one slowdown by this factor; it must be present."""
+        """Remove one slowdown by this factor, which must have been added before."""
         self._slowdowns.remove(slowdown)
         self._change(now)
 
@@ -124,20 +124,20 @@ class Program:
     host: int
     iteration: int
     work_s: float
-    """Duration on the undisturbed host, from the restart point."""
+    """Duration of the program on the undisturbed host, from the restart point on."""
     restart_from: float
     began_s: float
     clock_s: float
-    """Reading of the host's local clock at the start."""
+    """Reading of the host's local clock at the start of the program."""
     limit_s: float | None = None
-    """Time limit in seconds; None: no limit."""
+    """Time limit of the program in seconds; None: no limit."""
     nodes: int = 1
     version: int = 0
-    """Incremented when the expected end changes; scheduled ends with an older version are stale."""
+    """Number that is incremented when the expected end changes; ends with an older version are stale."""
     suspended_s: float | None = None
-    """Work left at the time of suspension; None: not suspended."""
+    """Seconds of work that were left at the suspension; None: the program is not suspended."""
     checkpoint: float = 0.0
-    """Share of the task's work saved by the last checkpoint."""
+    """Share of the task's work that the last checkpoint saved."""
     deferred_changes: tuple[RequirementChange, ...] = ()
     """Requirement changes that became due during a suspension."""
 
@@ -147,7 +147,7 @@ class Program:
         return self.clock_s + self.work_s
 
     def done(self, clock_s: float) -> float:
-        """Return the share of the task's work that is done, work of earlier attempts included."""
+        """Return the completed share of the task's work, including the work of earlier attempts."""
         left = self.end_clock_s - clock_s if self.suspended_s is None else self.suspended_s
         passed = self.work_s - left
         share = min(1.0, passed / self.work_s) if self.work_s > 0 else 1.0
@@ -166,11 +166,11 @@ class Host:
     programs: dict[int, Program] = field(default_factory=dict)
     """By attempt: the running programs, in order of start."""
     shared_nodes: int = 0
-    """Number of nodes that all programs share over time; 0: a node runs one program."""
+    """Number of nodes that all programs of a time-shared host share; 0: each node runs one program."""
     cache: dict[str, float] = field(default_factory=dict)
-    """Shared input files with the time at which each is complete."""
+    """By shared input file: the time at which its copy on the host is complete."""
     _changes: list[tuple[float, float, float]] = field(default_factory=lambda: [(0.0, 0.0, 1.0)])
-    """(time, local clock, share) at every change of speed."""
+    """Time, reading of the local clock, and available share of the speed at every change of speed."""
 
     @property
     def up(self) -> bool:
@@ -178,18 +178,18 @@ class Host:
         return self.failures == 0
 
     def count_programs(self, now: float) -> bool:
-        """Share the nodes of a time-shared host among its programs; return whether its speed has changed."""
+        """Share the nodes of a time-shared host among its programs; return whether the speed has changed."""
         if not self.shared_nodes:
             return False
         taken = sum(program.nodes for program in self.programs.values() if program.suspended_s is None)
         return self.speed.set_contention(max(1.0, taken / self.shared_nodes), now)
 
     def answers(self, what: str) -> bool:
-        """Return whether the host is up and its job manager or gatekeeper answers."""
+        """Return whether the host is up and its service ``what`` (job manager or gatekeeper) answers."""
         return self.up and self.silent[what] == 0
 
     def changed(self, now: float) -> None:
-        """Record a change of speed for ``time_at``."""
+        """Record that the speed has changed now; ``time_at`` uses this record."""
         self._changes.append((now, self.speed.clock_s(now), self.speed.share))
 
     def time_at(self, clock_s: float) -> float:
@@ -200,7 +200,7 @@ class Host:
 
 
 Action = Callable[[], Event | None]
-"""Callback for a point in time; it may return an event to report."""
+"""Callback that is called at a point in time; it may return an event to report."""
 
 
 class EventQueue:
@@ -217,7 +217,7 @@ class EventQueue:
         return self.now_s
 
     def schedule(self, event: Event, at_s: float | None = None) -> None:
-        """Insert an event; by default it is due now."""
+        """Insert an event that is due at ``at_s``, or now if ``at_s`` is None."""
         heapq.heappush(self.heap, (self.now_s if at_s is None else at_s, next(self._sequence), event, None))
 
     def set_timer(self, name: str, at_s: float) -> None:
@@ -232,11 +232,11 @@ class EventQueue:
         return TimerFired(timer=name)
 
     def due(self) -> tuple[Event, ...]:
-        """Return nothing: the backend reports all events, since it alone advances the clock."""
+        """Return nothing, because the backend advances the clock and reports all events itself."""
         return ()
 
     def put(self, at_s: float, action: Action) -> None:
-        """Insert a callback."""
+        """Insert a callback that is called at ``at_s``."""
         heapq.heappush(self.heap, (at_s, next(self._sequence), None, action))
 
     def next_s(self) -> float:
@@ -244,7 +244,7 @@ class EventQueue:
         return self.heap[0][0] if self.heap else math.inf
 
     def take(self) -> Event | None:
-        """Remove the next entry and advance the clock to its time; return its event, None if it has none."""
+        """Remove the next entry and advance the clock to its time; return its event, or None."""
         at_s, _, event, action = heapq.heappop(self.heap)
         if at_s > self.now_s:
             self.now_s = at_s

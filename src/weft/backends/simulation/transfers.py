@@ -1,16 +1,17 @@
 """Simulate data transfers over links with shared or unshared bandwidth, and the staging of attempts.
 
 ``SharedTransfers`` computes max-min fair rates by progressive filling (Bertsekas and Gallager, Data Networks,
-section 6.5.2). A link is what a platform describes once: all transfers over a pair of ``links.between``, in
-both directions, share its bandwidth; all transfers inside a site share the site's; where the default link
-applies, all transfers between the same two sites share one such link (a machine without a site is its own
-site). Platforms describe no uplinks of single machines, so that a transfer uses one link and filling ends
-after one step: n transfers on a link get 1/n of its bandwidth each. A transfer first waits for its fixed
-seconds and one latency per file, without using bandwidth. Transfers within one host take no time.
+section 6.5.2). Transfers share the bandwidth of a link as the platform describes it. All transfers over a
+pair of ``links.between``, in both directions, share one link. All transfers inside a site share the link of
+the site. Where the default link applies, all transfers between the same two sites share one such link (a
+machine without a site is its own site). Platforms describe no uplinks of single machines, so a transfer uses
+one link and filling ends after one step: n transfers on a link get 1/n of its bandwidth each. A transfer
+first waits for its fixed seconds and one latency per file, without using bandwidth. Transfers within one host
+take no time.
 
-Every link counts the bytes served to each of its transfers since it was last idle: a transfer of s bytes that
-joins at count b ends at count b + s, however many others come and go. A start or an end costs O(log
-transfers).
+Every link counts the bytes that it has served to each of its transfers since it was last idle. A transfer of
+s bytes that joins at count b ends at count b + s, however many others start and end meanwhile. A start or an
+end costs O(log transfers).
 
 ``UnsharedTransfers`` is the assumption of the planners: every transfer has the full bandwidth of its link.
 """
@@ -37,18 +38,21 @@ _Value = TypeVar("_Value")
 
 
 class Transfers(Protocol):
-    """Transfers in progress. ``now`` never decreases; machines have the indices of the planners."""
+    """Interface of the transfers in progress.
+
+    ``now`` must never decrease. Machines have the same indices as in planners.
+    """
 
     def start(self, flow: int, source: int, target: int, size_bytes: float, files: float, fixed_s: float,
               now: float) -> None:  # fmt: skip
         """Start a transfer; ``flow`` must differ from the numbers of all transfers in progress.
 
-        Before it uses bandwidth, ``fixed_s`` and one latency for each of its ``files`` pass.
+        Before the transfer uses bandwidth, it waits for ``fixed_s`` and for one latency per file.
         """
         ...
 
     def cancel(self, flow: int, now: float) -> None:
-        """Cancel a transfer if it is in progress; ``ended`` will not return it."""
+        """Cancel a transfer if it is in progress; then ``ended`` will not return it."""
         ...
 
     def advance(self, now: float) -> None:
@@ -56,7 +60,7 @@ class Transfers(Protocol):
         ...
 
     def next_end(self) -> float:
-        """Return a lower bound of the time at which a transfer ends next; infinity: none is in progress.
+        """Return a lower bound of the time at which the next transfer ends; infinity: none is in progress.
 
         The bound may be the time of another change: advance to it and call again.
         """
@@ -91,7 +95,7 @@ class UnsharedTransfers:
         heapq.heappush(self._ends, (end_s, self._count, flow))
 
     def cancel(self, flow: int, now: float) -> None:  # noqa: ARG002 -- of the contract
-        """Cancel a transfer, even if its end is due."""
+        """Cancel a transfer, even if it ends now."""
         self._begun.pop(flow, None)
 
     def advance(self, now: float) -> None:
@@ -104,7 +108,7 @@ class UnsharedTransfers:
         return self._ends[0][0] if self._ends else math.inf
 
     def ended(self, now: float) -> list[int]:
-        """Return the transfers that ended by ``now`` and were not returned yet, in order of time."""
+        """Return the transfers that ended by ``now`` and were not returned before, in order of time."""
         found: list[int] = []
         while self.next_end() <= now:
             flow = heapq.heappop(self._ends)[2]
@@ -158,7 +162,7 @@ class SharedTransfers:
         return 0.0 if begun is None else begun.queue.left_bytes(begun, now)
 
     def advance(self, now: float) -> None:
-        """Process joins and ends of transfers up to ``now`` in order of time."""
+        """Process, in order of time, all transfers that join a link or end up to ``now``."""
         while self._changes and self._changes[0][0] <= now:
             at_s, number = heapq.heappop(self._changes)
             queue = self._order[number]
@@ -178,7 +182,7 @@ class SharedTransfers:
         return self._changes[0][0] if self._changes else math.inf
 
     def ended(self, now: float) -> list[int]:
-        """Return the transfers that ended by ``now`` and were not returned yet, in order of time."""
+        """Return the transfers that ended by ``now`` and were not returned before, in order of time."""
         self.advance(now)
         found, self._ended = sorted(self._ended), []
         return [flow for _, _, flow in found]
@@ -190,7 +194,7 @@ class SharedTransfers:
         return queue
 
     def _changed(self, queue: _LinkQueue) -> None:
-        """Push the time of a queue's next change after the queue has changed."""
+        """Push the time of a queue's next change to the heap, after the queue has changed."""
         queue.look_ahead()
         if queue.next_s < math.inf:
             heapq.heappush(self._changes, (queue.next_s, queue.number))
@@ -225,7 +229,7 @@ class _LinkQueue:
         """Time of the last update of ``_served_bytes``."""
 
     def look_ahead(self) -> None:
-        """Recompute ``next_s``, the time of the next end or join."""
+        """Recompute ``next_s``, the time at which a transfer next ends or joins the link."""
         for heap in (self.waiting, self.moving):
             while heap and heap[0][2].dropped:
                 heapq.heappop(heap)
@@ -239,7 +243,7 @@ class _LinkQueue:
         return self._since_s + left * self._count * self.inverse_bandwidth
 
     def step(self) -> _Transfer | None:
-        """Process the next change; return the transfer that it ends, if any."""
+        """Process the next change; return the transfer that ends by this change, or None."""
         if self._end_s() == self.next_s:
             done_at_bytes, _, done = heapq.heappop(self.moving)
             self._served_bytes, self._since_s = done_at_bytes, self.next_s
@@ -255,7 +259,7 @@ class _LinkQueue:
         return None
 
     def drop(self, flow: _Transfer, now: float) -> None:
-        """Mark a transfer as dropped; its heap entry is removed when it reaches the top."""
+        """Mark a transfer as dropped; its heap entry is removed when it reaches the top of the heap."""
         if flow.done_at_bytes is not None:
             self._serve(now)
             self._count -= 1
@@ -277,14 +281,14 @@ class _LinkQueue:
 
 
 class _LinkTable:
-    """The links between machines, cached by pair."""
+    """The links between machines, cached by pair of machines."""
 
     def __init__(self, platform: Platform, machines: Sequence[Machine]) -> None:
         self._platform, self._machines = platform, machines
         self._known: dict[tuple[int, int], tuple[Hashable, Link] | None] = {}
 
     def between(self, source: int, target: int) -> tuple[Hashable, Link] | None:
-        """Return the key and the link of two machines; None if they are on one host."""
+        """Return the link between two machines and its key; None if both machines are on one host."""
         pair = (source, target)
         if pair not in self._known:
             machines = self._machines
@@ -300,7 +304,7 @@ def _register(known: dict[int, _Value], flow: int, value: _Value) -> None:
 
 @dataclass(slots=True)
 class _PendingStage:
-    """The transfers of one StageIn command."""
+    """The transfers of one StageIn command that has not ended."""
 
     attempt: int
     part: int
@@ -309,9 +313,9 @@ class _PendingStage:
     flows: set[int] = field(default_factory=set)
     not_before_s: float = 0.0
     sources: dict[int, None] = field(default_factory=dict)
-    """The machines that data are transferred from."""
+    """The machines from which data are transferred, as keys."""
     lost: dict[int, None] = field(default_factory=dict)
-    """Source machines that were down, or failed before all data of the stage had arrived."""
+    """Source machines that were down, or that failed before all data of the stage had arrived, as keys."""
 
 
 class DataStaging:
@@ -329,17 +333,17 @@ class DataStaging:
 
     @property
     def busy(self) -> bool:
-        """Return whether any stage is in progress."""
+        """Return whether any StageIn command is in progress."""
         return bool(self._stages)
 
     def next_s(self) -> float:
-        """Return a lower bound of the time at which a transfer ends next; infinity: none is in progress."""
+        """Return a lower bound of the time at which the next transfer ends; infinity: none is in progress."""
         return self._transfers.next_end() if self.flows else math.inf
 
     def stage_in(self, command: cm.StageIn, host: Host, host_of: Callable[[int], Host]) -> None:
-        """Start the transfers of a stage; sources on failed hosts are recorded as lost.
+        """Start the transfers of a StageIn command; sources on failed hosts are recorded as lost.
 
-        ``host_of`` returns the host of a machine. A repeated command is ignored.
+        ``host_of`` returns the host of a machine. A command that is repeated has no effect.
         """
         if (command.attempt, command.part) in self._stages:
             return
@@ -374,7 +378,7 @@ class DataStaging:
             self._queue.put(latest + self._latency_s, partial(self._staged, stage))
 
     def arrive(self) -> None:
-        """Process the transfers that end now; stage latency starts when all data have arrived."""
+        """Process the transfers that end now; when all data of a stage have arrived, its latency starts."""
         now = self._queue.now_s
         for flow in self._transfers.ended(now):
             stage = self.flows.pop(flow)
@@ -398,7 +402,7 @@ class DataStaging:
         )
 
     def lose(self, machines: Container[int]) -> None:
-        """Abort all transfers of each stage that still waits for data and reads from a failed machine."""
+        """Abort all transfers of each stage that still waits for data from one of these failed machines."""
         for stage in list(self._stages.values()):
             gone = [source for source in stage.sources if source in machines]
             if gone and stage.flows:

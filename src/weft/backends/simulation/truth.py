@@ -2,14 +2,14 @@
 
 The true duration is the estimate times a bias times lognormal noise of mean 1 with the given standard
 deviation: ``exp(s z - s^2/2)``, ``s^2 = ln(1 + noise^2)``, z standard normal. (The mean is preserved, not the
-median.) The noise belongs to a task of one run and one iteration, independent of machine and attempt: two
-policies with the same seed see the same durations. It is drawn in blocks of tasks, each from its own
-generator, and therefore depends neither on the order of events nor on the number of tasks. Cost: about a
-microsecond per task.
+median.) The noise belongs to a task of one run and one iteration and is independent of machine and attempt,
+so two policies with the same seed see the same durations. It is drawn in blocks of tasks, each from its own
+generator, and therefore depends neither on the order of events nor on the number of tasks. The cost is about
+a microsecond per task.
 
-A scenario states how often a loop iterates; a workflow states a condition on exit codes. From the exit codes
-that the workflow mentions, one is chosen for which the condition holds in the last iteration, and one for
-which it does not hold in the iterations before.
+A scenario states how often a loop iterates, whereas a workflow states a condition on exit codes. From the
+exit codes that the workflow mentions, two are chosen: one for which the condition holds in the last
+iteration, and one for which it does not hold in the iterations before.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class TrueDurations:
     """The true durations of the tasks of one run."""
 
     def __init__(self, durations: Durations, labels: Sequence[str], *, seed: int, run: int) -> None:
-        """``labels`` are the names of all tasks (``lapw1[3]``) and may grow; ``run`` is the run's index."""
+        """Create the durations of run number ``run``.
+
+        ``labels`` are the names of all tasks (``lapw1[3]``); the sequence may grow.
+        """
         self._durations = durations
         self._by_task = bool(durations.tasks)
         self._labels = labels
@@ -46,7 +49,7 @@ class TrueDurations:
         """Whether all durations equal their estimates."""
 
     def seconds(self, task: int, estimate_s: float, iteration: int = 0) -> float:
-        """Return the true seconds of a task with this estimate."""
+        """Return the true duration in seconds of a task with this estimate."""
         return estimate_s * self.factor(task, iteration)
 
     def factor(self, task: int, iteration: int = 0) -> float:
@@ -65,7 +68,10 @@ class TrueDurations:
         return block
 
     def _law_of(self, task: int) -> tuple[float, float]:
-        """Return the bias and the spread of a task, for scenarios that state them by task."""
+        """Return bias and spread of a task, for a scenario that states them by task.
+
+        See ``_lognormal_parameters``.
+        """
         label = self._labels[task]
         if (law := self._laws.get(label)) is None:
             law = self._laws[label] = _lognormal_parameters(
@@ -75,7 +81,7 @@ class TrueDurations:
 
 
 def _lognormal_parameters(durations: Durations) -> tuple[float, float]:
-    """Return the bias and the standard deviation of the noise's logarithm."""
+    """Return the bias, and the standard deviation of the logarithm of the noise."""
     return durations.bias, sqrt(log1p(durations.noise**2))
 
 
@@ -85,11 +91,12 @@ _OTHER_CODES = (0, 1, 2)
 def find_loop_exit_codes(
     workflow: Workflow, scenario: Scenario, params: Mapping[str, object]
 ) -> dict[str, tuple[Loop, int, int, int]]:
-    """Return, by last task of each loop: the loop, its true number of iterations, and two exit codes.
+    """Return, by name of the last task of each loop: the loop, its iterations, and two exit codes.
 
-    The last task of the loop ends with the first exit code in all iterations but the last, and with the
-    second exit code in the last iteration. A loop whose condition does not depend on the exit code of its
-    last task is left out: the results in the scenario decide how often it iterates.
+    The iterations are the true number. The last task of the loop ends with the first exit code in all
+    iterations but the last, and with the second exit code in the last iteration. A loop whose condition does
+    not depend on the exit code of its last task is left out: the results in the scenario decide how often it
+    iterates.
     """
     found = {}
     for loop in workflow.loops:
@@ -118,7 +125,7 @@ _CAUSES = {
     "staging": Cause.STAGING,
     "no-exit-code": Cause.NONE,
 }
-"""The words that a scenario may state instead of an exit code, with the reported cause."""
+"""By word that a scenario may state instead of an exit code: the cause that is reported."""
 
 _Found = TypeVar("_Found")
 
@@ -129,7 +136,7 @@ _SUCCESS: _TaskEnd = (0, Cause.NONE, {}, {})
 
 
 class TaskEndings:
-    """The true ends of the tasks of one run."""
+    """How the attempts of the tasks of one run truly end."""
 
     def __init__(self, compiled: CompiledWorkflow, scenario: Scenario) -> None:
         workflow = compiled.graph.workflow
@@ -174,5 +181,5 @@ class TaskEndings:
 
 
 def _nth(values: Sequence[_Found] | None, times: int) -> _Found | None:
-    """Return the value at position ``times``, else the last one; None: there are no values."""
+    """Return the value at index ``times``, or the last one if there are fewer; None: no values."""
     return None if not values else values[min(times, len(values) - 1)]

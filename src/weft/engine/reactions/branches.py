@@ -85,7 +85,10 @@ def _evaluate_condition(
 
 
 def _judge_loops(context: DecisionContext, run: RunState, task: int) -> None:
-    """Repeat or end the loops that end with this task, innermost first, up to one that does not end now."""
+    """Repeat or end the loops of which this task is a last task, from the innermost loop outwards.
+
+    The first loop that does not end now is the last one considered.
+    """
     for index in run.loops.around[task]:
         body = run.loops.bodies[index]
         if body.left:
@@ -122,8 +125,8 @@ def _judge_loop(context: DecisionContext, run: RunState, body: LoopState, task: 
 def _loop_names(run: RunState, body: LoopState, last: int) -> dict[str, Any]:
     """Return the names and values that the ``until`` condition of a loop may use.
 
-    These are the iteration, the sweep variables of the task ``last``, and the outcomes of the body's tasks;
-    for the outcome of ``last`` the task name may be omitted.
+    These are the iteration, the sweep variables of the task ``last``, and the outcomes of the body's tasks.
+    In names that refer to the outcome of ``last``, the task name may be omitted.
     """
     names = _outcome_names(run, last)
     names["iteration"] = body.iteration

@@ -4,24 +4,25 @@ The contracts of two papers have one interface (docs/papers/unified.md, section 
 predicted time, and a limit for it.
 
 - Performance contract: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
-  Grid: A Case Study, SAC 2005 (docs/papers/dynamic-grid.md, section 9). The total time projected from the
-  work done, over the predicted time, minus 1. Without progress information the elapsed time is used, which
-  makes the contract a timeout.
+  Grid: A Case Study, SAC 2005 (docs/papers/dynamic-grid.md, section 9). The ratio is the total time projected
+  from the work done, divided by the predicted time, minus 1. Without progress information the elapsed time is
+  used, which makes the contract a timeout.
 - Iteration profile and suspension timeout: E. Huedo, R. Montero, I. Llorente, The GridWay Framework for
-  Adaptive Scheduling and Execution on Grids (docs/papers/adaptive-jobs.md, sections 2, 3 and 6). The last
-  iteration over the expected one, minus 1; seconds an attempt may wait or be suspended.
+  Adaptive Scheduling and Execution on Grids (docs/papers/adaptive-jobs.md, sections 2, 3 and 6). The ratio is
+  the time of the last iteration, divided by the expected time of an iteration, minus 1. Another limit is the
+  number of seconds that an attempt may wait or be suspended.
 - The delay of a whole workflow (docs/papers/many-workflows.md) is the first contract without progress
-  information, measured from the arrival; the prediction is the makespan on the empty platform.
+  information. It is measured from the arrival; the prediction is the makespan on the empty platform.
 
 A violation is determined by comparing times (start plus allowance), never quotients: at the last allowed time
 the contract is met, at the next larger double it is violated. One timer polls all running attempts with a
 contract. The progress of an attempt also updates the estimated speed of its machine; this estimate expires.
 
 Deviations from dynamic-grid.md: there a contract is checked until the predicted end, here until the attempt
-ends. The work done is that of the last report; until the next report is overdue, the time since the last one
-does not count against the attempt (with ``reported_s`` None the work done is known at all times, as in the
-paper). With an iteration profile the work done is ignored, but the limit of the elapsed time still applies.
-The grace period applies to every performance rule, not only while no work is done.
+ends. The work done is the work that was last reported. Until the next report is overdue, the time since the
+last report does not count against the attempt. (If ``reported_s`` is None, the work done is known at all
+times, as in the paper.) With an iteration profile the work done is ignored, but the limit of the elapsed time
+still applies. The grace period applies to every performance rule, not only while no work is done.
 """
 
 from __future__ import annotations
@@ -37,26 +38,26 @@ from weft.engine.states import Attempt, MigrationReason, ProbeTarget, Stage, Tas
 from weft.records import dataclass
 
 _GRACE_SHARE = 0.1
-"""Share of the predicted time before an attempt is checked (docs/papers/dynamic-grid.md, section 9)."""
+"""Share of the predicted time that passes before an attempt is checked (dynamic-grid.md, section 9)."""
 
 
 class Breach(Enum):
-    """Which limit was violated; also the reason of the migration."""
+    """The kind of limit that was violated; it is also the reason for the migration."""
 
     PERFORMANCE = "performance"
-    """Too slow, by work, iterations or total time."""
+    """The attempt is too slow, by its work, its iterations or its total time."""
     WAITING = "waiting"
-    """Suspended or queued on the machine for too long."""
+    """The attempt was suspended or queued on the machine for too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceSample:
-    """Measured progress of an attempt; if it started from restart files, of the remaining work only."""
+    """Measured progress of an attempt. Work that it took over from restart files does not count."""
 
     started_s: float | None = None
-    """Time at which its program started; None: not started."""
+    """Time at which the program of the attempt started; None: not started."""
     predicted_s: float = math.inf
-    """Predicted seconds of this attempt; with 0 or inf the attempt is never late."""
+    """Predicted seconds of this attempt; if they are 0 or infinite, the attempt is never late."""
     work: float = 1.0
     """Total work of this attempt, in any unit."""
     done: float | None = None
@@ -83,13 +84,13 @@ class PerformanceSample:
 
     @property
     def profiled(self) -> bool:
-        """Return whether last and expected iteration time are known, so that they can be compared."""
+        """Return whether the last and the expected iteration time are known, so that they can be compared."""
         return self.last_iteration_s is not None and bool(self.expected_iteration_s)
 
     def grace_end_s(self, grace_s: float | None = None) -> float:
         """Return the time of the first check: after ``grace_s``, and not before the first report is due.
 
-        ``grace_s`` None: a tenth of the predicted time.
+        If ``grace_s`` is None, a tenth of the predicted time is used.
         """
         if grace_s is None:
             grace_s = _GRACE_SHARE * self.predicted_s if self.timed else 0.0
@@ -98,10 +99,13 @@ class PerformanceSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceContract:
-    """The limits of an attempt: for the ratio of its times, for an iteration, and for waiting."""
+    """The limits of an attempt: for the ratio of its times, for an iteration, and for waiting.
+
+    The ratio is that of projected to predicted time (``compute_ratio``).
+    """
 
     limit: float | None = 0.5
-    """Largest allowed ratio (the factor of the paper); None: no limit."""
+    """Largest allowed ratio (``compute_ratio``; the factor of the paper); None: no limit."""
     grace_s: float | None = None
     """Seconds before the first check; None: a tenth of the predicted time."""
     iteration_limit_s: float | None = None
@@ -132,7 +136,10 @@ def find_breach(watched: PerformanceSample, contract: PerformanceContract, now_s
 
 
 def next_check_s(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> float | None:
-    """Return when the contract will be violated if no report arrives, at least ``now_s``; None: never."""
+    """Return when the contract will be violated if no report arrives; None: never.
+
+    The returned time is not before ``now_s``.
+    """
     moment_s = min(_waited_s(watched, contract), _late_s(watched, contract))
     return max(moment_s, now_s) if moment_s < math.inf else None
 
@@ -223,7 +230,10 @@ def _next_moment(moment_s: float) -> float:
 
 
 _SLOW, _USUAL = 0.9, 1.0
-"""Speed factors: a machine below ``_SLOW`` counts as slow; larger estimates become ``_USUAL`` (nominal)."""
+"""Speed factors: a machine counts as slow if its factor is below ``_SLOW``.
+
+A larger estimate is replaced by ``_USUAL``, the nominal speed.
+"""
 
 
 def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
@@ -351,7 +361,10 @@ def _expected_iteration_s(attempt: Attempt, crowding: float) -> float | None:
 
 
 def _update_speed_estimate(context: DecisionContext, attempt: Attempt, behind: float | None) -> None:
-    """Update the estimated speed of a machine from the ratio of an attempt on it."""
+    """Update the estimated speed of a machine from the progress of an attempt that runs on it.
+
+    ``behind`` is the ratio of the attempt (``compute_ratio``); None: unknown.
+    """
     if behind is None or attempt.work_done is None:
         return
     speed = 1.0 / (1.0 + behind) if behind > -1.0 else _USUAL
@@ -381,7 +394,7 @@ def limit_waiting(context: DecisionContext, attempt: Attempt) -> None:
 
 
 def end_waiting(context: DecisionContext, number: int) -> None:
-    """Migrate an attempt that its machine has still not started when the waiting timer fires."""
+    """Migrate an attempt if its machine has not started it by the time the waiting timer fires."""
     attempt = context.state.attempts.get(number)
     if attempt is not None and attempt.stage == Stage.SUBMITTED and not attempt.cancelled:
         migration.relocate_attempt(context, attempt, MigrationReason.WAITING)

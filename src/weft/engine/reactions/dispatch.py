@@ -4,11 +4,12 @@ A decision that breaks a rule raises PolicyError with the policy, the task and t
 no concrete policy.
 
 An attempt with reserved nodes starts when its data and predecessors are complete. Other attempts wait in the
-queue of their machine (docs/papers/moldable.md, section 5; docs/papers/unified.md, C11): ``fifo`` keeps the
-order; ``first-fit`` starts the first attempt that fits; ``easy`` starts an attempt out of order if it does
-not delay the first of the queue, ``conservative`` if it delays no attempt before it. Delays are estimated.
-Attempts with missing data or predecessors are not considered. Under a plan the order is that of the planned
-starts, and an attempt may start out of order only if it does not delay the next planned task.
+queue of their machine (docs/papers/moldable.md, section 5; docs/papers/unified.md, C11). The queue rule
+``fifo`` keeps the order, and ``first-fit`` starts the first attempt that fits. ``easy`` starts an attempt out
+of order if that does not delay the first of the queue, ``conservative`` if it delays no attempt before it.
+Delays are estimated. Attempts with missing data or predecessors are not considered. Under a plan the attempts
+are ordered by planned start, and an attempt may start out of order only if it does not delay the next planned
+task.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class PolicyError(WeftError):
 def dispatch(context: DecisionContext, view: EngineView) -> None:
     """Call the policy and the policies that tasks name as selectors, and execute their decisions in order.
 
-    Then place the tasks whose selectors are programs. Nothing is done while first answers of machines are
-    outstanding.
+    Then place the tasks whose selectors are programs. Do nothing while placement waits for the first answers
+    of machines.
     """
     context.state.pending.start_decision()
     inquiries = context.state.inquiries
@@ -69,7 +70,7 @@ def dispatch(context: DecisionContext, view: EngineView) -> None:
 
 
 def _place_selected(context: DecisionContext, view: EngineView) -> None:
-    """Place the ready tasks for which a selector program has answered; run the program for the others.
+    """Place the ready tasks whose selector program has answered; run the program for the other tasks.
 
     A task is placed on the first free machine in the order of the answer; if no machine is free, the task
     waits. O(ready tasks).
@@ -102,14 +103,14 @@ def _first_free_mode(view: EngineView, index: int, task: int, order: Sequence[in
 
 
 def describe_selection(state: EngineState, run: RunState, task: int) -> messages.SelectMachines:
-    """Return the command that runs the selector program of a task, with the current candidates."""
+    """Return the command that runs the selector program of a task; it lists the current candidates."""
     view = EngineView(state)
     candidates = view.candidates(view.run(run.index), task)
     return messages.SelectMachines(run=run.index, task=task, candidates=candidates)
 
 
 def ask_selectors_again(context: DecisionContext) -> None:
-    """Run the selector program again for every ready task for which it has accepted no machine."""
+    """Run the selector program again for every ready task for which it accepted no machine."""
     for run in list(context.state.active.values()):
         for task, facts in list(run.facts.items()):
             if facts.order == () and not facts.order_wanted and run.state[task] == _READY:
@@ -222,7 +223,7 @@ def _check_placement(context: DecisionContext, run: RunState, place: Place) -> i
         raise _placement_error(context, run, place, f"the decision has node count {place.count}; {why}")
     demand = run.demand(task, place.machine, place.count) if compiled.demands else ()
     if not place.queue and not machines.fits(place.machine, nodes, demand):
-        free = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {nodes}"
+        free = f"{machine.free_nodes} of {machine.nodes} nodes are free, the task needs {nodes}"
         why = f"the machine is busy ({free}); a policy that lets tasks wait sets queue=True"
         raise _placement_error(context, run, place, why)
     return nodes
@@ -277,8 +278,8 @@ def _backfill(
 ) -> int | None:
     """Return the number of the first attempt that can start now without delaying the first of the queue.
 
-    ``all_before``: without delaying any attempt that is before it in the queue. None: there is no such
-    attempt.
+    If ``all_before`` is true, the attempt must not delay any attempt before it in the queue. Return None if
+    there is no such attempt.
     """
     now = context.state.now
     profile = _NodeProfile(machine, now)
@@ -301,7 +302,7 @@ _RULES: dict[str, Callable[[DecisionContext, MachineState, Iterator[Attempt]], i
 
 
 class _NodeProfile:
-    """Expected number of free nodes of a machine over time, as a list of (time, change)."""
+    """The expected number of free nodes of a machine over time, stored as a list of (time, change)."""
 
     def __init__(self, machine: MachineState, now: float) -> None:
         self.now = now
@@ -336,8 +337,8 @@ def _plan_order(context: DecisionContext, machine: MachineState, startable: Iter
     """Return the number of the queued attempt to start now, by planned starts; None: no attempt can start.
 
     While the next planned task cannot start, another attempt may start if it is expected to end before the
-    planned start of that task, or if that start has passed (never with ``strict_plan``). At the planned start
-    a timer causes another look at the queue.
+    planned start of that task, or if that start has passed (never with ``strict_plan``). A timer causes the
+    queue to be examined again at the planned start.
     """
     strict = context.settings.strict_plan
     for position, attempt in enumerate(startable):
@@ -397,8 +398,8 @@ def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | N
 def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
     """Return whether an attempt comes before task ``first`` in the plan.
 
-    An attempt that the plan omits was assigned before the plan was made, and the plan assumes that it starts
-    first.
+    An attempt that the plan omits comes first: it was assigned before the plan was made, and the plan assumes
+    that it starts first.
     """
     assert run.plan is not None
     mine = run.plan.line.get(attempt.task)
@@ -406,7 +407,7 @@ def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
 
 
 def start_prepared_attempts(context: DecisionContext) -> None:
-    """Start all pending attempts, and all attempts in pending queues, that can start now."""
+    """Start the attempts that can start now, among the attempts and queues in ``EngineState.pending``."""
     state = context.state
     pending = state.pending
     while pending.attempts:
@@ -430,11 +431,12 @@ def _can_start(context: DecisionContext, attempt: Attempt) -> bool:
 
 
 def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
-    """Postpone starts from a queue until all events of this time are handled; return whether to postpone.
+    """Return whether to postpone starts from a queue until all events of this time are handled.
 
-    Queue rules compare all attempts that are ready at one time (docs/papers/moldable.md, section 5), but
-    events arrive one by one. With one node the order makes no difference. A migration is not postponed, or a
-    placement could take its nodes.
+    If so, set the timer that continues then. Queue rules compare all attempts that are ready at one time
+    (docs/papers/moldable.md, section 5), but events arrive one by one. On a machine with one node the order
+    makes no difference, so starts are not postponed. A migration is not postponed either, because a placement
+    could take its nodes.
     """
     state, timer = context.state, TimerKind.SERVE.name_of(machine.index)
     if state.pending.pop_due_queue(machine.index) or state.planned or machine.nodes == 1:
@@ -448,7 +450,7 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
 
 
 def _serve_queue(context: DecisionContext, index: int) -> None:
-    """Migrate attempts that wait for a machine; if none is left, start attempts from the machine's queue."""
+    """Migrate the attempts that wait for a machine; if none waits any more, start attempts from its queue."""
     machine = context.state.machines[index]
     if not machine.up:
         return

@@ -27,7 +27,7 @@ def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[i
     """Rerun the completed predecessors of an attempt's task whose outputs were on the lost ``machines``.
 
     The attempt is cancelled if it has not ended, and its task waits for these predecessors. Return whether
-    there are any.
+    there are such predecessors.
     """
     run = context.state.runs[attempt.run]
     lost = [
@@ -47,7 +47,7 @@ def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[i
 
 
 def _rerun_bound_ancestors(context: DecisionContext, run: RunState, task: int) -> None:
-    """Rerun the completed ancestors on a failed task's abstract machine, if the settings require it."""
+    """Rerun the completed ancestors of a failed task on its abstract machine, if the settings require it."""
     if run.settings.bound_ancestors == "always":
         for before in _list_bound_ancestors(run, task):
             context.reopen(run, before, f"its abstract machine moves with {run.name(task)}, which failed")
@@ -97,13 +97,13 @@ def find_cause(run: RunState, attempt: Attempt, event: Ended) -> Cause:
 def requests_rerun(event: Ended) -> bool:
     """Return whether a task exited with a code that requests a rerun.
 
-    If ``event.story`` is set, the backend interrupted the task and made the request.
+    If ``event.story`` is set, the request came from the backend, which interrupted the task.
     """
     return not event.cause and event.exit_code in _RERUN_CODES
 
 
 def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event: Ended) -> None:
-    """Rerun a task that requests it; fail the task after too many reruns without progress."""
+    """Rerun a task that requested it; let the task fail after too many reruns without progress."""
     task = attempt.task
     fresh = event.exit_code == _FROM_THE_START and not event.story
     where = "the start" if fresh else "its restart files"
@@ -137,7 +137,7 @@ def fail_task(
     """Retry a failed task, or apply its ``on_failure`` rule if no retry is left.
 
     ``lasting``: a retry would fail in the same way, so the task is not retried. ``tries``: the number of
-    retries, if all allowed retries have already been made without running the program again.
+    retries that were made, if all allowed retries were made without running the program again.
     """
     allowed = context.max_retries(run, task, cause)
     before = run.facts_of(task).failures.get(cause, 0)
@@ -159,7 +159,7 @@ def fail_task(
 
 
 def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause) -> float | None:
-    """Return the new factor on the exceeded memory or time limit; None: no such limit was exceeded."""
+    """Return the new factor for the exceeded memory or time limit; None: no such limit was exceeded."""
     wanted = run.facts_of(task).growth.get(cause, 1.0) * run.settings_of(task).growth
     if cause == Cause.TIMEOUT:
         return wanted
@@ -195,7 +195,7 @@ def _retry_task(
     """Make a failed task ready or waiting again.
 
     Other tasks of its abstract machine that are assigned but have not started are reopened too. ``avoid``:
-    the task avoids the machine of this attempt, whatever the cause.
+    from now on the task avoids the machine of its failed attempt, whatever the cause.
     """
     attempt = context.state.attempt_of(run, task)
     keep = cause in _RESUMABLE and attempt is not None and attempt.started_s is not None
@@ -220,9 +220,9 @@ def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, r
 
 
 def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause: Cause) -> bool:
-    """Return whether a task may be retried on another machine: one that is up and on which it has not failed.
+    """Return whether a task may be retried on another machine, which is up and on which it has not failed.
 
-    There are at most as many such retries as candidate machines.
+    A task gets at most as many such retries as it has candidate machines.
     """
     if run.compiled.group[task] < 0:
         return False
@@ -254,7 +254,7 @@ def _fail_permanently(context: DecisionContext, run: RunState, task: int, cause:
 
 
 def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
-    """Stop a run: cancel its tasks that have not started, and its attempts."""
+    """Stop a run: cancel all its attempts, and its tasks that have not started."""
     if run.stopping:
         return
     context.emit(StopRun(run=run.index, reason=reason))
@@ -267,7 +267,7 @@ def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
 
 
 def _cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
-    """Cancel the current attempt of a task; settle the task if nothing was sent to the machine."""
+    """Cancel the current attempt of a task; if nothing was sent to the machine, settle the task at once."""
     if (attempt := context.state.attempt_of(run, task)) is None:
         return
     waits = TimerKind.STAGE_OUT.name_of(attempt.number) in context.state.timers

@@ -99,7 +99,10 @@ def _refuse(context: DecisionContext, run: int, reason: str, task: int = -1, mac
 
 
 def _hold(context: DecisionContext, run: RunState, task: int, *, alone: bool) -> None:
-    """Hold a task that has not started; otherwise refuse if the request was for this task ``alone``."""
+    """Hold a task that has not started.
+
+    If the task has started, the request is refused if it was for this task ``alone``, otherwise ignored.
+    """
     attempt = context.state.attempt_of(run, task)
     free = attempt is not None and not attempt.cancelled and attempt.replaces is None
     if run.state[task] in (TaskState.WAITING, TaskState.READY):
@@ -121,7 +124,10 @@ def _release(context: DecisionContext, run: RunState, task: int, *, alone: bool)
 
 
 def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
-    """Move a task to a machine (None: to the best free machine); refuse the request if it is not possible."""
+    """Move a task to a machine, or refuse the request if that is not possible.
+
+    If ``machine`` is None, the task moves to the best free machine.
+    """
     attempt = context.state.attempt_of(run, task)
     if attempt is None or attempt.stage > Stage.RUNNING:
         word = TaskState(run.state[task]).name.lower()
@@ -191,7 +197,7 @@ def finish_runs(context: DecisionContext) -> None:
 
 
 def _finish_stopped(context: DecisionContext, run: RunState) -> None:
-    """Finish a run in which all remaining tasks depend on failed tasks that only a user can resume."""
+    """Finish a run whose remaining tasks all depend on failed tasks that only a user can resume."""
     if any(state == TaskState.HELD for state in run.state):
         return
     stopped = [task for task, state in enumerate(run.state) if state == TaskState.STOPPED]
@@ -268,7 +274,7 @@ def _complete_attempt(context: DecisionContext, run: RunState, task: int) -> Non
 
 
 def _stage_to_successors(context: DecisionContext, run: RunState, task: int) -> None:
-    """Request the outputs of a completed task for successors that already have a machine."""
+    """Request the outputs of a completed task for the successors that already have a machine."""
     for successor in run.compiled.after(task):
         attempt = context.state.attempt_of(run, successor)
         if attempt is not None and attempt.stage == Stage.ASSIGNED and is_prepared(context, attempt):
@@ -309,7 +315,7 @@ def _continue_migration(
 def _handle_cancelled(
     context: DecisionContext, run: RunState, attempt: Attempt, event: messages.Ended
 ) -> None:
-    """Settle a task whose attempt was cancelled; complete it if the program succeeded before that."""
+    """Settle a task whose attempt was cancelled; complete the task if its program had already succeeded."""
     if not event.cause and event.exit_code is not None and not find_cause(run, attempt, event):
         _handle_success(context, run, attempt)
     else:
@@ -409,7 +415,7 @@ def _on_machine_changed(context: DecisionContext, event: messages.MachineChanged
 
 
 def _on_tasks_added(context: DecisionContext, event: messages.TasksAdded) -> None:
-    """Skip the sweeps over files without lines, and request a plan that includes the new tasks."""
+    """Skip the tasks of sweeps over files without lines, and request a plan that includes the new tasks."""
     if (run := context.state.active.get(event.run)) is None or run.stopping:
         return
     for file in sorted(file for file, lines in event.lines.items() if not lines):

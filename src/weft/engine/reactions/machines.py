@@ -8,9 +8,9 @@ If the machine answers again later, its old jobs are cancelled, because only one
 continue.
 
 Selection (section 3; E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and
-Execution on Grids): discover, filter, authorise, fetch; then the policy ranks. The list of machines and the
-state of each machine have their own query intervals. Each step waits for the answer to the one before, and
-only machines that passed all steps are used.
+Execution on Grids) has four steps: discover, filter, authorise, fetch. After them the policy ranks the
+machines. The list of machines and the state of each machine have their own query intervals. Each step waits
+for the answer to the step before, and only machines that passed all steps are used.
 
 Deviations: access is tested again with every new list. Machines that no task of an active run can use (step
 2) are not queried.
@@ -47,7 +47,7 @@ _ON_THE_MACHINE = (Stage.SUBMITTED, Stage.RUNNING)
 def probe_attempts(context: DecisionContext) -> None:
     """Probe the job managers of all running attempts, and the machines that are down.
 
-    For an attempt cancelled before its start, which has no job manager, the machine is probed.
+    An attempt that was cancelled before its start has no job manager; its machine is probed instead.
     """
     every_s = context.settings.ladder_every_s
     if every_s is None:
@@ -75,7 +75,7 @@ def _is_unconfirmed(attempt: Attempt) -> bool:
 
 
 def probe_machine(context: DecisionContext, attempt: Attempt, cause: str) -> None:
-    """Probe the machine of a failed attempt if the cause is LOST and liveness probes are on."""
+    """Probe the machine of a failed attempt if the cause is LOST and the settings require liveness probes."""
     if (
         cause == Cause.LOST
         and context.settings.ladder_every_s is not None
@@ -144,7 +144,10 @@ def handle_machine_loss(context: DecisionContext, machine: int) -> None:
 
 
 def handle_admission(context: DecisionContext, machine: int, admission: Admission) -> None:
-    """Move tasks off a closed machine: if it is drained, those not started; if it is removed, all."""
+    """Move tasks off a machine that the user has closed.
+
+    If the machine is drained, only tasks that have not started move; if it is removed, all tasks move.
+    """
     if admission == Admission.OPEN:
         return
     state, name = context.state, context.state.machines[machine].name
@@ -164,9 +167,10 @@ def handle_admission(context: DecisionContext, machine: int, admission: Admissio
 
 
 def _free_abstract_machines(context: DecisionContext, machine: int, text: str = "") -> None:
-    """Unbind abstract machines with waiting members from a lost or closed machine.
+    """Unbind abstract machines that have unfinished tasks from a lost or closed machine.
 
-    Tasks that completed on the machine do not run again: the project also keeps outputs and restart files.
+    ``text`` is the reason that is recorded; "": the machine is lost. Tasks that completed on the machine are
+    not run again here.
     """
     text = text or f"{context.state.machines[machine].name} is lost"
     for run in list(context.state.active.values()):
@@ -238,7 +242,7 @@ def _inquire(context: DecisionContext, machine: int) -> None:
 
 
 def _is_wanted(context: DecisionContext, machine: int) -> bool:
-    """Return whether a machine is listed, up, open, and a candidate for some task of an active run."""
+    """Return whether a machine is listed, up and open, and a candidate for some task of an active run."""
     state, inquiries = context.state, context.state.inquiries
     listed = context.settings.discover_every_s is None or machine in (inquiries.listed or ())
     open_to_tasks = state.machines[machine].up and state.machines[machine].admission == Admission.OPEN

@@ -6,17 +6,17 @@ are reserved when the migration is decided (gap G6). The new attempt starts even
 machine that is down is not cleaned up.
 
 A task without a new machine, or whose new machine is lost during the migration, waits without nodes. Its
-files stay where they are (``left_behind``), and steps 2 to 4 follow when it is placed again.
+files stay where they are (``left_behind``), and steps 2 to 4 follow when the task is placed again.
 
-Whether and where an attempt migrates depends on the reason (section 1). By default an attempt leaves a slow
-machine only if this saves a required share of its remaining time, after the time for the move; the share
-grows with every migration of the task. With ``migrate: always`` it moves to the best free machine, as in both
-papers. If an attempt must leave and no machine is free, its task waits without nodes and keeps its restart
-files (section 4).
+Whether and where an attempt migrates depends on the reason for the migration (section 1). By default an
+attempt leaves a slow machine only if this saves a required share of its remaining time; the time for the move
+is taken into account. The required share grows with every migration of the task. With ``migrate: always`` the
+attempt moves to the best free machine, as in both papers. If an attempt must leave and no machine is free,
+its task waits without nodes and keeps its restart files (section 4).
 
-The remaining time on another machine depends on the work that restart files save with its node count. With
-``nodes: any`` restart files can be used on any node count; otherwise a task keeps its node count or starts
-from zero, whichever ends sooner.
+The remaining time on another machine depends on how much work the restart files save with the node count on
+that machine. With ``nodes: any`` restart files can be used on any node count. Otherwise a task keeps its node
+count or starts from zero, whichever ends sooner.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def migrate_attempt(
 
 
 def await_machine(context: DecisionContext, attempt: Attempt, machine: int, count: int) -> None:
-    """Let a running attempt migrate to a busy machine when enough nodes are free there."""
+    """Let a running attempt migrate to a busy machine as soon as enough nodes are free there."""
     nodes = context.state.runs[attempt.run].compiled.options(attempt.task).nodes[machine, count]
     name = context.state.machines[machine].name
     context.emit(
@@ -99,9 +99,10 @@ def admit_awaited(context: DecisionContext, machine: MachineState) -> Iterator[R
 
 
 def rebind_members(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
-    """Reopen the other tasks of a task's abstract machine that are assigned elsewhere and not started.
+    """Reopen tasks of the same abstract machine that are assigned to a machine other than ``machine``.
 
-    ``machine`` is the new machine; None: not chosen yet.
+    Tasks that have started are not reopened, nor is ``task`` itself. ``machine`` is the new machine of the
+    abstract machine; if it is None, the new machine is not chosen yet and all these tasks are reopened.
     """
     variable = run.compiled.variable[task]
     if not run.compiled.shared[variable]:
@@ -118,7 +119,7 @@ def rebind_members(context: DecisionContext, run: RunState, task: int, machine: 
 
 
 def prepare_successor(context: DecisionContext, old: Attempt) -> None:
-    """Step 2: request the data of the new attempt after the old one has ended."""
+    """Step 2: request the data of the new attempt after the old attempt has ended."""
     if (new := context.state.find_attempt(old.replaced_by)) is None:
         _discard_attempt(context, old)
     elif not is_prepared(context, new):
@@ -128,10 +129,10 @@ def prepare_successor(context: DecisionContext, old: Attempt) -> None:
 
 
 def is_prepared(context: DecisionContext, new: Attempt) -> bool:
-    """Return whether data may be requested for an attempt as soon as they exist.
+    """Return whether data may be requested for an attempt as soon as the data exist.
 
-    For the new attempt of a migration this holds after ``prepare_successor``, which makes the first request
-    when the old attempt has ended.
+    For the new attempt of a migration this is the case after ``prepare_successor``, which makes the first
+    request when the old attempt has ended.
     """
     old = context.state.find_attempt(new.replaces)
     return old is None or old.stage == Stage.CLEANING or new.parts > 0
@@ -181,7 +182,7 @@ def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old:
 
 
 def clean_up_leftovers(context: DecisionContext, run: RunState) -> None:
-    """Clean up the attempts of a run whose files were kept for a next attempt, which will not follow."""
+    """Clean up the attempts of a run whose files were kept for a next attempt that will not follow."""
     for number in list(run.left_behind.values()):
         _discard_attempt(context, context.state.attempts[number])
 
@@ -194,8 +195,10 @@ _MANDATORY_REASONS = frozenset(
         MigrationReason.USER,
     }
 )
-"""Reasons for which an attempt leaves its machine even if no other is free. ``performance`` and
-``better-machine`` are optional; ``failure`` and ``preempted`` are handled in ``failures``.
+"""Reasons for which an attempt leaves its machine even if no other machine is free.
+
+``performance`` and ``better-machine`` are optional reasons; ``failure`` and ``preempted`` are handled in
+``failures``.
 """
 
 _MAX_GAIN = 0.95
@@ -211,8 +214,9 @@ def relocate_attempt(
 ) -> None:
     """Migrate an attempt if the reason is mandatory or the move saves enough time.
 
-    ``behind``: ratio of the attempt (``contracts.compute_ratio``); None: unknown. ``requested``: the program
-    requests another machine, so the attempt moves if one is free, regardless of settings and estimates.
+    ``behind`` is the ratio of the attempt (``contracts.compute_ratio``); None: unknown. If ``requested`` is
+    true, the program has requested another machine: the attempt then moves if a machine is free, regardless
+    of settings and estimates.
     """
     if attempt.awaited_machine is not None:
         return  # the user has chosen where it goes
@@ -248,8 +252,8 @@ def is_worth_moving(
 ) -> bool:
     """Return whether a move saves enough time; if not, record that the attempt stays.
 
-    ``there_s``: estimated seconds on the other machine, with the move. ``behind``: ratio of the attempt;
-    None: unknown.
+    ``there_s``: estimated seconds on the other machine, including the move. ``behind``: ratio of the attempt
+    (``contracts.compute_ratio``); None: unknown.
     """
     here_s = time_left_s(context, attempt, behind)
     wanted = _required_gain(context.state.runs[attempt.run], attempt.task)
@@ -277,8 +281,8 @@ def _record_stay(context: DecisionContext, attempt: Attempt, reason: str, text: 
 def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None = None) -> float:
     """Return the estimated remaining seconds of an attempt on its machine.
 
-    The lower of the attempt's own speed and the estimated speed of the machine is used. ``behind``: ratio of
-    the attempt (``contracts.compute_ratio``), which gives its own speed; None: unknown.
+    The estimate uses the speed of the attempt or the estimated speed of the machine, whichever is lower. The
+    speed of the attempt follows from its ratio ``behind`` (``contracts.compute_ratio``); None: unknown.
     """
     state = context.state
     machine = state.machines[attempt.machine]
@@ -298,8 +302,8 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
 def _pace_here(machine: MachineState, behind: float | None) -> float:
     """Return the factor by which an attempt takes longer than estimated.
 
-    It is the larger of the machine's factor and the attempt's own factor, 1 + ``behind``; ``behind`` None:
-    the own factor is unknown.
+    It is the larger of the machine's factor and the attempt's own factor, 1 + ``behind``. If ``behind`` is
+    None, only the machine's factor is known.
     """
     pace = machine.crowding() / machine.speed_factor
     return pace if behind is None else max(pace, 1.0 + behind)
@@ -309,7 +313,7 @@ def _speed_there(here: MachineState, there: MachineState, behind: float | None) 
     """Return the speed factor that an attempt on machine ``here`` would have on machine ``there``.
 
     If programs other than weft's tasks load both machines, the measured speed of ``there`` is corrected by
-    the error of the measurement on ``here``, which the progress of the attempt shows.
+    the error of the measurement on ``here``. The progress of the attempt shows this error.
     """
     loaded = all(each.measured.load is not None and each.measured_factor < 1.0 for each in (here, there))
     if not loaded or there.learned_factor < 1.0:
@@ -323,8 +327,9 @@ def find_best_mode(
 ) -> tuple[Mode, float] | None:
     """Return the best free mode of a task on another machine, and its estimated seconds; None: no such mode.
 
-    Modes are compared by the task's rank for their machine (modes without a rank last), then by the estimated
-    seconds (with the move). If a selector program has answered, its order of machines replaces the rank.
+    Modes are compared by the task's rank for their machine, then by the estimated seconds, which include the
+    move. Modes without a rank come last. If a selector program has answered, its order of machines replaces
+    the rank.
     """
     order = run.facts_of(attempt.task).order
     view = EngineView(context.state)
@@ -346,7 +351,7 @@ def find_best_mode(
 def _time_there_s(
     context: DecisionContext, run: RunState, attempt: Attempt, mode: Mode, behind: float | None
 ) -> float:
-    """Return the estimated seconds of an attempt in another mode: staging, restart, remaining work."""
+    """Return the estimated seconds of an attempt in another mode, for staging, restart and remaining work."""
     state, task = context.state, attempt.task
     share = spared_share_if_ended(state, run, attempt, mode.count)
     seconds = run.compiled.seconds(task, mode.machine, mode.count) * (1.0 - share)
@@ -363,7 +368,10 @@ def _time_there_s(
 
 
 def move_to_better_machines(context: DecisionContext) -> None:
-    """Migrate running attempts to machines on which they end enough earlier (opportunistic migration)."""
+    """Migrate running attempts to other machines if they end sufficiently earlier there.
+
+    The papers call this opportunistic migration.
+    """
     state = context.state
     if (tick_s := state.search_interval_s) is None:
         return
@@ -392,10 +400,11 @@ def move_to_better_machines(context: DecisionContext) -> None:
 
 
 def _is_search_due(attempt: Attempt, every_s: float | None, tick_s: float, now_s: float) -> bool:
-    """Return whether to search for a better machine for an attempt now; ``every_s`` None: never.
+    """Return whether to search for a better machine for an attempt now; never if ``every_s`` is None.
 
-    The timer fires every ``tick_s``, the shortest interval of all tasks. An attempt with a longer interval is
-    due at the first of these times after each of its intervals has passed, counted from its start.
+    The timer fires every ``tick_s``, the shortest search interval of all tasks. An attempt with a longer
+    interval ``every_s`` is due when the timer fires for the first time after another ``every_s`` has passed
+    since the start of the attempt.
     """
     if every_s is None:
         return False

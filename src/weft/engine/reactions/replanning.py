@@ -34,10 +34,10 @@ def _request_plan(context: DecisionContext, run: RunState, reason: str) -> None:
 
 
 def schedule_replan(context: DecisionContext, run: RunState) -> None:
-    """Set the timer for the next plan of a run with current attempts, if the settings have an interval.
+    """Set the timer for the next plan of a run that has attempts, if the settings state an interval.
 
-    With interval 0 a plan is requested as soon as the last one has arrived (the paper's maximal frequency);
-    if planning takes no time, after the poll interval.
+    With interval 0 a plan is requested as soon as the last plan has arrived (the paper's maximal frequency).
+    If planning takes no time, the poll interval is used instead.
     """
     every_s, state = run.settings.replan_every_s, context.state
     if every_s is None or not run.planned or run.plan_wanted:
@@ -52,7 +52,7 @@ def schedule_replan(context: DecisionContext, run: RunState) -> None:
 
 
 def handle_replan_timer(context: DecisionContext, index: int) -> None:
-    """Request a plan because the replan timer has fired: by interval or because of violations."""
+    """Request a plan because the replan timer has fired, either by its interval or because of violations."""
     if (run := context.state.active.get(index)) is None or not run.attempt_of:
         return
     slow = len(find_violators(context.state, run))
@@ -62,9 +62,9 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
 def replan_on_machine_change(context: DecisionContext, event: messages.MachineChanged) -> None:
     """Request plans for the active runs if the user changed a machine, or a machine went down or came back.
 
-    A change by the user and a machine that came back always cause a new plan: without one, queued tasks would
-    not use a machine that came back. A lost machine causes a new plan only if the settings require it,
-    because its tasks are placed on other machines anyway.
+    A change by the user and a machine that came back always cause a new plan, because otherwise queued tasks
+    would not use that machine. A lost machine causes a new plan only if the settings require it, because its
+    tasks are placed on other machines anyway.
     """
     if event.up is None and event.admission is None:
         return
@@ -80,7 +80,7 @@ def replan_on_answer(context: DecisionContext) -> None:
 
 
 def replan_on_migration(context: DecisionContext, run: RunState) -> None:
-    """Request a plan because the user moved a task: tasks queued on its new machine may use the old one."""
+    """Request a plan because the user moved a task, so that other tasks may use its old machine."""
     _request_plan(context, run, "the user moved a task")
 
 
@@ -99,9 +99,9 @@ def replan_on_growth(context: DecisionContext, event: messages.TasksAdded) -> No
 def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
     """Return whether violations cause new plans for the run of an attempt that violates its contract.
 
-    If they do, mark the attempt as violating, and set the timer for a plan request if enough attempts violate
-    their contracts. The timer is set to the current time and fires after all progress reports that have this
-    time. So one plan covers all violations.
+    If they do, mark the attempt as violating. If enough attempts violate their contracts, also set the timer
+    for a plan request to the current time. The timer fires after all progress reports of this time, so that
+    one plan covers all violations.
     """
     run = context.state.runs[attempt.run]
     if "violated" not in run.settings.replan_when or not run.planned:
@@ -118,7 +118,7 @@ def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
 
 
 def adopt_plan(context: DecisionContext, event: messages.PlanReady) -> None:
-    """Apply a new plan to its run; stop a run that needs a plan and has none."""
+    """Apply a new plan to its run; stop the run if it needs a plan and there is none."""
     run = context.state.runs[event.run]
     if run.index not in context.state.active:
         return
@@ -161,13 +161,16 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
 
 
 def _plan_label(run: RunState, task: int) -> str:
-    """Return the name of a task in plans; in loops with the iteration of the innermost one: ``solve#2``."""
+    """Return a task's name in plans; if it is in loops, with the innermost iteration: ``solve#2``."""
     name = run.compiled.names[task]
     return f"{name}#{run.loops.iteration(task)}" if task in run.loops.around else name
 
 
 def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -> None:
-    """Migrate, as planned, the tasks that violated their contracts at the plan request and still do."""
+    """Migrate tasks to their planned machines if they violated their contracts when the plan was requested.
+
+    Tasks that no longer violate their contracts stay.
+    """
     planned = set(plan.stored.moving)
     for task in find_violators(context.state, run):
         attempt = context.state.attempts[run.attempt_of[task]]
@@ -184,9 +187,9 @@ def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -
 
 
 def _is_worthwhile(context: DecisionContext, attempt: Attempt, line: PlanLine) -> bool:
-    """Return whether a violating task may migrate, by its ``migrate`` setting.
+    """Return whether the ``migrate`` setting of a violating task allows its migration.
 
-    With ``pays`` it may if the planned end saves enough time.
+    With ``migrate: pays`` the task may migrate if its planned end saves enough time.
     """
     when = context.state.runs[attempt.run].settings_of(attempt.task).migrate
     if when != "pays":

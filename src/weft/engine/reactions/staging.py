@@ -19,8 +19,8 @@ _HAVE_OUTPUTS = (TaskState.COMPLETED,)
 def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = False) -> None:
     """Request the available outputs of predecessors that an attempt needs and has not requested yet.
 
-    ``first``: also request external files and restart files, and for the new attempt of a migration the
-    task's own prolog, which precedes the clean-up of the old attempt.
+    ``first``: also request the external files and the restart files. For the new attempt of a migration, the
+    same command then runs the task's own prolog, because the old attempt is cleaned up after the prolog.
     """
     run = context.state.runs[attempt.run]
     parcels = _list_parcels(context, run, attempt)
@@ -50,7 +50,7 @@ def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = Fa
 def _find_prolog(run: RunState, attempt: Attempt, old: Attempt) -> int:
     """Return the number of the start (``Start.tries``) for which the task's own prolog runs.
 
-    0: the task has no prolog, or some predecessors have not ended.
+    0: the prolog does not run, because the task has none or some predecessors have not ended.
     """
     job = run.compiled.description(attempt.task).job
     if job is None or not job.prolog or run.missing[attempt.task]:
@@ -80,8 +80,8 @@ def _list_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> 
 def _list_transfer_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:
     """Return the parcel that a transfer task copies; empty: the transfer must wait, or copies nothing.
 
-    In real executions a transfer within one host is requested too: the backend copies nothing, but records
-    the file as an output of the transfer, which the readers use.
+    In real executions a transfer within one host is requested too. The backend then copies nothing, but
+    records the file as an output of the transfer, which the readers use.
     """
     source = run.source_of(attempt.task)
     if source is None or attempt.parts or run.missing[attempt.task]:

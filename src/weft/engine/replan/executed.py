@@ -1,11 +1,11 @@
-"""The work that a run has really done, as an instance: the reference of its slowdown.
+"""The work that a run has really executed, as an instance; its makespan is the reference of the slowdown.
 
 The reference time of a run (``alone_s``) is the makespan of a HEFT plan on the empty platform
 (docs/papers/many-workflows.md, section 7). At the submission the workflow is planned with the expected
 iterations of its loops. When the run has ended, the executed work is planned: every iteration that was
 executed, one after the other, without tasks that were skipped and without the work of tasks whose outputs
 were reused. A task without a stated time counts with its measured seconds; if it continued from restart files
-of earlier attempts, their seconds are included.
+of earlier attempts, the seconds of those attempts are included.
 
 Deviations: the paper has no loops, branches or reuse. O(v + e) for v executions with e edges between them.
 """
@@ -31,16 +31,16 @@ class TaskExecution(NamedTuple):
 
     task: int
     epoch: int
-    """How often the loops around the task had been repeated before; 0 in their first iteration."""
+    """How often the loops around the task had been repeated before this execution; 0: first iteration."""
     begun_n: int
     completed_n: int
-    """Numbers of the journal entries in which it was started and completed."""
+    """Numbers of the journal entries in which the execution started (``begun_n``) and completed."""
     reused: bool = False
-    """Whether its outputs came from an earlier run."""
+    """Whether the outputs came from an earlier run."""
     estimated_s: float = 0.0
-    """Estimated seconds on its machine; 0 for a task without a program."""
+    """Estimated seconds on the machine of the execution; 0 for a task without a program."""
     ran_s: float = 0.0
-    """Measured seconds of the whole task, converted to the machine on which it completed."""
+    """Measured seconds of the whole task, converted to the machine on which the task completed."""
 
 
 def find_reference(run: RunState, executions: Iterable[TaskExecution]) -> tuple[float, Instance | None]:
@@ -71,7 +71,7 @@ class _Unrolling:
         """By task: the entries in which its executions completed, ascending, and their rows."""
 
     def instance(self) -> Instance | None:
-        """Return the instance of all executions; None if none of them did any work."""
+        """Return the instance of all executions; None if no execution did any work."""
         if not any(self._works(each) for each in self.done):
             return None
         for each in sorted(self.done, key=lambda each: (each.completed_n, each.task)):
@@ -121,7 +121,7 @@ class _Unrolling:
         return self._variables.setdefault((variable, epoch), len(self._variables))
 
     def _connect(self, head: int, each: TaskExecution) -> None:
-        """Add the edges from the last executions of predecessors, and from the previous iteration."""
+        """Add the edges to row ``head`` from executions of predecessors and from the previous iteration."""
         compiled, loops = self.run.compiled, self.run.loops
         graph = compiled.graph
         for before, edge in zip(compiled.before(each.task), compiled.edges_before(each.task), strict=True):
@@ -148,5 +148,8 @@ class _Unrolling:
 
 
 def count_epoch(run: RunState, task: int, repeated: Mapping[int, int]) -> int:
-    """Return how often the loops around a task were repeated; ``repeated``: by loop body, how often."""
+    """Return how often the loops around a task were repeated.
+
+    ``repeated`` maps the index of a loop body to the number of its repetitions.
+    """
     return sum(repeated.get(body, 0) for body in run.loops.around.get(task, ()))

@@ -1,9 +1,9 @@
 """Promises: the estimated end and cost of a run before it starts, with all expected loop iterations.
 
 P50 is exceeded in half of the cases, P90 in one of ten (``weft.planners.forecast``). Tasks without a stated
-time are planned with a placeholder (``AssumedWork``), and a loop may not state its iterations. In these cases
-there is no P50, only a lower bound: the plan with zero seconds for these tasks and one iteration of these
-loops.
+time are planned with a placeholder (``AssumedWork``), and some loops do not state their number of iterations.
+In these cases there is no P50, only a lower bound: the end and cost of the plan with zero seconds for these
+tasks and one iteration of these loops.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Promise:
     """Estimates for a run before it starts. Times count from its arrival."""
 
     planned_s: float
-    """Planned end. It includes placeholders for unknown times, so this value is not promised."""
+    """Planned end. It may include placeholders for unknown times, so this value is not promised."""
     p50_s: float | None = None
     """P50 of the run's time; None: unknown."""
     p90_s: float | None = None
@@ -38,7 +38,7 @@ class Promise:
     least_s: float | None = None
     """Lower bound of the run's time if the P50 is unknown; None: no lower bound either."""
     cost_p50: float | None = None
-    """P50 of the cost. This and the next two fields are None if unknown or if no machine has a price."""
+    """P50 of the cost. This field and the next two are None if unknown or if no machine has a price."""
     cost_p90: float | None = None
     least_cost: float | None = None
     tasks: int
@@ -47,7 +47,7 @@ class Promise:
     """Number of compute tasks without a stated time."""
     untimed_kinds: tuple[str, ...] = ()
     exact: int = 0
-    """Number of compute tasks whose time has no P90 and counts as exact."""
+    """Number of compute tasks without a P90, whose times count as exact."""
     open_loops: tuple[str, ...] = ()
     """Loops without a stated number of iterations."""
 
@@ -72,8 +72,9 @@ def compute_promise(
 ) -> Promise:
     """Return the promise of a run from its first plan and the forecast of this plan.
 
-    ``loops``: the loop bodies, whose tasks are given as rows of the schedule; None: the bodies of the graph.
-    ``waited_s``: seconds from the arrival of the run to the start of the plan.
+    ``loops`` holds the loop bodies, in which tasks are given as rows of the schedule; if it is None, the
+    bodies of the graph are used. ``waited_s`` is the time in seconds from the arrival of the run to the start
+    of the plan.
     """
     bodies = instance.graph.loops if loops is None else loops
     untimed = mark_untimed_tasks(instance)
@@ -158,9 +159,9 @@ def list_untimed_kinds(instance: Instance) -> tuple[str, ...]:
 
 
 def map_loops(graph: TaskGraph, tasks: Sequence[int]) -> tuple[LoopBody, ...]:
-    """Return the loop bodies of a graph with rows of a plan instead of task indices.
+    """Return the loop bodies of a graph with rows of a plan in place of task indices.
 
-    ``tasks``: by row, the index of the task; -1: the row is not a task.
+    ``tasks`` holds the task index of each row; -1: the row is not a task.
     """
     rows = np.asarray(tasks)
     return tuple(

@@ -3,23 +3,24 @@
 R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 2, 8 and 10). The window
 (``replan.window``) has the tasks that are planned again. Ended tasks and tasks that run and meet their
 contracts are left out. Where a task of the window needs data of a task that is left out, a row without work
-represents these data. The row is pinned to the machine with the data and ends not before the expected end of
-a running task. Restart files are represented in the same way. Tasks that have not started or will be retried
-are queued; migrating tasks count as running; tasks that failed permanently, were cancelled or skipped count
-as completed.
+represents these data. The row is pinned to the machine with the data. If the task that is left out is
+running, the row does not end before the expected end of that task. Restart files are represented in the same
+way. Tasks that have not started or will be retried count as queued, migrating tasks as running. Tasks that
+failed permanently, were cancelled or were skipped count as completed.
 
 Attempts of all runs occupy nodes until their expected end, which follows from the last report and the
 estimated speed. Queued attempts start in order when nodes are free; their other resources are ignored. An
 overdue attempt without a report is expected to end now.
 
-A new plan is adopted only if it ends earlier than the current one, in which every task keeps its machine,
+A new plan is adopted only if it ends earlier than the current plan, in which every task keeps its machine,
 node count and order and only the times are recomputed. A plan that moves violating tasks is adopted unless it
-ends later, and always with ``migrate: always``.
+ends later than the current plan. With ``migrate: always`` it is always adopted.
 
 Deviations. The paper runs some completed tasks again. Those that are not on a re-bound machine are left out
-here, because their outputs exist; with ``bound_ancestors: lost`` all are left out. Approximations: data that
-are being copied, or are on several machines, count as being where they were produced; data between iterations
-are ignored; restart files for one node count save nothing if the task may use several counts.
+here, because their outputs exist; with ``bound_ancestors: lost`` all of them are left out. Approximations:
+data that are being copied, or are on several machines, are treated as if they were on the machine that
+produced them; data between iterations are ignored; restart files that fit only one node count save nothing if
+the task may use several counts.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ _RUNNING = frozenset(
 
 
 def _describe_situation(state: EngineState, run: RunState, *, migrating: bool = True) -> RunSituation:
-    """Return a run as input of ``build_window``; ``migrating``: whether violating tasks may move."""
+    """Return a run in the form that ``build_window`` needs; ``migrating``: violating tasks may move."""
     return RunSituation(
         graph=_build_window_graph(run),
         standing=tuple(_find_standing(run, task) for task in range(len(run))),
@@ -142,9 +143,9 @@ class Occupation:
     """The intervals in which current attempts occupy nodes of machines, in seconds from now."""
 
     def __init__(self, state: EngineState, planned_again: Collection[int], resources: Sequence[str]) -> None:
-        """Collect all attempts except those with numbers in ``planned_again``.
+        """Collect the intervals of all attempts except those whose numbers are in ``planned_again``.
 
-        ``resources``: names of the resources, which give the order of the amounts.
+        ``resources`` holds the names of the resources in the order of the amounts.
         """
         self._state = state
         self._resources = resources
@@ -183,10 +184,10 @@ class Occupation:
     def _take_turn(
         self, machine: MachineState, holder: Attempt, end: float, ends: list[tuple[float, int]]
     ) -> None:
-        """Add the remaining time of a program on a time-shared machine as if programs ran in turn.
+        """Add the remaining time of a program on a time-shared machine as if programs ran one after another.
 
-        Planners count nodes: this way the machine is busy for the right time, and not with more nodes than it
-        has.
+        Planners count nodes and do not support time sharing. With this approximation the machine is busy for
+        the right time, and never with more nodes than it has.
         """
         now, nodes = self._state.now, min(holder.nodes, machine.nodes)
         left_s = max(0.0, end - now) / machine.crowding()
@@ -239,7 +240,10 @@ def expected_end_s(state: EngineState, attempt: Attempt) -> float:
 
 
 def _find_free_time(ends: list[tuple[float, int]], capacity: int, nodes: int, now: float) -> float:
-    """Return the time from which ``nodes`` of ``capacity`` are free; ``ends``: (end, nodes) of attempts."""
+    """Return the time from which ``nodes`` nodes of a machine with ``capacity`` nodes are free.
+
+    ``ends`` holds (end, nodes) of the attempts on the machine.
+    """
     free = capacity - sum(taken for _, taken in ends)
     at = now
     for end, taken in sorted(ends):
@@ -256,13 +260,13 @@ class Remainder:
 
     instance: Instance
     tasks: Mapping[str, int]
-    """By name in the instance: the index of each planned task. In a loop the name has the iteration."""
+    """Index of each planned task, by its name in the instance. In a loop the name includes the iteration."""
     moving: tuple[str, ...]
     """Names of the planned tasks that are running and violate their contracts."""
     again: tuple[str, ...]
     """Names of the planned tasks that have completed and must run again."""
     running_until_s: float
-    """Expected end of the running tasks that are left out, on the engine's clock; 0: no such tasks."""
+    """Expected end, on the engine's clock, of the running tasks that are not planned again; 0: no task."""
 
 
 def build_remainder(state: EngineState, run: RunState) -> Remainder:
@@ -297,7 +301,7 @@ class _RemainderBuilder:
         self.occupation = Occupation(state, replanned, run.compiled.graph.resource_names)
 
     def _done_with(self, task: int) -> bool:
-        """Return whether a task of the window has ended and does not run again."""
+        """Return whether a task of the window has ended and will not run again."""
         if task in self.fresh or self.situation.standing[task] is not TaskStanding.COMPLETED:
             return False
         if self.run.state[task] != TaskState.COMPLETED:
@@ -373,7 +377,7 @@ class _RemainderBuilder:
         return len(self.rows) - 1
 
     def _spared(self, task: int) -> float:
-        """Return the share of a task's work that restart files save on every possible node count."""
+        """Return the share of a task's work that restart files save whatever node count is used."""
         state, run = self.state, self.run
         if task in self.fresh or run.compiled.kind[task] != COMPUTE:
             return 0.0
@@ -390,7 +394,10 @@ class _RemainderBuilder:
         return {count for counts in self.run.compiled.options(task).counts.values() for count in counts}
 
     def _variable(self, variable: WindowVariable) -> int:
-        """Return the index of a variable in the subgraph; a new variable is added, pinned if necessary."""
+        """Return the index of a variable in the subgraph.
+
+        A variable that is not in the subgraph yet is added, and pinned to its machine if the window says so.
+        """
         if (number := self.number.get(variable)) is None:
             number = self.number[variable] = len(self.variables)
             self.variables.append(
@@ -412,13 +419,13 @@ class _RemainderBuilder:
         return None
 
     def _place(self, task: int) -> int | None:
-        """Return the machine of a task's current attempt, else of its outputs; None: no machine."""
+        """Return the machine of a task's current attempt or, without one, of its outputs; None: neither."""
         if (number := self.run.attempt_of.get(task)) is not None:
             return self.state.attempts[number].machine
         return self.run.where[task] if self.run.where[task] >= 0 else None
 
     def _connect(self, task: int) -> None:
-        """Add the edges to a task from planned tasks, running tasks and existing data."""
+        """Add the edges to a task from planned tasks, and from rows that represent running tasks and data."""
         compiled, graph = self.run.compiled, self.run.compiled.graph
         head = self.row_of[task]
         inner = set(self.before.get(task, ()))
@@ -444,9 +451,9 @@ class _RemainderBuilder:
         self._bring_restart_files(task, head)
 
     def _find_data_row(self, tail: int, head: int, *, moves: bool) -> int | None:
-        """Return the row that represents task ``tail`` outside the plan; None: ``head`` need not wait.
+        """Return the row that represents task ``tail``, which is not planned; None: ``head`` need not wait.
 
-        ``moves``: whether the edge carries data.
+        ``moves``: whether the edge from ``tail`` to ``head`` carries data.
         """
         running = self.situation.standing[tail] is TaskStanding.RUNNING
         if running and head in self.fresh:
@@ -487,7 +494,7 @@ class _RemainderBuilder:
 
 
 def carry_over_plan(state: EngineState, run: RunState, remainder: Remainder) -> Schedule | None:
-    """Return the rest of a run's current plan with new times; None: no plan, or it has become infeasible."""
+    """Return the rest of a run's current plan with new times; None: no plan, or it is no longer feasible."""
     if run.plan is None:
         return None
     instance = remainder.instance
@@ -504,9 +511,10 @@ def carry_over_plan(state: EngineState, run: RunState, remainder: Remainder) -> 
 
 
 def _find_line(state: EngineState, run: RunState, remainder: Remainder, name: str) -> PlanLine | None:
-    """Return the plan line of a row by its name; for a running task a line with its current machine.
+    """Return the line of the current plan for the row named ``name``.
 
-    None: the row stands for existing data, or the plan omits the task.
+    For a running task it is a line with the current machine. None: the row stands for existing data, or the
+    plan omits the task.
     """
     if (task := remainder.tasks.get(name)) is None or run.plan is None:
         return None
@@ -518,7 +526,7 @@ def _find_line(state: EngineState, run: RunState, remainder: Remainder, name: st
 
 
 def _bind_machines(instance: Instance, lines: list[PlanLine | None]) -> Indices | None:
-    """Return the machine of every variable; None: some variable has no planned machine that is allowed."""
+    """Return the machine of every variable; None: for some variable no planned machine is allowed."""
     chosen = dict(instance.pinned)
     for variable, line in zip(instance.graph.variable.tolist(), lines, strict=True):
         if line is not None:
@@ -533,9 +541,10 @@ def _bind_machines(instance: Instance, lines: list[PlanLine | None]) -> Indices 
 
 
 def _find_modes(instance: Instance, lines: list[PlanLine | None], bound: Indices) -> Indices | None:
-    """Return, for every row, the position of its planned mode in its group; None: a row has no such mode.
+    """Return, for every row, the position of its planned mode among the modes of its group.
 
-    The machine is that of the row's variable; it may differ from the machine in the row's plan line.
+    None: a row has no such mode. The machine of the row's variable is used; it may differ from the machine in
+    the row's plan line.
     """
     modes = np.zeros(len(instance), dtype=np.uint32)
     for row in np.flatnonzero(instance.graph.kind == COMPUTE).tolist():
@@ -598,11 +607,11 @@ class ReplanRequest:
     compiled: CompiledWorkflow
     instance: Instance
     offset_s: float
-    """The engine's time of the request, which is time 0 of the planned schedule."""
+    """The engine's time at the request, which is time 0 of the planned schedule."""
     remainder: Remainder | None = None
     """Rest of the run; None: nothing has started, and the whole workflow is planned."""
     old: Schedule | None = None
-    """Rest of the current plan with new times, to compare the new plan with.
+    """Rest of the current plan with new times, with which the new plan is compared.
 
     None: there is no current plan, it is infeasible now, or violating tasks must move (``migrate: always``).
     """
@@ -610,7 +619,7 @@ class ReplanRequest:
     """What the plan optimises; deadline and maximal cost are reduced by the time and cost used so far."""
 
     def answered(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> StoredPlan:
-        """Plan, and return the better of the new and the current plan.
+        """Run the planner, and return the better of the new and the current plan.
 
         Raise Infeasible if the planner finds no plan.
         """
@@ -627,19 +636,22 @@ class ReplanRequest:
         )
 
     def given_plan(self, given: StoredPlan) -> Plan:
-        """Return a plan that was made before the run in the form of a planner's result."""
+        """Return a plan that was made before the run, converted to the form of a planner's result."""
         schedule = restore_schedule(given, self.compiled)
         return Plan(schedule=schedule, steps=given.steps, by=given.planner)
 
     def planned(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> Plan:
-        """Run the planner without comparing with the current plan; raise Infeasible if there is no plan."""
+        """Return the planner's result without comparing it with the current plan.
+
+        Raise Infeasible if there is no plan.
+        """
         made = self._make_plan(planner, budget, rng)
         if self.remainder is None:  # graph and platform do not state the speeds and times of a remainder
             check_foreign(planner, made.schedule, self.instance.graph, self.instance.platform)
         return made
 
     def _make_plan(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> Plan:
-        """Run the planner.
+        """Return the planner's result.
 
         If the rest of a run cannot keep its deadline or maximal cost, it is planned without these limits.
         """
@@ -657,7 +669,7 @@ class ReplanRequest:
             return make_plan(planner, replace(request, objective=free), besides=moving)
 
     def kept(self, planner: Planner, made: Plan) -> StoredPlan:
-        """Return the new plan ``made``, or the rest of the current plan if that is not worse."""
+        """Return the new plan ``made``, or the rest of the current plan if the current plan is not worse."""
         remainder, old = self.remainder, self.old
         if remainder is None:
             return store_schedule(
@@ -677,7 +689,10 @@ class ReplanRequest:
         )
 
     def _is_better(self, new: Schedule, old: Schedule, *, moves: bool) -> bool:
-        """Return whether plan ``new`` is better than ``old``; with ``moves``, at least as good as ``old``."""
+        """Return whether plan ``new`` is better than plan ``old``.
+
+        If ``moves`` is true, an equally good plan also counts as better.
+        """
         fresh = evaluate_loss(self.instance, self.objective, new)
         known = evaluate_loss(self.instance, self.objective, old)
         if fresh.excess != known.excess:
@@ -686,7 +701,7 @@ class ReplanRequest:
         return fresh.value <= known.value + slack if moves else fresh.value < known.value - slack
 
     def promise(self, made: Plan, *, arrival_s: float, seed: int) -> Promise:
-        """Return the promise for a run from its first plan ``made``."""
+        """Return the promise for a run, computed from its first plan ``made``."""
         graph, loops = self.compiled.graph, self.compiled.graph.loops
         if self.remainder is not None:
             tasks = self.remainder.tasks
@@ -697,7 +712,7 @@ class ReplanRequest:
 
 
 def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
-    """Return the plan request for a run: the whole workflow if nothing has started, otherwise the rest.
+    """Return the request to plan a run: the whole workflow if nothing has started, otherwise the rest.
 
     Raise Infeasible if nothing is left to plan.
     """
@@ -720,7 +735,10 @@ def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
 
 
 _LEAST_LIMIT = 1e-9
-"""Value of a deadline or maximal cost that is used up; plans then exceed it by as little as possible."""
+"""Value that replaces a deadline or maximal cost that is used up.
+
+Plans then exceed the limit by as little as possible.
+"""
 
 
 def find_objective(state: EngineState, run: RunState) -> Objective:
@@ -738,7 +756,7 @@ def find_objective(state: EngineState, run: RunState) -> Objective:
 
 
 def _is_untouched(state: EngineState, run: RunState) -> bool:
-    """Return whether a run has not started, no attempt exists, and the platform is as its instance states."""
+    """Return whether a run has not started, no attempt exists, and all machines are as described."""
     return (
         not state.attempts
         and not state.machines.off_nominal

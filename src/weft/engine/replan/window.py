@@ -6,17 +6,17 @@ R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications 
 Back edges are those that the workflow declares; remaining cycles are cut by a depth-first search from the
 entry tasks, then in program order. In the paper JS(M) is a task on the abstract machine M, FT(M, .) a
 transfer from M, and FT(., M) a transfer to M. When a task JS(M) or FT(M, .) moves, every completed JS'(M) and
-FT'(., M) of the same iteration among its ancestors runs again (Nodes_N). Ancestors are found without back
-edges, and the rule is not applied to the tasks found. A variable is an abstract machine in one iteration. A
-pinned variable keeps its machine. Pinned are the variables of tasks that run and meet their contracts, and
-the sources of transfers that run again while their producer does not.
+FT'(., M) of the same iteration among its ancestors runs again (Nodes_N). Back edges are not followed to find
+ancestors, and the rule is not applied again to the ancestors found. A variable is an abstract machine in one
+iteration. A pinned variable keeps its machine. Pinned variables are those of tasks that run and meet their
+contracts, and the sources of transfers that run again while their producer does not.
 
-Deviations: edges on cycles whose first task has completed in the iteration in which the second will run are
-cut before the depth-first search, because their data exist. The search alone may enter a waiting task through
-such an edge and then cut an edge of the current iteration (in WIEN2k: SUMPARA would not wait for LAPW2 of a
-k-point whose LAPW1 is done). A variable that a completed task shares with a task of the window in the same
-iteration is pinned too, unless it is re-bound for a moving task. A transfer reads in the iteration of its
-producer, which may be the one before its own.
+Deviations: some edges on cycles are cut before the depth-first search, because their data exist. Their first
+task has completed in the iteration in which the second task will run. The search alone may enter a waiting
+task through such an edge and then cut an edge of the current iteration (in WIEN2k: SUMPARA would not wait for
+LAPW2 of a k-point whose LAPW1 is done). A variable that a completed task shares with a task of the window in
+the same iteration is pinned too, unless it is re-bound for a moving task. A transfer reads data of its
+producer's iteration, which may be the iteration before its own.
 
 O(v + e), iterative; O((v + e) b / 64) to find the tasks that run again for b re-bound variables.
 """
@@ -38,15 +38,15 @@ class WindowGraph:
     """The graph of a workflow with its back edges; task indices follow the program order."""
 
     machine: tuple[int, ...]
-    """Abstract machine of each task; for a transfer that of the destination."""
+    """The abstract machine of each task; for a transfer, the abstract machine of the destination."""
     source: tuple[int | None, ...]
-    """By task: the abstract machine of a transfer's source; None: not a transfer."""
+    """For each transfer, the abstract machine of its source; None: the task is not a transfer."""
     successors: tuple[tuple[int, ...], ...]
-    """By task: its successors, ascending, including those along back edges."""
+    """The successors of each task, ascending, including those along back edges."""
     back: frozenset[Edge]
     """Edges to the next iteration of a loop."""
     order: tuple[int, ...]
-    """Topological order of the tasks without the back edges."""
+    """The tasks in a topological order of the graph without back edges."""
 
     def __len__(self) -> int:
         return len(self.machine)
@@ -59,7 +59,7 @@ def build_graph(
     source: Sequence[int | None] | None = None,
     declared: Iterable[Edge] = (),
 ) -> WindowGraph:
-    """Build the graph. ``declared``: back edges that the workflow states; ``edges`` may omit them."""
+    """Build the graph; ``declared`` holds back edges that the workflow states and ``edges`` may omit."""
     declared = frozenset(declared)
     targets: list[set[int]] = [set() for _ in machine]
     for tail, head in (*edges, *declared):
@@ -84,13 +84,13 @@ def initial_dag(graph: WindowGraph) -> tuple[Edge, ...]:
 
 
 class TaskStanding(Enum):
-    """The state of a task as docs/papers/dynamic-grid.md, section 2, distinguishes it."""
+    """The states of a task that docs/papers/dynamic-grid.md, section 2, distinguishes."""
 
     QUEUED = "queued"
-    """Not started in its iteration."""
+    """The task has not started in its iteration."""
     RUNNING = "running"
     COMPLETED = "completed"
-    """Succeeded in its iteration; a loop may run it again."""
+    """The task has succeeded in its iteration; a loop may run it again."""
     FAILED = "failed"
 
 
@@ -109,7 +109,7 @@ class RunSituation:
 
 
 def _rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
-    """Return the variable (abstract machine, iteration) that is bound again when a task moves.
+    """Return the variable (abstract machine, iteration) that gets a new machine when a task moves.
 
     For a transfer this is the variable of its source.
     """
@@ -121,7 +121,10 @@ def _rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
 def _find_tied_ancestors(
     situation: RunSituation, present: Sequence[Sequence[int]], moving: Iterable[int]
 ) -> set[int]:
-    """Return the completed ancestors of moving tasks, along ``present`` edges, that must run again."""
+    """Return the completed ancestors of the ``moving`` tasks that must run again.
+
+    ``present`` holds the successors of each task; only these edges are followed.
+    """
     graph = situation.graph
     variables = {task: _rebound_variable(situation, task) for task in moving}
     written: dict[tuple[int, int], list[int]] = {variable: [] for variable in variables.values()}
@@ -147,24 +150,27 @@ def _find_tied_ancestors(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowMembers:
-    """The tasks of a replanning window by role, and the edges that are not decided (``RunSituation``)."""
+    """The tasks of a replanning window by role, and the edges that still have an effect.
+
+    "Decided" edges have no effect any more (``RunSituation.decided``).
+    """
 
     present: list[list[int]]
-    """By task: its successors, without decided edges and tasks that only decided edges lead to."""
+    """The successors of each task, without decided edges and without the tasks in ``unreached``."""
     unreached: frozenset[int]
-    """Queued tasks that only decided edges lead to."""
+    """Queued tasks that can be reached only through decided edges."""
     moved: frozenset[int]
-    """Tasks that failed or violated their contracts."""
+    """Tasks that failed, and running tasks that violate their contracts."""
     moving: frozenset[int]
-    """The tasks in ``moved``, and the tasks that must run again because of those [Nodes_Migr]."""
+    """The tasks in ``moved``, and the completed tasks that must run again because of them [Nodes_Migr]."""
     running: frozenset[int]
-    """Running tasks that meet their contracts: not in the window."""
+    """Running tasks that meet their contracts; they are not in the window."""
     queued: frozenset[int]
     """All other tasks that will run [Nodes_Queued]."""
     fresh: frozenset[int]
-    """Queued tasks completed in this iteration that run again in the next one."""
+    """Those tasks of ``queued`` that have completed in this iteration and run again in the next one."""
     repeated: frozenset[int]
-    """Queued tasks that have completed, are in no loop, and follow a task that must run again."""
+    """Those tasks of ``queued`` that have completed, are in no loop and follow a task that must run again."""
 
 
 def _find_members(situation: RunSituation) -> WindowMembers:
@@ -195,7 +201,10 @@ def _find_members(situation: RunSituation) -> WindowMembers:
 def _find_next_iteration(
     situation: RunSituation, present: list[list[int]], leading: frozenset[int]
 ) -> set[int]:
-    """Return the tasks that can be reached from ``leading`` through a back edge that is not decided."""
+    """Return the tasks that can be reached from tasks ``leading`` through back edges that are not decided.
+
+    Decided edges have no effect any more (``RunSituation.decided``).
+    """
     undecided = situation.graph.back - situation.decided
     return reachable(present, {head for tail, head in undecided if tail in leading})
 
@@ -219,7 +228,7 @@ def _find_unreached(situation: RunSituation) -> frozenset[int]:
 
 
 def _list_present(situation: RunSituation, unreached: frozenset[int]) -> list[list[int]]:
-    """Return, by task, the successors without decided edges and unreached tasks."""
+    """Return the successors of each task, without decided edges and without the tasks in ``unreached``."""
     decided = situation.decided
     return [
         [child for child in children if child not in unreached and (task, child) not in decided]
@@ -241,11 +250,11 @@ class WindowBindings:
     """The variables of the tasks of a window."""
 
     machine: Mapping[int, WindowVariable]
-    """By task: its variable; for a transfer that of the destination."""
+    """The variable of each task; for a transfer, the variable of the destination."""
     source: Mapping[int, WindowVariable]
-    """By transfer task: the variable of the source."""
+    """The variable of the source, by transfer task."""
     pinned: tuple[WindowVariable, ...]
-    """Variables that keep their machine, ascending."""
+    """Variables that keep their machines, ascending."""
 
 
 def _bind_variables(
@@ -276,7 +285,7 @@ def _next_run_iteration(situation: RunSituation, members: WindowMembers, task: i
 def _find_sources(
     situation: RunSituation, members: WindowMembers, edges: Collection[Edge]
 ) -> dict[int, WindowVariable]:
-    """Return, by transfer, the variable of its source, in the iteration of its producer."""
+    """Return, for each transfer, the variable of its source in the iteration of its producer."""
     source: dict[int, WindowVariable] = {}
     producers = _find_producers(situation, members)
     for task, machine in enumerate(situation.graph.source):
@@ -294,7 +303,7 @@ def _find_sources(
 
 
 def _find_producers(situation: RunSituation, members: WindowMembers) -> dict[int, list[int]]:
-    """Return, by transfer, its predecessors on its source machine, in program order."""
+    """Return, for each transfer, its predecessors on its source machine, in program order."""
     graph = situation.graph
     producers: dict[int, list[int]] = {
         task: [] for task, machine in enumerate(graph.source) if machine is not None
@@ -309,7 +318,7 @@ def _find_producers(situation: RunSituation, members: WindowMembers) -> dict[int
 def _find_completed_variables(
     situation: RunSituation, members: WindowMembers, used: set[WindowVariable]
 ) -> set[WindowVariable]:
-    """Return the variables in ``used`` that completed tasks have bound and that are not bound again."""
+    """Return the variables in ``used`` that completed tasks have bound and that do not get a new machine."""
     written = {
         WindowVariable(situation.graph.machine[task], situation.iteration[task])
         for task, standing in enumerate(situation.standing)
@@ -323,7 +332,10 @@ _Adjacency = list[list[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The acyclic graph of the rest of a run; tuples are ascending, the paper's names are in brackets."""
+    """The acyclic graph of the rest of a run; all tuples are sorted in ascending order.
+
+    Names in brackets are those of the paper.
+    """
 
     moving: tuple[int, ...]
     """Failed and violating tasks, and the tasks that must run again because of them [Nodes_Migr]."""
@@ -332,17 +344,17 @@ class Window:
     inner: tuple[Edge, ...]
     """Edges between tasks of the window [Edges_DAG]."""
     cut_moving: tuple[Edge, ...]
-    """Removed edges on cycles that lead from the next iteration to moving tasks [Edges_Migr]."""
+    """Removed edges on cycles that lead from tasks of the next iteration to moving tasks [Edges_Migr]."""
     cut_queued: tuple[Edge, ...]
     """Other removed edges on cycles [Edges_Queued]."""
     edges: tuple[Edge, ...]
     """The remaining acyclic edges [Edges_t]."""
     unreached: tuple[int, ...]
-    """Queued tasks that only decided edges lead to; they will not run."""
+    """Queued tasks that will not run, because only decided edges lead to them (``RunSituation.decided``)."""
     fresh: tuple[int, ...]
-    """Completed tasks that run again in the next iteration, with variables of that iteration."""
+    """Completed tasks that run again in the next iteration; their variables are those of that iteration."""
     repeated: tuple[int, ...]
-    """Completed tasks outside loops after a task that runs again; the paper's rule repeats them."""
+    """Completed tasks outside loops that follow a task that runs again; the paper's rule repeats them."""
     bindings: WindowBindings
 
     @property

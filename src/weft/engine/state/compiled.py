@@ -1,4 +1,4 @@
-"""A workflow compiled for the engine: its instance in forms that are fast to read one value at a time.
+"""A workflow compiled for the engine: its instance in forms from which single values can be read fast.
 
 NumPy columns are slow to index by single numbers, so the columns are read through memory views, and values
 that all tasks of a group share are stored once.
@@ -47,7 +47,7 @@ def _view_column(column: NDArray[Any]) -> memoryview[Any]:
 _ONLY_ZERO = frozenset({0})
 
 _MAX_KINDS = 64
-"""Maximal number of groups into which tasks are divided by their seconds, and by their amounts."""
+"""Maximal number of groups into which tasks are divided by seconds, and also by resource amounts."""
 
 
 def _name_amounts(graph: TaskGraph, amounts: NDArray[np.float64]) -> Demand:
@@ -181,7 +181,7 @@ class CompiledWorkflow:
 
     @cached_property
     def machine_columns(self) -> Mapping[str, NDArray[Any]]:
-        """Return, by name in expressions, the values that the platform states for each machine."""
+        """Return the values that the platform states for each machine, by their names in expressions."""
         return machine_columns(self.instance.machines)
 
     def _uses_live_names(self, task: Task) -> bool:
@@ -191,9 +191,10 @@ class CompiledWorkflow:
         return task.requirements is not None and bool(find_live_names(task.requirements, defined))
 
     def _number_preferences(self) -> tuple[int, ...] | None:
-        """Return a number per description, equal for equal ranks and live requirements.
+        """Return a number per description; descriptions with equal numbers have equal ranks and requirements.
 
-        None: no description has a rank or a live requirement.
+        Only requirements that use values that change during a run are compared. None: no description has a
+        rank or such a requirement.
         """
         if not (self.ranked or self.live_requirements):
             return None
@@ -257,7 +258,7 @@ class CompiledWorkflow:
 
     @cached_property
     def conditional(self) -> frozenset[int]:
-        """Return the tasks that may be skipped because a dependency of theirs has a condition."""
+        """Return the tasks that may be skipped because one of their dependencies has a condition."""
         conditions = self.graph.edge_condition
         if not conditions:
             return frozenset()
@@ -354,7 +355,7 @@ class CompiledWorkflow:
 
     @cached_property
     def machines(self) -> frozenset[int]:
-        """Return the machines that are candidates of some task."""
+        """Return the machines that are candidates for some task."""
         if self.transfers:
             return frozenset(range(len(self.instance.machines)))
         return frozenset(machine for modes in self.instance.groups for machine in modes.machine.tolist())
@@ -367,7 +368,7 @@ class CompiledWorkflow:
 
     @cached_property
     def seconds_kinds(self) -> Sequence[int] | None:
-        """Return a number per task, equal for tasks with equal seconds on all machines.
+        """Return a number per task; tasks with equal numbers have equal seconds on all machines.
 
         None: there would be more than ``_MAX_KINDS`` numbers, or the predictor does not group tasks.
         """
@@ -382,14 +383,15 @@ class CompiledWorkflow:
 
     @cached_property
     def _different_demands(self) -> NDArray[np.int64]:
-        """Return a number per task, equal for tasks with equal resource amounts."""
+        """Return a number per task; tasks with equal numbers need equal resource amounts."""
         return number_rows(*self.graph.demand.T)
 
     @cached_property
     def demand_kinds(self) -> Sequence[int] | None:
-        """Return a number per task, equal for equal resource amounts; None: all tasks have equal amounts.
+        """Return a number per task that groups tasks by resource amounts; None: all tasks have equal amounts.
 
-        If more than ``_MAX_KINDS`` different amounts exist, several of them share a number.
+        Tasks with equal amounts have equal numbers. If more than ``_MAX_KINDS`` different amounts exist,
+        several of them share a number.
         """
         if not self.demands or not self._different_demands.any():
             return None
@@ -475,11 +477,14 @@ class WorkflowLibrary:
 
 
 BoundExpression = tuple[str, tuple[tuple[str, str], ...]]
-"""An expression and the (name, value) pairs that the task defines; all other names are machine attributes."""
+"""An expression and the (name, value) pairs of those names that the task defines.
+
+All other names in the expression are attributes of machines.
+"""
 
 
 def bind_expression(compiled: CompiledWorkflow, task: int, text: str) -> BoundExpression:
-    """Return an expression and the values of those of its names that a task defines, as a key for caches."""
+    """Return an expression together with the values that the task defines for its names, as a cache key."""
     if (expression := parse_or_none(text)) is None:
         return text, ()
     context = compiled.graph.context(task)
@@ -489,7 +494,7 @@ def bind_expression(compiled: CompiledWorkflow, task: int, text: str) -> BoundEx
 
 @lru_cache(maxsize=1024)
 def parse_or_none(text: str) -> Expression | None:
-    """Parse an expression; None: syntax error."""
+    """Return the parsed expression; None: the text has a syntax error."""
     try:
         return parse(text)
     except InvalidInput:
@@ -498,18 +503,18 @@ def parse_or_none(text: str) -> Expression | None:
 
 @dataclass(slots=True)
 class LoopState:
-    """One body of a loop with its current iteration."""
+    """The state of one body of a loop, such as its current iteration."""
 
     index: int
     loop: Loop
     tasks: tuple[int, ...]
     """Task indices, ascending and hence in topological order."""
     lasts: tuple[int, ...]
-    """The tasks at whose end the loop condition is evaluated."""
+    """The last tasks of the body; when they end, the loop condition is evaluated."""
     most: int | None
     """Maximal number of iterations; None: no limit."""
     leaving: tuple[tuple[int, int], ...] = ()
-    """Edges (task, successor) out of the body; a successor is released when the loop ends."""
+    """Edges (task, successor) that leave the body; the successor is released when the loop ends."""
     inner: tuple[int, ...] = ()
     """Indices of the bodies nested in this one; they restart with each iteration."""
     iteration: int = 1

@@ -1,13 +1,13 @@
 """Indexes that keep the cost of an event low: position sets, classes of equivalent machines, exact sums.
 
 Equivalent machines (``MachineClass``) are grouped by their free capacity; a task that compares machines needs
-only the first of each group. ``AvailabilityQueue`` sorts many equivalent machines by the time they become
-free. That time is constant until the expected end of the last attempt on the machine. After that end the
-machine is late and is sorted by the seconds of its queue. So a machine is sorted again only when it changes
-or becomes late.
+only the first of each group. ``AvailabilityQueue`` sorts many equivalent machines by the time at which they
+become free. This time is constant until the expected end of the last attempt on the machine. After that end
+the machine is late and is sorted by the seconds of its queue. So a machine is sorted again only when it
+changes or becomes late.
 
-Sums of seconds are kept in integer units of 2**-60 s (``to_units``): floating-point sums depend on the order
-of additions, and a rebuilt state would differ in the last digits.
+Sums of seconds are kept in integer units of 2**-60 s (``to_units``), because floating-point sums depend on
+the order of additions, and a rebuilt state would differ in the last digits.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ class FreeMachines:
         self._marks: dict[FreeCapacity, IndexSet] = {}
 
     def move(self, machine: int, before: FreeCapacity | None, after: FreeCapacity | None) -> None:
-        """Move a machine from one group to another; None: in no group (no free node, or not usable)."""
+        """Move a machine from group ``before`` to group ``after``; None stands for no group.
+
+        A machine is in no group if it has no free node or is not usable.
+        """
         if before is not None:
             marks = self._marks[before]
             marks.remove(machine)
@@ -126,7 +129,7 @@ class AvailabilityQueue:
     __slots__ = ("_behind_s", "_changed", "_due", "_ends", "_late", "_late_since", "_load", "_version")
 
     def __init__(self, machines: Iterable[int], load: Callable[[int], MachineLoad | None]) -> None:
-        """Create a queue of machines; ``load`` returns the load of a machine, None: not usable."""
+        """Create a queue of machines; ``load`` returns the load of a machine, or None if it is not usable."""
         self._load = load
         self._changed = dict.fromkeys(machines)
         self._version: dict[int, int] = {}
@@ -142,7 +145,7 @@ class AvailabilityQueue:
         """By machine: the version of its entry when it became late."""
 
     def changed(self, machine: int) -> None:
-        """Mark a machine whose load has changed; it is sorted again before the next query."""
+        """Record that the load of a machine has changed, so that it is sorted again before the next query."""
         self._changed[machine] = None
 
     def first(self, most: int, now: float) -> list[int]:
@@ -192,21 +195,21 @@ class AvailabilityQueue:
 
 
 _MAX_COMPARED = 64
-"""In classes of up to this many machines, all machines are compared."""
+"""Maximal size of a class in which all machines are compared."""
 
 _SHORTLIST = 16
-"""Number of machines that become free first and are compared in larger classes."""
+"""Number of machines that are compared in larger classes: those that become free first."""
 
 
 class ClassMember(Protocol):
-    """Interface of a machine's state that MachineClass uses."""
+    """The interface through which MachineClass reads the state of a machine."""
 
     usable: bool
     left: FreeCapacity | None
     machine_classes: list[MachineClass]
     """The classes that contain the machine."""
     waits: list[AvailabilityQueue]
-    """Queues to notify when the machine changes."""
+    """The queues to notify when the load of the machine changes."""
 
     def load(self) -> MachineLoad | None:
         """Return the load of the machine; None: not usable."""
@@ -247,10 +250,10 @@ class MachineClass:
         return first
 
     def soonest(self, now: float, but: Collection[int] = ()) -> list[int]:
-        """Return the usable members, except those in ``but``, that a task that may wait should compare.
+        """Return the usable members to compare for a task that may wait; members in ``but`` are omitted.
 
-        Of a large class: the first member, the first member of each free capacity, and the members that
-        become free first.
+        Of a large class these are the first member, the first member of each free capacity, and the members
+        that become free first.
         """
         if len(self.members) <= _MAX_COMPARED:
             return [index for index in self.members if self._all[index].usable and index not in but]
@@ -275,7 +278,10 @@ class PartitionedIndexSet:
         """The first position of each part."""
 
     def change(self, part: Hashable, before: int | None, after: int | None) -> None:
-        """Replace a position of a part by another; ``before`` None: only add, ``after`` None: only remove."""
+        """Replace a position of a part by another.
+
+        If ``before`` is None, a position is only added; if ``after`` is None, one is only removed.
+        """
         if (marks := self.of.get(part)) is None:
             marks = self.of[part] = IndexSet()
         led = marks.first
@@ -295,7 +301,10 @@ class PartitionedIndexSet:
 
 _UNITS_PER_SECOND = 1 << 60
 _MOST_SECONDS = 1e280
-"""Longer times count as this one, whose units are still a finite double."""
+"""Maximal number of seconds that ``to_units`` converts; longer times are reduced to it.
+
+Its number of units is still a finite double.
+"""
 
 
 def to_units(seconds: float) -> int:
@@ -309,7 +318,7 @@ def to_seconds(units: float) -> float:
 
 
 class ChangeLog:
-    """Machines by their last change of capacity. ``note`` costs O(1), ``since`` O(machines returned)."""
+    """Machines sorted by their last change of capacity; ``note`` costs O(1), ``since`` O(machines found)."""
 
     __slots__ = ("_last", "count")
 
@@ -336,7 +345,7 @@ class ChangeLog:
 
 
 class SharedFileCopies:
-    """Which hosts have which shared input files. Adding a file costs O(1), losing a host O(its files)."""
+    """Which hosts have which shared input files; to add a file costs O(1), to lose a host O(its files)."""
 
     def __init__(self) -> None:
         self.at: dict[int, set[str]] = {}

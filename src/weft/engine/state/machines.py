@@ -28,19 +28,20 @@ _EXPLAINED = 1.1
 """The load explains a learned speed if the measured speed is at most this number times the learned one."""
 
 _Ends = list[tuple[float, int]]
-"""Expected end and number of nodes of each attempt."""
+"""The expected end and the number of nodes of each attempt."""
 
 _Served = tuple[tuple[float, float, _Ends, list[tuple[float, int]]], _Ends, float, int, int]
-"""Cached simulation of a queue: its input (time, speed, holders, first of the queue), and the result of
-``_serve``.
+"""Cached simulation of a queue: the input of ``_serve`` and its result.
+
+The input consists of the time, the speed, the attempts that hold nodes, and the first attempts of the queue.
 """
 
 
 class MeasuredValues(NamedTuple):
-    """What was last measured on a machine; None: not measured."""
+    """The values that were last measured on a machine; None: not measured."""
 
     load: float | None = None
-    """Cores that programs other than weft's tasks keep busy or wait for."""
+    """Number of cores that programs other than weft's tasks keep busy or wait for."""
     free_memory_bytes: float | None = None
     free_disk_bytes: float | None = None
 
@@ -171,16 +172,19 @@ class MachineState:
         return (nodes, self.speed_factor, *self.amounts.values())
 
     def crowding(self, more: int = 0) -> float:
-        """Return the factor by which programs on a time-shared machine slow each other down; else 1.
+        """Return the factor by which programs on a time-shared machine slow each other down.
 
-        ``more``: nodes that a further program would take.
+        On other machines it is 1. ``more``: nodes that a further program would take.
         """
         if not self.time_shared:
             return 1.0
         return max(1.0, (self.nodes - self.free_nodes + more) / self.nodes)
 
     def serve(self, now: float) -> None:
-        """Advance the service of a time-shared machine to ``now``, before the number of programs changes."""
+        """Update ``service_s`` of a time-shared machine to time ``now``.
+
+        Call this before the number of programs changes.
+        """
         self.service_s += (now - self.served_until_s) / self.crowding()
         self.served_until_s = now
 
@@ -206,9 +210,10 @@ class MachineState:
         return max(0.0, now - attempt.started_s - served_s)
 
     def load(self) -> MachineLoad | None:
-        """Return the expected end of the last attempt with nodes, and the seconds of queued and bound work.
+        """Return the expected end of the last attempt that holds nodes, and the seconds of the work after it.
 
-        None: the machine is not usable.
+        That work consists of queued attempts and of tasks bound to the machine. None: the machine is not
+        usable.
         """
         if not self.usable or not self.counts_nodes:
             return (0.0, 0.0) if self.usable else None
@@ -218,7 +223,10 @@ class MachineState:
 
     @property
     def promised_s(self) -> float:
-        """Return the seconds of tasks bound to this machine but not assigned yet, divided by its nodes."""
+        """Return the estimated seconds of the tasks that are bound to this machine but not assigned yet.
+
+        These are their node-seconds divided by the number of nodes.
+        """
         return to_seconds(self.promised_units) / self.speed_factor / self.nodes
 
     @property
@@ -252,12 +260,12 @@ class MachineState:
         self.changed()
 
     def free_at_s(self, nodes: int, attempts: Mapping[int, Attempt], now: float) -> float:
-        """Return the estimated time at which this many nodes are free, after all queued attempts started.
+        """Return the estimated time at which this many nodes are free after all queued attempts have started.
 
         On one node the queued attempts run one by one. On several nodes the first queued attempts are
-        simulated in order, each starting when enough nodes are free; the work of all others counts as spread
-        evenly over all nodes. O(attempts with nodes), plus O(log attempts with nodes) per simulated attempt;
-        the simulation is cached until something changes.
+        simulated in order, each starting when enough nodes are free; the work of all others is assumed to be
+        spread evenly over all nodes. O(attempts with nodes), plus O(log attempts with nodes) per simulated
+        attempt; the simulation is cached until something changes.
         """
         if not self.counts_nodes or (self.free_nodes >= nodes and not self.queue):
             return now
@@ -271,7 +279,7 @@ class MachineState:
         return _advance_until_free(list(left), at, room, nodes)[0] + behind_s
 
     def _serve(self, ends: _Ends, waiting: list[Attempt], now: float) -> tuple[_Ends, float, int, int]:
-        """Simulate queued attempts in order, given the (end, nodes) of the running ones.
+        """Simulate queued attempts in order, given the (end, nodes) of the running attempts.
 
         Return the heap of (end, nodes) after the last start, the time of that start, the number of free nodes
         at that time, and the work of the queued attempts in units.
@@ -372,7 +380,7 @@ class MachineStates:
         ]
 
     def _part(self, members: list[int]) -> MachineClass:
-        """Return a class of exactly these members; an existing one is reused."""
+        """Return a class that has exactly these members; an existing class is reused."""
         wanted = tuple(members)
         existing = (
             machine_class
@@ -391,7 +399,7 @@ class MachineStates:
         return iter(self.all)
 
     def on_host(self, host: int) -> Sequence[int]:
-        """Return the machines on a host: its shares, or the host itself."""
+        """Return the machines on a host: its shares or, if it has none, the host itself."""
         return self._on_host[host]
 
     def is_usable(self, index: int) -> bool:
@@ -438,7 +446,7 @@ class MachineStates:
         self._update(state)
 
     def await_nodes(self, attempt: Attempt, machine: int | None) -> None:
-        """Reserve nodes of a machine, as they become free, for an attempt; None: end the reservation."""
+        """Keep the nodes that become free on a machine for an attempt; end this if ``machine`` is None."""
         if attempt.awaited_machine is not None:
             before = self.all[attempt.awaited_machine]
             before.awaited_by.pop(attempt.number, None)
@@ -464,7 +472,7 @@ class MachineStates:
         self._update(state)
 
     def set_speed(self, index: int, speed_factor: float, now: float, *, learned: bool = False) -> None:
-        """Set the estimated speed of a machine; ``learned``: from the progress of an attempt."""
+        """Set the estimated speed of a machine; ``learned``: it follows from the progress of an attempt."""
         state = self.all[index]
         state.speed_factor, state.believed_at_s = speed_factor, now
         state.learned_factor = speed_factor if learned else 1.0
@@ -478,10 +486,10 @@ class MachineStates:
     def set_measured(
         self, index: int, measured: MeasuredValues, speed_factor: float | None, now: float
     ) -> None:
-        """Set what was measured on a machine; ``speed_factor``: the speed that its load leaves for a task.
+        """Set the values measured on a machine; ``speed_factor``: speed that its load leaves for a task.
 
-        A speed learned from the progress of attempts is kept. If the load explains the learned speed
-        (``_EXPLAINED``), the measured speed replaces it.
+        A speed learned from the progress of attempts is kept unless the load explains it (``_EXPLAINED``). In
+        that case the measured speed replaces it.
         """
         state = self.all[index]
         state.measured = measured

@@ -64,7 +64,7 @@ class StoredPlan:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> StoredPlan:
-        """Create a plan from the result of ``as_record``."""
+        """Create a plan from the plain data that ``as_record`` returns."""
         lines = {
             decode_text(name): PlanLine(
                 machine=decode_index(machine),
@@ -102,10 +102,10 @@ def store_schedule(
     moving: tuple[str, ...] = (),
     again: tuple[str, ...] = (),
 ) -> StoredPlan:
-    """Convert a schedule to a stored plan; ``offset_s`` is the engine's time at the schedule's zero.
+    """Convert a schedule to a stored plan; ``offset_s`` is the engine's time at time 0 of the schedule.
 
-    ``tasks``: index of each planned task by its name in the schedule; rows with other names are omitted.
-    None: the names of the workflow's tasks.
+    ``tasks`` maps the name of each planned task in the schedule to its index; rows with other names are
+    omitted. If it is None, the names are those of the workflow's tasks.
     """
     lines = {}
     columns = (
@@ -178,7 +178,10 @@ class RunPlan:
         key: str,
         iteration_of: Callable[[int], int] = lambda _: 1,
     ) -> None:
-        """Index a stored plan with hash ``key``; ``iteration_of`` returns the current iteration of a task."""
+        """Index the stored plan with hash ``key``.
+
+        ``iteration_of`` returns the current iteration of a task.
+        """
         self.stored = stored
         self.key = key
         self._tasks = len(compiled)

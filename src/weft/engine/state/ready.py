@@ -20,24 +20,32 @@ from weft.engine.state.plan import RunPlan, invert_order
 from weft.records import dataclass
 
 _TaskClass = tuple[float, ...]
-"""(kind by seconds, planned machine, planned count, then the kind: mode group, bound machine, ...)."""
+"""Key of a class of tasks: number of the seconds, planned machine, planned count, kind.
+
+Tasks with equal seconds have equal numbers (``seconds_kinds``). The elements of the kind
+(``RunState.kind_of``) follow one by one, beginning with the mode group and the bound machine.
+"""
 
 _SuitabilityTest = Callable[[int, int, int], bool]
 """Returns whether a machine and a node count meet the current requirements of a task."""
 
 _UNPLANNED, _NOWHERE = -1, -2
-"""Used instead of a planned machine: the tasks are not in the plan; they cannot run on that machine."""
+"""Values used in place of a planned machine.
+
+``_UNPLANNED``: the tasks are not in the plan. ``_NOWHERE``: they cannot run on their planned machine.
+"""
 
 
 def _class_kind(whole: _TaskClass) -> _TaskClass:
-    """Return the kind of the tasks of a class, which is a part of its key."""
+    """Return the kind of the tasks of a class, which is the last part of the key of the class."""
     return whole[3:]
 
 
 class PlannedTasks:
-    """Tasks sorted by planned start, then index, unplanned tasks last; with ``by_rank`` by rank first.
+    """Tasks sorted by planned start, then index; unplanned tasks come last.
 
-    Add and remove cost O(1). A machine that goes down or comes back costs O(classes planned there).
+    If ``by_rank`` is true, the tasks are sorted by upward rank first. Add and remove cost O(1). A machine
+    that goes down or comes back costs O(classes planned there).
     """
 
     def __init__(
@@ -140,7 +148,7 @@ class PlannedTasks:
         return (-1 if seconds is None else seconds[task], *planned, *kind)
 
     def _home_of(self, task: int, whole: _TaskClass) -> int:
-        """Return the planned machine of a class, _UNPLANNED, or _NOWHERE if its tasks cannot run on it."""
+        """Return the planned machine of a class, _UNPLANNED, or _NOWHERE if its tasks cannot run there."""
         machine, count, group, bound = (int(each) for each in whole[1:5])
         if machine < 0:
             return _UNPLANNED
@@ -165,7 +173,10 @@ class PlannedTasks:
             del self.homes[home]
 
     def _update_first(self, whole: _TaskClass, before: int | None, after: int | None) -> None:
-        """Update the partition after the first position of a class changed; None: the class is empty."""
+        """Update the partition after the first position of a class has changed from ``before`` to ``after``.
+
+        None means that the class was or is empty.
+        """
         home = self._home[whole]
         if before != after:
             self._partition(home).change(_class_kind(whole), before, after)
@@ -218,7 +229,7 @@ class PlannedTasks:
         return found
 
     def settle(self, homes: Iterable[int], revision: int) -> None:
-        """Record that no task can start on some machines until they change.
+        """Record that no task can start on the machines ``homes`` until these change.
 
         ``revision`` is the value of ``self.revision`` at the time of the search. Nothing is recorded if tasks
         of one kind differ in amounts, because not all of them were tried.
@@ -235,7 +246,10 @@ _MOVING, _OPEN = -2, -1
 
 
 class ReadyTasks:
-    """Ready tasks, in one heap of (priority key, task) per kind (mode group, bound machine or -1, ...)."""
+    """Ready tasks in heaps of (priority key, task), one heap per kind.
+
+    A kind is a tuple that begins with the mode group and the bound machine (-1: not bound).
+    """
 
     __slots__ = ("_heaps", "_kept", "_key_of", "_keys", "_kind_of", "_kinds", "_listed")
 
@@ -310,9 +324,9 @@ class ReadyTasks:
         by_rank: bool = False,
         selector: str = "",
     ) -> PlannedTasks:
-        """Return the ready tasks with this selector in the order of a plan; with ``by_rank`` by rank first.
+        """Return the ready tasks that have this selector, in the order of a plan.
 
-        O(n log n) for a new plan.
+        If ``by_rank`` is true, the tasks are sorted by upward rank first. O(n log n) for a new plan.
         """
         self._kept = [each for each in self._kept if each.plan is plan]
         for index in self._kept:
@@ -327,7 +341,8 @@ class ReadyTasks:
     def heads(self, machines: Collection[int] | None = None) -> list[int]:
         """Return the first ready task of each kind, highest priority first.
 
-        ``machines``: omit transfers, and tasks bound to a machine that is not among these.
+        If ``machines`` is given, transfers are omitted, and so are tasks bound to a machine that is not among
+        them.
         """
         if machines is None or (len(self._listed) == 1 and _OPEN in self._listed):
             return self._firsts(list(self._heaps))
@@ -372,7 +387,7 @@ def _list_key(kind: _TaskKind) -> int:
 
 
 _MAX_WAITING = 16
-"""Number of tasks of one class that may wait for a machine before a traversal excludes the class."""
+"""Number of waiting tasks of a class after which a traversal excludes the class."""
 
 
 _Exclusion = tuple[object, Container[object]]
@@ -380,13 +395,19 @@ _Exclusion = tuple[object, Container[object]]
 
 @dataclass(frozen=True, slots=True)
 class _CursorStream:
-    """Positions to traverse: of all tasks of a class, or only the first of each class or of each kind."""
+    """The positions of one stream of a traversal.
+
+    They are the positions of all tasks of a class, or of the first task of each class or of each kind.
+    """
 
     marks: IndexSet
     opens: Callable[[_TaskClass], None] | None = None
-    """Callback that expands the group starting here; None: positions are tasks."""
+    """Callback that expands the group that starts at a position; None: the positions are those of tasks."""
     outs: tuple[_Exclusion, ...] = ()
-    """(property of the whole stream, excluded values) pairs; the stream ends if a property is excluded."""
+    """Pairs of a property of the whole stream and a container of excluded values.
+
+    The stream ends if one of the properties is excluded.
+    """
 
     def is_over(self) -> bool:
         """Return whether the whole stream is excluded."""
@@ -406,9 +427,9 @@ class _BusyMachines:
 class PlanCursor:
     """One traversal of the tasks that may be placed now, in order.
 
-    Creation costs O(1); the tasks are not changed, so several cursors may exist. Partitions, kinds and
-    classes are expanded when their first task is reached; the next task costs O(log of the positions
-    examined). The traversal is rebuilt when tasks are added or change class.
+    Creation costs O(1). The traversal does not change the tasks, so several cursors may exist. Partitions,
+    kinds and classes are expanded when their first task is reached; the next task costs O(log of the
+    positions examined). The traversal is rebuilt when tasks are added or change class.
     """
 
     def __init__(self, tasks: PlannedTasks, *, strict: bool = False) -> None:
@@ -440,14 +461,14 @@ class PlanCursor:
         return self._busy is not None
 
     def head(self) -> int | None:
-        """Return the first task that was not passed, even if it is excluded; None: there is none."""
+        """Return the first task that the cursor has not passed, even if it is excluded; None: no task."""
         place = self._tasks.places.next(self._place)
         while place is not None and not self._was_present(place):
             place = self._tasks.places.next(place + 1)
         return None if place is None else self._tasks.ordered[place]
 
     def next(self) -> int | None:
-        """Return the first task that was neither passed nor excluded; None: there is none."""
+        """Return the first task that the cursor has not passed and that is not excluded; None: no task."""
         if self._added != self._tasks.added:
             self._begin()
         heap = self._heap
@@ -468,11 +489,11 @@ class PlanCursor:
         return None
 
     def pass_by(self, task: int) -> None:
-        """Continue the traversal after a task."""
+        """Move the cursor past a task."""
         self._place = self._tasks.place[task] + 1
 
     def let_wait(self, task: int) -> None:
-        """Continue after a waiting task; exclude its class after ``_MAX_WAITING`` tasks that wait."""
+        """Move the cursor past a waiting task; exclude its class after ``_MAX_WAITING`` such tasks."""
         self.pass_by(task)
         whole = self._tasks.kind[task]
         self._waiting[whole] = self._waiting.get(whole, 0) + 1
@@ -480,21 +501,21 @@ class PlanCursor:
             self._left_out.add(whole)
 
     def leave_out(self, task: int) -> None:
-        """Continue after a task that waits for a machine, and exclude its class."""
+        """Move the cursor past a task that waits for a machine, and exclude the class of the task."""
         self.pass_by(task)
         whole = self._tasks.kind[task]
         self._waiting.setdefault(whole, 1)
         self._left_out.add(whole)
 
     def leave_out_kind(self, task: int) -> None:
-        """Continue after a task that cannot be placed, and exclude its kind."""
+        """Move the cursor past a task that cannot be placed, and exclude the kind of the task."""
         self.pass_by(task)
         whole = self._tasks.kind[task]
         self._left_out.add(whole)
         self._kinds_out.add(_class_kind(whole))
 
     def hurry(self, is_free: Callable[[int], bool]) -> None:
-        """From now on, skip planned tasks whose machine is not free."""
+        """From now on, skip tasks whose planned machine is not free."""
         self._busy = _BusyMachines(is_free)
         self._begin()
 
@@ -503,7 +524,7 @@ class PlanCursor:
         return self._tasks.since[self._tasks.ordered[place]] < self._came
 
     def _begin(self) -> None:
-        """Build the streams; tasks that were passed or excluded stay passed or excluded."""
+        """Build the streams; tasks that were passed or excluded before remain so."""
         tasks = self._tasks
         self._added = tasks.added
         self._heap: list[tuple[int, int, _CursorStream]] = []
@@ -588,7 +609,7 @@ class EarlyTasks:
         *,
         selector: str = "",
     ) -> PlannedTasks:
-        """Return the tasks with this selector in the order of a plan; O(n) for a new plan."""
+        """Return the tasks that have this selector, in the order of a plan; O(n) for a new plan."""
         kept = self._planned
         if kept is None or kept.plan is not plan or kept.selector != selector:
             kept = self._planned = PlannedTasks(plan, compiled, suits, selector=selector)
@@ -598,7 +619,7 @@ class EarlyTasks:
 
 
 class SelectedTasks:
-    """Those ready tasks whose kinds have one particular selector (adaptive-jobs.md, section 3).
+    """The ready tasks whose kinds have one particular selector (adaptive-jobs.md, section 3).
 
     All tasks of a kind have the same selector.
     """

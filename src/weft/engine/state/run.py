@@ -36,15 +36,15 @@ from weft.workflow.settings import RunSettings, WorkflowSettings
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL
 
 _Share = tuple[int, int, int]
-"""(mean seconds done per second, start, mean seconds) of a running task, all in units."""
+"""(mean seconds done per second, start, mean seconds) of a running task, all in units of ``to_units``."""
 
 
 class RunProgress:
-    """Work that the running tasks have done if each runs as estimated; O(log n) per change.
+    """The work that the running tasks have done if each runs as estimated; O(log n) per change.
 
-    It is measured in mean seconds: estimated seconds, averaged over the candidate machines of a task. A task
-    contributes at a constant rate until its estimated end and counts as done afterwards, so the sum is linear
-    between events.
+    The work is measured in mean seconds: the estimated seconds of a task, averaged over its candidate
+    machines. A task contributes at a constant rate until its estimated end and counts as done afterwards, so
+    the sum is linear between events.
     """
 
     __slots__ = ("_ends", "_full", "_growth", "_origin", "_overdue", "_shares")
@@ -58,7 +58,10 @@ class RunProgress:
         self._growth = self._origin = self._full = 0
 
     def begin(self, task: int, mean_s: float, started_s: float, seconds: float) -> None:
-        """Add a started task; ``seconds``: estimate for its machine, ``mean_s``: mean over all machines."""
+        """Add a started task.
+
+        ``seconds`` is the estimate for its machine, ``mean_s`` the mean over its candidate machines.
+        """
         self.stop(task)
         share = (to_units(mean_s / seconds), to_units(started_s), to_units(mean_s))
         self._shares[task] = share
@@ -93,7 +96,10 @@ class RunProgress:
 
 
 class PromisedWork:
-    """Work that is bound to machines but not assigned, in the fastest mode of each task; O(1) per change."""
+    """The work of tasks that are bound to a machine but not assigned yet; O(1) per change.
+
+    Each task counts with the node-seconds of its fastest mode on that machine.
+    """
 
     __slots__ = ("_compiled", "_of_task", "_on_change")
 
@@ -105,7 +111,7 @@ class PromisedWork:
         """By task: its machine and its node-seconds in units."""
 
     def give(self, task: int, machine: int | None) -> None:
-        """Count the work of a compute task for this machine and no other; None: for no machine."""
+        """Count the work of a compute task for this machine only; if ``machine`` is None, for no machine."""
         found = self._of_task.get(task)
         if (None if found is None else found[0]) == machine:
             return
@@ -212,7 +218,7 @@ class RestartFiles(NamedTuple):
 
 @dataclass(slots=True)
 class TaskFacts:
-    """Facts that few tasks have: failures, migrations, restart files, changed requirements."""
+    """Facts about a task that only few tasks have: failures, migrations, restart files, and so on."""
 
     tries: int = 0
     """Number of starts in this iteration by attempts that are closed; 0 after the task completed."""
@@ -221,32 +227,32 @@ class TaskFacts:
     migrations: int = 0
     restart_files: RestartFiles | None = None
     outcome: TaskOutcome | None = None
-    """Stored only if a condition may refer to the task."""
+    """The outcome of the last attempt; it is stored only if a condition may refer to the task."""
     growth: dict[Cause, float] = field(default_factory=dict)
-    """Factor on the memory limit (OUT_OF_MEMORY) and the time limit (TIMEOUT)."""
+    """Factors for the memory limit (OUT_OF_MEMORY) and the time limit (TIMEOUT)."""
     requeues: int = 0
     """How often in a row the task requested to be run again without making progress."""
     requirements: tuple[str | None, str | None] | None = None
-    """(requirement, rank) set by the application; None, or None in the pair: not changed."""
+    """(requirement, rank) set by the application; a value that is None was not changed."""
     failed_on: set[int] = field(default_factory=set)
-    """Machines of ``avoid``, except those on which the task was only lost or preempted.
+    """The machines in ``avoid``, except those on which the task was only lost or preempted.
 
     If the plan puts the task on one of these machines, another usable machine is preferred.
     """
     avoid: set[int] = field(default_factory=set)
-    """Machines on which the task failed; it uses them only if there is no other."""
+    """Machines on which the task failed; the task uses them only if there is no other."""
     reopened: bool = False
     """Whether the task runs again after it completed; started successors keep its earlier outputs."""
     order: tuple[int, ...] | None = None
     """Machines that the selector program of the task accepts, best first; (): it accepts no machine.
 
-    None: no valid answer. An answer is dropped when the program is asked again; an empty answer stays until
-    the program answers again.
+    None: there is no valid answer. An answer is dropped when the program is asked again, but an empty answer
+    stays until the program answers again.
     """
     order_wanted: bool = False
     """Whether the selector program was asked and has not answered."""
     order_usual: bool = False
-    """Whether ``order`` is the engine's own, because the selector program failed."""
+    """Whether ``order`` is the engine's own order, because the selector program failed."""
 
     @property
     def is_special(self) -> bool:
@@ -267,13 +273,13 @@ _NO_FACTS = TaskFacts()
 
 
 class RunTerms(NamedTuple):
-    """What was stated when a run was submitted."""
+    """The values that were stated when a run was submitted."""
 
     owner: str = ""
     priority: float = 1.0
-    """Weight of the run against other runs, for policies that order workflows."""
+    """Weight of the run relative to other runs, for policies that order workflows."""
     results: str = ""
-    """Folder of the project for the outputs; "": the folder of the workflow."""
+    """Folder of the project that gets the outputs; "": the folder of the workflow."""
 
 
 class RunState:
@@ -360,7 +366,7 @@ class RunState:
 
     @property
     def search_interval_s(self) -> float | None:
-        """Return the shortest interval between searches for a better machine; None: no task has one."""
+        """Return the shortest interval of searches for a better machine; None: no task has an interval."""
         return self._settings.search_interval_s
 
     def facts_of(self, task: int) -> TaskFacts:
@@ -368,13 +374,13 @@ class RunState:
         return self.facts.get(task, _NO_FACTS) if self.facts else _NO_FACTS
 
     def change_facts(self, task: int) -> TaskFacts:
-        """Return the facts of a task for a transition to change; they are created if necessary."""
+        """Return the facts of a task, which a transition may change; they are created if necessary."""
         if (facts := self.facts.get(task)) is None:
             facts = self.facts[task] = TaskFacts()
         return facts
 
     def remember_tries(self, attempt: Attempt) -> None:
-        """Store the number of starts of a task in its facts, because its attempt is closed."""
+        """Store in a task's facts how often the task has started, because its attempt is closed."""
         self.change_facts(attempt.task).tries = attempt.tries
         attempt.tries = 0
 
@@ -393,21 +399,22 @@ class RunState:
         self.list_ready(ready)
 
     def list_ready(self, tasks: list[int]) -> None:
-        """Replace the list of ready tasks: O(n)."""
+        """Replace the ready tasks by ``tasks``: O(n)."""
         self.ready = ReadyTasks(self.order.key, self.kind_of)
         self.virtual = {task: None for task in tasks if self.compiled.kind[task] == VIRTUAL}
         self.ready.add_all([task for task in tasks if task not in self.virtual] if self.virtual else tasks)
 
     def name(self, task: int) -> str:
-        """Return the name of a task; in loops with the iteration of each, outermost first: ``solve#2.1``."""
+        """Return the name of a task; in loops with all iterations, outermost first: ``solve#2.1``."""
         name = self.compiled.names[task]
         return f"{name}#{format_counters(self.loops.counters(task))}" if task in self.loops.around else name
 
     def kind_of(self, task: int) -> tuple[int, ...]:
         """Return the key shared by tasks that can be placed on the same machines.
 
-        It consists of the mode group or candidate set, the bound machine, the amounts, rank and live
-        requirement, and the machines to avoid. A task whose requirements have changed has a group below -1.
+        It consists of the mode group or candidate set, the bound machine, the resource amounts, the rank, the
+        requirement that is checked at run time, and the machines to avoid. A task whose requirements have
+        changed has a mode group below -1.
         """
         compiled = self.compiled
         machine = self.binding.get(compiled.variable[task], -1) if self.binding else -1
@@ -429,14 +436,17 @@ class RunState:
         return kind
 
     def _preference_kind(self, task: int, template: int, kinds: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the part of ``kind_of`` for rank and live requirement, with their sweep variables."""
+        """Return the part of ``kind_of`` for the rank and the requirement that is checked at run time.
+
+        Values of sweep variables in the requirement are taken into account.
+        """
         if (text := self.compiled.live_requirements.get(template)) is None:
             return (kinds[template],)
         bound = bind_expression(self.compiled, task, text)
         return kinds[template], self._wanted.setdefault(bound, len(self._wanted))
 
     def _number_requirements(self, task: int, facts: TaskFacts) -> int:
-        """Return the number of a task's changed requirements; equal requirements have equal numbers."""
+        """Return a number for a task's changed requirements; equal requirements have equal numbers."""
         wanted = (
             tuple(text and bind_expression(self.compiled, task, text) for text in facts.requirements or ()),
             tuple(sorted(facts.growth.items())),
@@ -468,7 +478,10 @@ class RunState:
         return self.facts_of(task).tries + 1
 
     def is_mode(self, task: int, machine: int, count: int) -> bool:
-        """Return whether a mode exists and its machine has in total the amounts that the task needs now."""
+        """Return whether a task has a mode and the machine has the amounts that the task needs now.
+
+        Amounts that other tasks hold are not subtracted.
+        """
         if (machine, count) not in self.compiled.options(task).nodes:
             return False
         host = self.instance.machines[machine]
@@ -503,9 +516,9 @@ class RunState:
             self.promise(task)
 
     def promise(self, task: int) -> None:
-        """Update the machine whose bound but unassigned work includes a compute task.
+        """Update which machine has a compute task in its bound but unassigned work.
 
-        For a transfer, update its successors on the same abstract machine.
+        For a transfer, do this for its successors on the same abstract machine.
         """
         if self.promises is None:
             return
@@ -523,9 +536,9 @@ class RunState:
             self.promise(task)
 
     def promised_to(self, task: int) -> int | None:
-        """Return the machine whose bound but unassigned work includes a task; None: no machine.
+        """Return the machine to whose bound but unassigned work a task belongs; None: no machine.
 
-        The task must be bound, and be ready or wait for a transfer that has started.
+        The task must be bound. It must be ready, or wait for a transfer that has started.
         """
         compiled, state = self.compiled, self.state
         variable = compiled.variable[task]
@@ -614,7 +627,10 @@ class RunState:
         self.move(task, self.open_state(task))
 
     def release(self, successor: int) -> bool:
-        """Count one predecessor of a task as done; return whether the task was not in state WAITING."""
+        """Count one predecessor of a task as done; return False if the task was WAITING, else True.
+
+        A waiting task without missing predecessors becomes ready.
+        """
         left = self.missing[successor] = self.missing[successor] - 1
         if self.state[successor] != _WAITING:
             return True
@@ -627,7 +643,7 @@ class RunState:
         return False
 
     def offer_early(self, task: int) -> None:
-        """Allow the assignment of a waiting task, unless a condition may still leave it out."""
+        """Let a policy assign a waiting task, unless a condition may still cause the task to be skipped."""
         if task not in self.compiled.conditional:
             self.early.add(task)
 

@@ -1,4 +1,4 @@
-"""Snapshots: the whole state as plain data, from which it can be restored.
+"""Snapshots: the whole state as plain data, from which the state can be restored.
 
 A journal is read from its last snapshot on. Indexes, evaluated expressions and heaps are not stored; they are
 recomputed. O(size of the state).
@@ -28,7 +28,7 @@ _RUN = (
 _BY_TASK = ("attempt_of", "binding", "left_behind")
 _MACHINE = ("up", "free_nodes", "speed_factor", "believed_at_s")
 _LATER = {"learned_factor": 1.0, "measured_factor": 1.0, "reason": "", "lasting": False}
-"""Attributes of a machine that older snapshots do not have, with their defaults."""
+"""Attributes of a machine that older snapshots lack, and their default values."""
 _STATE = ("now", "next_attempt")
 _ASKED = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
 

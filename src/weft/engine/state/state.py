@@ -26,10 +26,10 @@ from weft.workflow.settings import RunSettings, SettingsLayers, WorkflowSettings
 
 
 class InquiryAgenda:
-    """Machines to query next: those that have changed and those whose next query is due.
+    """The machines to query next: those that have changed and those whose next query is due.
 
-    O(log changes) per machine noted or returned, and O(machines of the run) per run. The agenda avoids a scan
-    of all machines; after a restore every machine counts as changed.
+    A machine that is noted or returned costs O(log changes); a new or ended run costs O(its machines). The
+    agenda avoids a scan of all machines. After a restore every machine counts as changed.
     """
 
     def __init__(self, machines: Iterable[int]) -> None:
@@ -51,7 +51,7 @@ class InquiryAgenda:
         return self._wanting.get(machine, 0) > 0
 
     def set_wanted(self, runs: Mapping[int, Collection[int]]) -> None:
-        """Update the machines that the active runs can use."""
+        """Set the active runs and the machines that each of them can use."""
         for run, machines in list(self._wanted_by.items()):
             if runs.get(run) is not machines:
                 self._want(self._wanted_by.pop(run), -1)
@@ -83,7 +83,7 @@ class _DueTimes:
         """Heap of (due time, machine); entries that differ from ``_at_s`` are stale."""
 
     def put(self, machine: int, at_s: float) -> None:
-        """Set the due time of a machine; infinite: never due."""
+        """Set the due time of a machine; if ``at_s`` is infinite, the machine is never due."""
         if at_s == math.inf:
             self._at_s.pop(machine, None)
         elif self._at_s.get(machine) != at_s:
@@ -116,7 +116,7 @@ _CLOSED = {
     Admission.REMOVED: "it was removed",
     Admission.ABSENT: "it has not joined yet",
 }
-"""Why a machine that is not open is not usable."""
+"""Why a machine that the user has not opened is not usable, by admission."""
 
 _VALID_INTERVALS = 2
 """Number of query intervals for which an answer is valid."""
@@ -125,7 +125,7 @@ MEASURE_EVERY_S = 10.0
 """Seconds between measurements of machines if an expression needs them and no setting states an interval."""
 
 _PATIENCE_S = 30.0
-"""Seconds to wait for first answers if there is no query interval."""
+"""Seconds to wait for the first answers of machines if there is no query interval."""
 
 
 class MachineInquiries:
@@ -183,7 +183,8 @@ class MachineInquiries:
     def _valid_until_s(self, machine: int) -> float:
         """Return until when the last answer to a state query is valid; -infinity: there was no answer.
 
-        A backend that measures by itself reports changes, so its last report is valid until the next one.
+        A backend that measures by itself reports every change, so its last report is valid until the next
+        report.
         """
         if (fetched_s := self.fetched_s.get(machine)) is None:
             return -math.inf
@@ -197,7 +198,7 @@ class MachineInquiries:
         self.needed = settings.authorise or settings.discover_every_s is not None or every_s is not None
 
     def start_measuring(self, now: float) -> None:
-        """Measure the machines from now on, because an application refers to their states."""
+        """Measure the machines from now on, because an expression of an application uses measured values."""
         if self.measures_every_s is None:
             self.set_interval(MEASURE_EVERY_S)
             self.rebuild(now)
@@ -205,7 +206,7 @@ class MachineInquiries:
     def is_ruled_out(self, machine: int) -> bool:
         """Return whether a machine is down, closed by the user, not listed, or refuses access.
 
-        Plans omit such machines; they may use a machine that has not answered yet.
+        Plans omit such machines. Plans may use a machine that has not answered yet.
         """
         state = self._machines[machine]
         closed = not state.up or state.admission != Admission.OPEN
@@ -312,7 +313,7 @@ class MachineInquiries:
 
 
 class PendingWork:
-    """Work that follows from the current event; empty between events, and not stored in snapshots."""
+    """Work that remains to be done for the current event; empty between events and not in snapshots."""
 
     __slots__ = ("attempts", "due_queues", "policy", "queues", "runs")
 
@@ -369,7 +370,7 @@ class EngineState:
         layers: SettingsLayers,
         absent: Collection[str] = (),
     ) -> None:
-        """Create a state without runs; ``absent`` names machines that join later."""
+        """Create a state without runs; ``absent`` holds the names of machines that join later."""
         self.layers = layers
         """The settings of the execution; never changed after creation."""
         workflows = [library[key].graph.workflow for key in library]
@@ -431,7 +432,7 @@ class EngineState:
 
     @property
     def search_interval_s(self) -> float | None:
-        """Return the shortest interval between searches for a better machine; None: no task has one."""
+        """Return the shortest interval of searches for a better machine; None: no task has an interval."""
         intervals = (run.search_interval_s for run in self.active.values())
         return min((each_s for each_s in intervals if each_s is not None), default=None)
 
@@ -444,7 +445,7 @@ class EngineState:
         return self.attempts.get(run.attempt_of.get(task, -1))
 
     def is_early(self, attempt: Attempt) -> bool:
-        """Return whether an attempt was assigned early and waits only for predecessors."""
+        """Return whether an attempt was assigned before its predecessors ended and waits only for them."""
         idle = attempt.stage == Stage.ASSIGNED and not (attempt.staging or attempt.cancelled)
         return idle and attempt.replaces is None and self.runs[attempt.run].missing[attempt.task] > 0
 

@@ -100,7 +100,7 @@ class _ExactSearch:
         self.steps = 0
 
     def run(self, start: Schedule | None, steps: int) -> Plan:
-        """Return the best plan; ``start`` is a first schedule or None, and took ``steps`` steps to build."""
+        """Return the best plan; ``start`` is a first schedule or None, built in ``steps`` steps."""
         self.best, self.steps = start, steps
         if self.linear.is_makespan:
             self.bound_s = compute_bounds(self.instance).best_s
@@ -119,7 +119,7 @@ class _ExactSearch:
     def _search(self, seed: int) -> bool:
         """Call the solver until its result is proven or the budget is spent; return whether it is proven.
 
-        A proven result is an optimal schedule, or that no plan exists.
+        A result is proven if the schedule is proven optimal, or if it is proven that no plan exists.
         """
         from weft.planners.exact.solver import Limits, Model
 
@@ -134,7 +134,10 @@ class _ExactSearch:
                 return result.proven
 
     def _build_model(self, model: Model) -> PlanModel:
-        """Return the model of all plans; if only the makespan counts, of plans no longer than the best."""
+        """Return the model of all plans.
+
+        If only the makespan counts, the model has only plans that are no longer than the best plan.
+        """
         linear, best = self.linear, self.best
         known_s = best.makespan_s if best is not None and linear.is_makespan else None
         # An objective that rewards used nodes may prefer a mode that is dominated otherwise.
@@ -164,7 +167,7 @@ class _ExactSearch:
         return result.taken_s < _EARLY * limits.clock_s or left_s < _MIN_REST * limits.clock_s
 
     def _accept(self, built: PlanModel, bound: float, value: Value) -> bool:
-        """Keep and report a solution if it is better and keeps the budgets; return whether to continue."""
+        """Keep and report a better solution that does not exceed the budgets; return whether to continue."""
         found = read_schedule(built, value)
         self._raise_bound(built, bound)
         if _keeps_budgets(self.instance, found) and self._is_better(found):
@@ -179,7 +182,7 @@ class _ExactSearch:
         return new < old
 
     def _count_steps(self, built: PlanModel, result: SolverResult) -> None:
-        """Add the steps of a call of the solver; if it found a solution, update and report the bound."""
+        """Count the steps of a call of the solver; if it found a solution, update and report the bound."""
         spent = max(1, math.ceil(result.effort * STEPS_PER_DETERMINISTIC_SECOND))
         left = spent if self.budget.steps is None else self.budget.steps - self.steps
         self.steps += max(1, min(spent, left))

@@ -14,7 +14,7 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats
 
 
 def _possible_links(instance: Instance) -> NDArray[np.bool_]:
-    """Return a table (locations x locations): whether two different hosts exist, one at each location."""
+    """Return a table (locations x locations): whether each location has a host, and the two hosts differ."""
     network = instance.network
     hosts = np.unique(np.stack([network.location, network.host]), axis=1)[0]
     possible = np.ones(network.latency_s.shape, dtype=bool)
@@ -246,9 +246,9 @@ _DECIMALS = 6
 _EXACT_BITS = 40
 """Times are rounded if the horizon would have at least 2 to this power exact ticks."""
 _ROUNDED_BITS = 40
-"""Rounded times: the horizon has 2 to this power ticks; 2 ticks are lost per task, 2e-12 of the horizon."""
+"""If times are rounded, the horizon has 2 to this power ticks; 2 ticks (2e-12 of it) are lost per task."""
 _ROUNDING = 1e-12
-"""Relative tolerance in tests whether a double is a decimal number."""
+"""Relative tolerance within which a floating-point number counts as a decimal number."""
 _NEARLY = 1e-3
 """Tolerance for rounding errors in a sum of seconds, in ticks."""
 _AMOUNT_SHARE = 2.0**-30
@@ -261,13 +261,13 @@ _Ticks = NDArray[np.int64]
 class TickGrid:
     """The length of a tick: ``measure / per_second`` seconds.
 
-    Ticks: a solver counts in integers. If all times of an instance are decimal numbers, a tick is their
-    greatest common divisor, and the model is exact. Otherwise a tick is a small power of two of a second, and
-    every time is rounded *down*. This only relaxes the model: take any schedule and round its starts down to
-    ticks. As ``floor(a) + floor(b) <= floor(a + b)``, every order of two events is kept; and tasks that run
-    at tick i of the model all ran just before the end of that tick, so that they fit together. The model
-    therefore has a plan that is not longer than the shortest schedule, and its bounds are bounds on the
-    makespan.
+    A solver counts in integers, so times become numbers of ticks. If all times of an instance are decimal
+    numbers, a tick is their greatest common divisor, and the model is exact. Otherwise a tick is a small
+    power of two of a second, and every time is rounded *down*. This only relaxes the model: take any schedule
+    and round its starts down to ticks. As ``floor(a) + floor(b) <= floor(a + b)``, every order of two events
+    is kept; and tasks that run at tick i of the model all ran just before the end of that tick, so that they
+    fit together. The model therefore has a plan that is not longer than the shortest schedule, and its bounds
+    are bounds on the makespan.
     """
 
     measure: int
@@ -295,7 +295,11 @@ class TickGrid:
         return math.ceil(-self._counted(-seconds))
 
     def _counted(self, seconds: float) -> float:
-        """Return a time in ticks, corrected for rounding of sums if the grid is exact."""
+        """Return a time in ticks, as a fractional number.
+
+        On an exact grid, a small tolerance is added: a sum of seconds may have a rounding error and lie just
+        below a whole number of ticks.
+        """
         return seconds * self.per_second / self.measure + (_NEARLY if self.exact else 0.0)
 
     def seconds(self, ticks: float) -> float:
@@ -304,7 +308,10 @@ class TickGrid:
 
 
 def choose_grid(times_s: Floats, horizon_s: float) -> TickGrid:
-    """Return a grid on which the given times are exact, if possible; ``horizon_s`` is the latest time."""
+    """Return a grid on which the given times are exact, if there is one; ``horizon_s`` is the latest time.
+
+    If there is none, return a grid on which times are rounded down.
+    """
     times = np.unique(times_s[times_s > 0])
     for decimals in range(_DECIMALS + 1):
         per_second = 10.0**decimals
@@ -371,7 +378,7 @@ class ExactInstance:
 
 
 def compile_exact_instance(instance: Instance, *, all_options: bool, known_s: float | None) -> ExactInstance:
-    """Return the input of the exact model; ``known_s`` is the makespan of a known plan, None without one."""
+    """Return the input of the exact model; ``known_s`` is the makespan of a known plan, or None."""
     places = find_places(instance)
     options = list_options(instance, places, all_options=all_options)
     moved = _moved_s(instance)
@@ -418,7 +425,8 @@ def _candidates(instance: Instance, places: PlaceTable) -> tuple[tuple[int, ...]
 def _moved_s(instance: Instance) -> Floats:
     """Return the seconds of each transfer between different hosts, per pair of locations.
 
-    The first axis has the edges and then the transfer tasks; the others are source and target location.
+    The first axis of the array has the edges and then the transfer tasks; the other axes are the locations of
+    source and target.
     """
     graph, network = instance.graph, instance.network
     moved = graph.transfer_bytes[graph.kind == TRANSFER]

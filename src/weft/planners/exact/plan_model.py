@@ -1,4 +1,7 @@
-"""The exact model of all plans as variables and constraints, its hints, and the schedule of a solution."""
+"""The exact model of all plans as variables and constraints, its hints, and the schedule of a solution.
+
+A hint is a start value that the solver gets for a variable.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,8 @@ class _TransferConstraints:
 
     A literal per pair of binding variables states that both are on the same host. If a transfer takes the
     same time over all links, this literal is sufficient. Otherwise there is one constraint per location of
-    the target, with the sum of the times from the possible locations of the source: O(edges x locations)
-    constraints instead of one per pair of machines.
+    the target, with the sum of the times from the possible locations of the source. There are O(edges x
+    locations) such constraints, fewer than with one per pair of machines.
     """
 
     def __init__(self, model: Model, case: ExactInstance, placed: Sequence[dict[int, Literal]]) -> None:
@@ -89,7 +92,7 @@ class _TransferConstraints:
         return shared
 
     def _literals(self, variable: int, *, hosts: bool) -> dict[int, Literal]:
-        """Return a literal per host (or per location): 1 if the variable is bound to a machine of it."""
+        """Return a literal per host (or per location): 1 if the variable is bound to one of its machines."""
         key = (variable, hosts)
         if key not in self._there:
             of_place = self.host if hosts else self.location
@@ -192,7 +195,7 @@ class _OccupancyConstraints:
     def _short(self, place: int, taken: list[int], limit: int) -> bool:
         """Return whether all tasks together could take more than ``limit``.
 
-        ``taken`` has the amount that each option at the place takes.
+        ``taken`` holds the amount of each option at the place.
         """
         most: dict[int, int] = {}
         for (task, _, _), amount in zip(self.stays[place], taken, strict=True):
@@ -200,10 +203,10 @@ class _OccupancyConstraints:
         return sum(most.values()) > limit
 
     def _held(self, place: int, amounts: list[tuple[int, int]]) -> list[tuple[Interval, int]]:
-        """Return disjoint intervals in which a place is busy, with the amount that is taken in each.
+        """Return disjoint intervals in which a place is busy, and the amount that is taken in each.
 
-        ``amounts`` has (amount, limit) for each busy interval of the instance. The amounts of overlapping
-        intervals are added up, but do not exceed the limit.
+        ``amounts`` holds (amount, limit) for each busy interval of the instance. The amounts of overlapping
+        intervals are added up; the sum is cut to the limit.
         """
         case, events = self.case, []
         machines = case.places.machines[place]
@@ -223,7 +226,7 @@ class _OccupancyConstraints:
 _OBJECTIVE_BITS = 45
 """The weights of an objective are scaled to integers whose sum is below 2 to this power."""
 _ROUNDING = 1e-9
-"""Relative tolerance with which a sum may exceed a limit, for rounding errors."""
+"""Relative excess of a sum over a limit that is tolerated, because sums have rounding errors."""
 
 
 class PlanModel:
@@ -308,7 +311,10 @@ class PlanModel:
             self._name_in_order(places)
 
     def _name_in_order(self, places: tuple[int, ...]) -> None:
-        """Break symmetry: a variable may use a place only if an earlier variable uses the preceding place."""
+        """Break symmetry: a variable may use a place only if an earlier variable uses the preceding place.
+
+        ``places`` are equivalent places in the order of the model.
+        """
         model = self.model
         used: dict[int, Literal] = {}
         for placed in self.placed:
@@ -391,7 +397,10 @@ def add_hints(built: PlanModel, schedule: Schedule) -> None:
 
 
 def _match_equivalent_tasks(built: PlanModel, begun: list[int]) -> list[int]:
-    """Return for each task the equivalent task whose times it takes, so that starts ascend with the index."""
+    """Return for each task the equivalent task whose times it takes, so that starts ascend with the index.
+
+    A task without an equivalent task keeps its own times.
+    """
     parts = list(range(len(begun)))
     following = dict(built.equivalent)
     firsts = following.keys() - set(following.values())
@@ -419,7 +428,10 @@ def _rename_places(case: ExactInstance, machines: list[int]) -> list[int]:
 
 
 def _find_option(built: PlanModel, task: int, place: int, nodes: int, mode: int) -> int:
-    """Return the position of the option with a mode; if it was left out, of another option at the place."""
+    """Return the position of the option of a task with a given mode at a place.
+
+    If that option was left out of the model, return the position of another option at the place.
+    """
     options = built.case.options[task]
     there = [index for index, option in enumerate(options) if option.place == place]
     same = [index for index in there if options[index].mode == mode]

@@ -18,11 +18,11 @@ Expression = cp_model.LinearExpr
 Literal = cp_model_helper.Literal
 Interval = cp_model.IntervalVar
 Value = Callable[[Expression], int]
-"""Returns the value of an expression in a solution."""
+"""Function that returns the value of an expression in a solution."""
 SolutionCallback = Callable[[float, Value], bool]
-"""Called for every better solution with the bound and a function for its values.
+"""Function called for every better solution, with the bound and a function that returns its values.
 
-Returns whether the solver continues.
+It returns whether the solver continues.
 """
 
 
@@ -61,7 +61,7 @@ class SolverResult:
     taken_s: float
     """Seconds of wall-clock time spent."""
     value: Value
-    """Returns the value of an expression in the best solution."""
+    """Function that returns the value of an expression in the best solution."""
 
 
 class Model:
