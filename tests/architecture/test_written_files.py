@@ -24,6 +24,7 @@ ALLOWED = {
     "papers/unified_program.py": _TASK,
     "papers/unified_migration.py": _EXPERIMENT,
     "kernels/compilation.py": "folder for machine code in the user's cache directory",
+    "reports/page.py": "compiled templates beside their sources, as Python stores compiled modules",
     "backends/attempt/attempt.py": _RECORDS,
     "backends/attempt/external_files.py": _STAGING,
     "backends/attempt/safe_paths.py": _STAGING,
