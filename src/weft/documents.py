@@ -69,7 +69,10 @@ class Document:
     root: DocumentNode | None = None
 
     def location(self, path: DocumentPath) -> SourceLocation | None:
-        """Return the location of a path, or of the nearest enclosing value if the path does not exist."""
+        """Return the source location of the value at a path.
+
+        If there is no such value, return the location of the nearest enclosing value.
+        """
         if self.root is None:
             return SourceLocation(file=self.file) if self.file else None
         node, location = self.root, self.root.location
@@ -100,7 +103,7 @@ def from_python(
     if hasattr(value, "item") and not isinstance(value, Mapping) and getattr(value, "ndim", 1) == 0:
         value = value.item()  # NumPy scalars
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        what = f"a whole number of {value.bit_length()} bits"
+        what = f"a whole number has {value.bit_length()} bits"
         raise InvalidInput(what, rule=f"at most {_MOST_BITS} bits are allowed", path=path, location=location)
     if value is None or isinstance(value, str | int | float | bool):
         return DocumentNode(value=value, location=location, path=path)
@@ -115,11 +118,11 @@ def from_python(
         items = [from_python(item, location, (*path, index), depth + 1) for index, item in enumerate(value)]
         return DocumentNode(value=items, location=location, path=path)
     what = f"a value of type {type(value).__name__} is not supported: {shorten(value)}"
-    raise InvalidInput(what, path=path, location=location, advice="use numbers, text, lists, mappings")
+    raise InvalidInput(what, path=path, location=location, advice="use numbers, text, lists or mappings")
 
 
 def caller_location() -> SourceLocation:
-    """Return the innermost line outside of weft that led to this call, for error messages of the builder."""
+    """Return the source line outside of weft from which the builder was called, for error messages."""
     frame = sys._getframe(1)  # noqa: SLF001 -- the only access to the caller's line
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("weft."):
         frame = frame.f_back
@@ -184,13 +187,16 @@ class Reader:
         return {key: value for key, value in node.value.items() if key in known}
 
     def listing(self, node: DocumentNode) -> list[DocumentNode]:
-        """Return the items of a list; a scalar or mapping is a list of one item, null an empty list."""
+        """Return the items of a list.
+
+        A scalar or mapping counts as a list of one item, null as an empty list.
+        """
         if node.value is None:
             return []
         return node.value if isinstance(node.value, list) else [node]
 
     def text(self, node: DocumentNode) -> str | None:
-        """Return the text of a node; numbers are converted. Otherwise add a problem and return None."""
+        """Return the text of a node; numbers are converted to text. Else add a problem and return None."""
         if isinstance(node.value, str):
             return node.value
         if isinstance(node.value, int | float) and not isinstance(node.value, bool):
@@ -217,7 +223,10 @@ class Reader:
         return None
 
     def integer(self, node: DocumentNode, *, least: int, most: int | None = None) -> int | None:
-        """Return the integer in a node if it is in this range; else add a problem and return None."""
+        """Return the integer in a node if it is allowed; else add a problem and return None.
+
+        It must be at least ``least`` and, unless ``most`` is None, at most ``most``.
+        """
         value = node.value
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= (most or value):
             return value
@@ -253,7 +262,7 @@ def expand_braces(text: str) -> list[str]:
     """Return the names that a text expands to: ``out.{1..3}`` gives ``out.1``, ``out.2``, ``out.3``.
 
     Several ranges give every combination; the last one varies fastest. A bound with leading zeros
-    (``{01..16}``) pads every number to the same width. A text without a range is returned alone.
+    (``{01..16}``) pads every number to the same width. A text without a range is the only name.
     """
     parts = _RANGE.split(text)
     if len(parts) == 1:
@@ -279,15 +288,15 @@ def _check_ranges(text: str, bounds: list[tuple[str, str]]) -> None:
     for first, last in bounds:
         written = shorten(f"{{{first}..{last}}}")
         if max(len(first), len(last)) > _MOST_DIGITS:
-            raise _range_error(text, f"range {written}", f"bounds have at most {_MOST_DIGITS} digits")
+            raise _range_error(text, f"range {written}", f"a bound has at most {_MOST_DIGITS} digits")
         if int(last) < int(first):
-            raise _range_error(text, f"range {written} is descending", "the smaller bound comes first")
+            raise _range_error(text, f"range {written} is descending", "the smaller bound must come first")
         count *= int(last) - int(first) + 1
         if count > MOST_NAMES:
             raise _range_error(text, f"range {written}", f"a text expands to at most {MOST_NAMES:,} names")
     if count * len(text) > _MOST_CHARACTERS:
         size = f"{count:,} names of about {len(text):,} characters"
-        raise _range_error(text, size, f"together at most {_MOST_CHARACTERS:,} characters")
+        raise _range_error(text, size, f"all names have at most {_MOST_CHARACTERS:,} characters")
 
 
 def _range_error(text: str, what: str, rule: str) -> InvalidInput:

@@ -35,13 +35,13 @@ def shorten(value: object, limit: int = 60) -> str:
 
 
 _PREFIX = 3
-"""Minimal length of a word for which known words with this beginning are suggested."""
+"""Minimum length of a word for which ``nearest`` suggests known words that begin with it."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the shortest known word that begins with ``word``, else the most similar known word.
 
-    None if no known word is similar enough, or if ``word`` has more than 100 characters.
+    Return None if no known word is similar enough, or if ``word`` has more than 100 characters.
     """
     if len(word) > 100:
         return None
@@ -77,7 +77,7 @@ class Problem:
     """One error in the user's input."""
 
     what: str
-    """What was found, with the offending name or value in it."""
+    """What was found; the text contains the offending name or value."""
     rule: str = ""
     """Rule that the input violates."""
     advice: str = ""
@@ -117,7 +117,8 @@ class WeftError(Exception):
 class InvalidInput(WeftError):
     """Invalid input. ``problems`` holds every problem found, not only the first.
 
-    A single problem can be given by the fields of ``Problem``; the first argument is then ``what``.
+    Instead of problems, the fields of a single ``Problem`` can be passed; the first argument is then its
+    ``what``.
     """
 
     exit_code = 2

@@ -1,4 +1,4 @@
-"""Fields of the records in weft's files: readers, writers, schemas and tables follow from them."""
+"""Fields of the records in weft's files; readers, writers, schemas and tables are derived from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def any_of(*shapes: Shape) -> Shape:
 
 
 def list_shape(item: Shape) -> Shape:
-    """Return the schema of a list; a single entry may be given without a list, and null is an empty list."""
+    """Return the schema of a list. A single entry may be given without a list, and null is an empty list."""
     return any_of(item, {"type": "array", "items": item}, NULL_SHAPE)
 
 
@@ -59,9 +59,9 @@ class ValueType:
     """The name of the type on the reference page."""
     shape: Shape
     read: Callable[[Reader, DocumentNode], Any]
-    """Function that returns the value to store; None if it added a problem."""
+    """Function that returns the value to store, or None after adding a problem."""
     write: Callable[[Any], Any] = _unchanged
-    """Function that returns the plain value for a file; None: the key is not written."""
+    """Function that returns the plain value for a file. If it returns None, the key is not written."""
     unit: str = ""
     """Unit of the stored number."""
 
@@ -120,12 +120,13 @@ class Field:
     """Text for the default on the reference page, if ``default`` does not explain itself."""
     attribute: str = ""
     """Where the value is stored: ``name``, ``group.name``, or ``group.*`` for a mapping that is merged into
-    the group; by default the key."""
+    the group. If empty, the attribute is named like the key.
+    """
     required: bool = False
     advice: str = ""
     """Advice in the message about a missing required key."""
     write_record: Callable[[Any], Any] | None = None
-    """Function that returns the plain value from the whole record, if it depends on several attributes."""
+    """Function that computes the plain value from the whole record, if it depends on several attributes."""
 
     @property
     def target(self) -> tuple[str, str]:
@@ -145,10 +146,10 @@ class _FieldRun(NamedTuple):
     """Consecutive fields of one group, which are written together; or one field with ``write_record``."""
 
     get: Callable[[Any], tuple[Any, ...]]
-    """Function that returns the values of the fields of a record."""
+    """Function that takes a record (or its group) and returns the values of these fields."""
     defaults: tuple[Any, ...]
     writers: list[tuple[str, Callable[[Any], Any]]]
-    """(key, function that converts the stored value to a plain value) of each field."""
+    """For each field: its key, and the function that converts the stored value to a plain value."""
     write_record: Callable[[Any], Any] | None
 
 

@@ -138,9 +138,9 @@ def close_to_others(path: Path) -> bool:
 
 
 def check_file(path: Path) -> None:
-    """Raise UnsafeFile if a file that a library opens by name is not regular, linked or another user's.
+    """Raise UnsafeFile for a file that is not regular, has hard links, or belongs to another user.
 
-    A missing file is accepted.
+    Use this for a file that a library opens by name. A missing file is accepted.
     """
     with _open_folder(path.parent) as folder, suppress(FileNotFoundError):
         _refuse_foreign(os.stat(path.name, dir_fd=folder, follow_symlinks=False), folder, path)
@@ -149,7 +149,7 @@ def check_file(path: Path) -> None:
 def prepare_file(path: Path) -> None:
     """Create an empty private file, or check an existing file and remove permissions of other users.
 
-    For files that a library opens by name, such as a database. Raises OSError.
+    Use this for a file that a library opens by name, such as a database. Raises OSError.
     """
     with suppress(FileExistsError):
         create_file(path, b"")
@@ -207,7 +207,7 @@ def _refuse_foreign(status: os.stat_result, folder: int, path: Path) -> None:
 
 @contextmanager
 def _open_folder(folder: Path, *, make: bool = False) -> Iterator[int]:
-    """Context manager with a descriptor of a folder; ``make``: create missing folders.
+    """Yield a descriptor of a folder; if ``make``, create missing folders.
 
     The component ``.weft`` and those below it must not be links.
     """
@@ -244,7 +244,7 @@ def _enter(above: int, path: Path, *, make: bool) -> int:
 
 
 def find_foreign_owner(folder: Path) -> str:
-    """Return the owner of a folder as text; "" if the folder counts as this user's. Raises OSError."""
+    """Return the owner of a folder as text; "" if the folder counts as this user's own. Raises OSError."""
     entered = os.open(folder, _ENTER)
     try:
         return _foreign_owner(entered)

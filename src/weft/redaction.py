@@ -135,8 +135,8 @@ def redact(text: str) -> str:
 def redact_start(text: str, length: int, *, is_whole: bool = True) -> str:
     """Return the first ``length`` characters of a text without secrets.
 
-    ``is_whole``: whether ``text`` is complete. An incomplete text may end with a part of a secret, so as many
-    characters as a secret may have are omitted at its end.
+    ``is_whole`` states whether ``text`` is complete. An incomplete text may end with a part of a secret, so
+    as many characters as a secret may have are omitted at its end.
     """
     longest, end = _declared.longest, length + _declared.longest
     while end < len(text):

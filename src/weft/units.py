@@ -92,7 +92,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def format_change(change: float) -> str:
-    """Return a relative change in percent with its sign, ``+12.5%``; what rounds to 0 is ``+0.0%``."""
+    """Return a relative change in percent with its sign, ``+12.5%``; one that rounds to 0 is ``+0.0%``."""
     return f"{round(change, 3) + 0.0:+.1%}"
 
 

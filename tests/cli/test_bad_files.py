@@ -46,7 +46,7 @@ MISTAKES = {
         tasks("  a: {sweep: {k: 5..1}, work: 1}\n"),
         ["bad.yaml:3:", "no values"],
     ),
-    "a sweep over nothing": (tasks("  a: {sweep: {}, work: 1}\n"), ["bad.yaml:3:14:", "nothing"]),
+    "a sweep over nothing": (tasks("  a: {sweep: {}, work: 1}\n"), ["bad.yaml:3:14:", "no variables"]),
     "a sweep that is too large": (
         tasks("  a: {sweep: {k: 1..100000000000}}\n"),
         ["bad.yaml:3:", "at most", "allowed"],

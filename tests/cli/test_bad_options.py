@@ -106,7 +106,7 @@ PLATFORMS = {
     "cluster:0": ["cluster:0", "from 1"],
     "random:0": ["random:0", "from 1"],
     "identicl:3": ["identicl:3"],
-    "": ["an empty file name"],
+    "": ["the file name is empty"],
     "nothing.yaml": ["no file 'nothing.yaml'"],
     "sub": ["'sub' is a directory"],
     "empty.yaml": ["empty.yaml", "empty"],

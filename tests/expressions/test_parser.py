@@ -86,7 +86,7 @@ def test_surrounding_blanks_are_ignored(text: str) -> None:
         ("matches('a')", 1, "takes 2 arguments"),
         ("round(1, 2, 3)", 1, "takes 1 to 2 arguments"),
         ("min()", 1, "at least 1 argument"),
-        ("x[1, 2]", 1, "index of several"),
+        ("x[1, 2]", 1, "index with several"),
         ("f(1)(2)", 1, "named function"),
         ("a.b(2)", 1, "named function"),
         ("max(*a)", 5, "a star"),

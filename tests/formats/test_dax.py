@@ -104,11 +104,11 @@ def test_apostrophe_in_arguments_is_not_a_quote():
 @pytest.mark.parametrize(
     ("data", "line", "words"),
     [
-        (adag(b'<job name="x"/>'), 2, "job without id"),
+        (adag(b'<job name="x"/>'), 2, "job has no attribute id"),
         (adag(b'<job id="a"/>\n<job id="a"/>'), 3, "unique"),
         (adag(b'<job id="ab"/>\n<child ref="abc">\n<parent ref="ab"/></child>'), 4, "did you mean 'ab'"),
         (adag(b'<job id="a"/><child ref="a">\n<parent ref="zz"/></child>'), 3, "no job 'zz'"),
-        (adag(b'<job id="a"/><child ref="a">\n<parent/></child>'), 3, "parent without ref"),
+        (adag(b'<job id="a"/><child ref="a">\n<parent/></child>'), 3, "parent has no attribute ref"),
         (adag(b'<job id="a" runtime="-1"/>'), 2, "runtime='-1'"),
         (adag(b'<job id="a" runtime="nan"/>'), 2, "at least 0"),
         (adag(b'<job id="a" runtime="1_0"/>'), 2, "at least 0"),
@@ -117,7 +117,7 @@ def test_apostrophe_in_arguments_is_not_a_quote():
         (adag(b'<job id="a" cores="two"/>'), 2, "whole number"),
         (adag(b'<job id="a">\n<uses file="f" link="input" size="-3"/></job>'), 3, "size='-3'"),
         (adag(b'<job id="a">\n<uses file="f" link="sideways"/></job>'), 3, "sideways"),
-        (adag(b'<job id="a">\n<uses link="input"/></job>'), 3, "without a name"),
+        (adag(b'<job id="a">\n<uses link="input"/></job>'), 3, "has no name"),
         (adag(b'<dax id="a" file="more.dax"/>'), 2, "sub-workflow"),
         (adag(b""), None, "no jobs"),
         (b"<workflow/>", 1, "adag"),

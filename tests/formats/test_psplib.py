@@ -167,11 +167,11 @@ RESOURCEAVAILABILITIES:
 
 THIRD = "   3        1          1           4"
 REFUSED = [
-    ("PRECEDENCE RELATIONS:", "PRECEDENCE:", "no section PRECEDENCERELATIONS", None),
-    ("RESOURCEAVAILABILITIES:", "RESOURCES:", "no section RESOURCEAVAILABILITIES", None),
-    ("   11    9   12", "   11    9", "'11 9' as the totals of 3 resources", "11    9"),
-    ("   11    9   12", "   11    9   1x", "'11 9 1x' as the totals of 3 resources", "11    9   1x"),
-    ("N 1\n   11", "D 1\n   11", "a doubly constrained resource (D)", "R 1  R 2  D 1"),
+    ("PRECEDENCE RELATIONS:", "PRECEDENCE:", "the section PRECEDENCERELATIONS is missing", None),
+    ("RESOURCEAVAILABILITIES:", "RESOURCES:", "the section RESOURCEAVAILABILITIES is missing", None),
+    ("   11    9   12", "   11    9", "the totals of 3 resources are '11 9'", "11    9"),
+    ("   11    9   12", "   11    9   1x", "the totals of 3 resources are '11 9 1x'", "11    9   1x"),
+    ("N 1\n   11", "D 1\n   11", "the file has a doubly constrained resource (D)", "R 1  R 2  D 1"),
     ("2     4       0    4    7", "2     4       0    4", "a line with 4 numbers", "2     4       0    4"),
     ("2     4       0    4    7", "3     4       0    4    7", "mode 3", "3     4       0    4    7"),
     ("2     4       0    4    7", "2     q       0    4    7", "'q'", "2     q       0    4    7"),

@@ -143,7 +143,7 @@ class TestAliasesAndMerges:
         lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
         lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
         found = problem("\n".join(lines))
-        assert found.what == "too many values in one file"
+        assert found.what == "the file has too many values"
         assert found.location is not None
         assert found.location.line == 7
 
@@ -157,8 +157,8 @@ class TestMistakes:
         ("text", "line", "column", "part"),
         [
             ("a: 1\nb: 2\na: 3\n", 3, 1, "'a' occurs twice"),
-            ("? [1, 2]\n: x", 1, 3, "a list as a key"),
-            ("{{k}: 1}", 1, 2, "a mapping as a key"),
+            ("? [1, 2]\n: x", 1, 3, "a list is used as a key"),
+            ("{{k}: 1}", 1, 2, "a mapping is used as a key"),
             ("a: 1\n---\nb: 2\n", 2, 1, "second document"),
             ("a: !!python/object:os.system x", 1, 4, "!!python/object:os.system is not allowed"),
             ("a: !mine {x: 1}", 1, 4, "the tag !mine"),

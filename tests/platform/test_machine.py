@@ -57,11 +57,11 @@ def test_a_node_is_a_core_on_local_and_dask_machines(kind: str | None, is_core: 
 @pytest.mark.parametrize(
     ("values", "path", "words"),
     [
-        ({"name": ""}, (), "at least one visible character"),
-        ({"name": "  "}, (), "at least one visible character"),
+        ({"name": ""}, (), "a visible character"),
+        ({"name": "  "}, (), "a visible character"),
         ({"name": "a\nb"}, (), "printable"),
         ({"name": "a" * 201}, (), "at most 200"),
-        ({"name": "m{1..3}"}, (), "several machines"),
+        ({"name": "m{1..3}"}, (), "a range in braces"),
         ({"nodes": 0}, ("nodes",), "between 1 and"),
         ({"nodes": -3}, ("nodes",), "-3 nodes"),
         ({"nodes": MOST + 1}, ("nodes",), "1,000,000,000"),
@@ -83,7 +83,7 @@ def test_a_node_is_a_core_on_local_and_dask_machines(kind: str | None, is_core: 
         ({"occupancy": "leased"}, ("occupancy",), "exclusive, unlimited, shared"),
         ({"arch": ""}, ("arch",), "empty"),
         ({"site": " "}, ("site",), "empty"),
-        ({"services": ("dock", "")}, ("services", 1), "without a name"),
+        ({"services": ("dock", "")}, ("services", 1), "is empty"),
         ({"backend": {"kind": 3}}, ("backend", "kind"), "name of a backend"),
         ({"resources": {"licence": -1.0}}, ("resources", "licence"), "at least 0"),
         ({"resources": {"memory": 1.0}}, ("resources", "memory"), "built-in key 'memory'"),

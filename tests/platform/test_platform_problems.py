@@ -40,9 +40,13 @@ MACHINES = (Machine(name="a", site="A", nodes=4), Machine(name="b", site="B"), M
             "unambiguous",
         ),
         ({"virtual": (Share(machine="z", service="s", nodes=1),)}, ("virtual", 0, "machine"), "'z'"),
-        ({"virtual": (Share(machine="a", service="", nodes=1),)}, ("virtual", 0, "service"), "without"),
+        ({"virtual": (Share(machine="a", service="", nodes=1),)}, ("virtual", 0, "service"), "is empty"),
         ({"virtual": (Share(machine="a", service="s", nodes=0),)}, ("virtual", 0, "nodes"), "at least 1"),
-        ({"virtual": (Share(machine="a", service="s", nodes=5),)}, ("virtual", 0, "nodes"), "it has 4"),
+        (
+            {"virtual": (Share(machine="a", service="s", nodes=5),)},
+            ("virtual", 0, "nodes"),
+            "the machine has 4",
+        ),
         (
             {"virtual": tuple(Share(machine="a", service=f"s{n}", nodes=2) for n in range(4))},
             ("virtual", 2, "nodes"),

@@ -234,7 +234,10 @@ def test_an_invalid_machine_is_one_problem_with_its_path(machine: object, path: 
         ({"machines": {"m": {}}, "links": {"default": {"bandwidth": 0}}}, "above 0"),
         ({"machines": {"m": {}}, "links": {"default": 3}}, "must be a mapping"),
         ({"machines": {"m": {}}, "links": {"betwen": []}}, "did you mean 'between'?"),
-        ({"machines": {"m": {}}, "links": {"between": [{"pair": ["m"]}]}}, "1 names; a pair names two"),
+        (
+            {"machines": {"m": {}}, "links": {"between": [{"pair": ["m"]}]}},
+            "the pair has 1 name; must be the names of two",
+        ),
         ({"machines": {"m": {}}, "links": {"between": [{}]}}, "without the key 'pair'"),
         ({"machines": {"m": {}}, "links": {"between": ["m"]}}, "must be a mapping"),
         (
@@ -243,7 +246,10 @@ def test_an_invalid_machine_is_one_problem_with_its_path(machine: object, path: 
         ),
         ({"machines": {"m": {}}, "virtual": [{"machine": "m"}]}, "without the key 'service'"),
         ({"machines": {"m": {}}, "virtual": [{"machine": "x", "service": "s"}]}, "unknown machine 'x'"),
-        ({"machines": {"m": {}}, "virtual": [{"machine": "m", "service": "s", "nodes": 2}]}, "it has 1"),
+        (
+            {"machines": {"m": {}}, "virtual": [{"machine": "m", "service": "s", "nodes": 2}]},
+            "the machine has 1",
+        ),
         ({"machines": {"m": {}}, "virtual": ["m"]}, "must be a mapping"),
     ],
 )
@@ -297,7 +303,7 @@ def test_invalid_range_is_one_problem_beside_others() -> None:
 
 def test_at_most_100_000_machines_are_allowed() -> None:
     problems = _problems({"machines": {"a{1..60000}": {}, "b{1..60000}": {}}})
-    assert "120,000 machines; a platform has at most 100,000" in problems[0]
+    assert "the platform has 120,000 machines; at most 100,000 are allowed" in problems[0]
 
 
 def test_every_key_has_one_line_of_help() -> None:

@@ -184,7 +184,7 @@ def test_table_of_one_size_needs_no_size_parameter():
         ({"a": {1: {"1": 0.0}}}, "a measured time is 0.0 s; must be a number above 0"),
         ({"a": {1: {1: "fast"}}}, "a measured time is fast s"),
         ({"a": {1: {1: math.nan}}}, "a measured time is nan s"),
-        ({"a": {1: {1: 1.0}, 2: {1: 1.0}}}, "one input size; name the parameter"),
+        ({"a": {1: {1: 1.0}, 2: {1: 1.0}}}, "one input size; state the name of the parameter"),
     ],
 )
 def test_invalid_measurements_are_reported(entries, message):

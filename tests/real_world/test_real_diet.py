@@ -281,7 +281,7 @@ def test_two_programs_of_one_service_are_refused(real):
         "machines: {a: {services: {greet: {command: one}}}, b: {services: {greet: {command: two}}}}\n",
     )
     real.write("flow.xml", DAG)
-    with pytest.raises(weft.InvalidInput, match="has another program than elsewhere"):
+    with pytest.raises(weft.InvalidInput, match="has another program for service"):
         weft.plan("flow.xml", on="machines.yaml")
 
 

@@ -309,9 +309,9 @@ def test_interrupted_transfer_is_copied_again_by_the_next_engine(moving):
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ('{kind: transfer, from: A, to: B, file: x, command: "true"}', "a transfer task with a program"),
-        ("{kind: transfer, from: A, to: B, file: x, inputs: [z]}", "a transfer task with inputs"),
-        ('{kind: virtual, command: "true"}', "a virtual task with a program"),
+        ('{kind: transfer, from: A, to: B, file: x, command: "true"}', "a transfer task has a program"),
+        ("{kind: transfer, from: A, to: B, file: x, inputs: [z]}", "a transfer task has inputs"),
+        ('{kind: virtual, command: "true"}', "a virtual task has a program"),
         ("{kind: transfer, from: A, to: B, file: ../x}", "leads out of"),
         ("{kind: transfer, from: A, to: B, file: z}", "more moves 'z', which no task writes"),
     ],

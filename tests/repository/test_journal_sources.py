@@ -64,7 +64,7 @@ def test_missing_journal_is_reported(project, tmp_path):
         find_journal(tmp_path)
     with pytest.raises(InvalidInput, match="no file"):
         find_journal(tmp_path / "nothing.jsonl")
-    with pytest.raises(InvalidInput, match="an empty file name"):
+    with pytest.raises(InvalidInput, match="the file name is empty"):
         find_journal("")
 
 

@@ -156,7 +156,7 @@ def test_virtual_tasks_do_not_inherit_default_amounts():
 WRONG = {
     "a: {nodes: [1, 2, 4], memory: {1: 5}}": "no amount on 2, 4 nodes",
     "a: {memory: {1: 5, 2: 7}}": "an amount on 2 nodes, which is not an allowed count",
-    "a: {memory: {}}": "an empty table of amounts",
+    "a: {memory: {}}": "the table of amounts is empty",
     "a: {memory: {one: 5}}": "node count 'one'",
     "a: {memory: {0: 5, 1: 2}}": "memory on 0 nodes",
     "a: {nodes: [1, 2], memory: {1: 5, 2: -3}}": "memory on 2 nodes is -3",
@@ -166,7 +166,7 @@ WRONG = {
     "a: {work: 2*nodes}": "unknown name 'nodes'",
     "a: {consumes: {credit: 1}}": "a consumes 'credit', which has no budget",
     "a: {consumes: {credits: -1}}": "credits is -1",
-    "a: {kind: virtual, consumes: {credits: 1}}": "a virtual task that consumes credits",
+    "a: {kind: virtual, consumes: {credits: 1}}": "a virtual task consumes credits",
 }
 
 

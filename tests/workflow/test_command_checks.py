@@ -56,11 +56,11 @@ def test_parameters_are_accepted_in_program_text_and_results_are_not():
 @pytest.mark.parametrize(
     ("env", "what"),
     [
-        ("{A=B: x}", "variable 'A=B' with the value 'x'"),
-        ("{'': x}", "variable '' with the value 'x'"),
-        ("{PATH: '/bin:{a.result.v}'}", "{a.result.v} in '/bin:{a.result.v}', the value of PATH"),
-        ("{BASH_ENV: '{a.result.v}'}", "{a.result.v} in '{a.result.v}', the value of BASH_ENV"),
-        ("{PERL5OPT: '{task}'}", "{task} in '{task}', the value of PERL5OPT"),
+        ("{A=B: x}", "environment variable 'A=B' has the value 'x'"),
+        ("{'': x}", "environment variable '' has the value 'x'"),
+        ("{PATH: '/bin:{a.result.v}'}", "PATH has the value '/bin:{a.result.v}' with the field {a.result.v}"),
+        ("{BASH_ENV: '{a.result.v}'}", "BASH_ENV has the value '{a.result.v}' with the field {a.result.v}"),
+        ("{PERL5OPT: '{task}'}", "PERL5OPT has the value '{task}' with the field {task}"),
         ("{A: '{unknown}'}", "{unknown} in '{unknown}' is unknown"),
         ("{A: '{a.code}'}", "{a.code} in '{a.code}' is unknown"),
     ],
@@ -94,7 +94,7 @@ def test_invalid_environment_variables_are_refused(env, what):
 )
 def test_results_are_refused_in_variables_that_hold_code(name):
     (message,) = messages_of(TASK.format(f"env: {{{name}: '{{a.result.v}}'}}"))
-    assert f"the value of {name}" in message
+    assert f"{name} has the value" in message
     assert messages_of(TASK.format(f"env: {{{name}: '{{x}}'}}")) == []
 
 

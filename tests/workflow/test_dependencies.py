@@ -178,11 +178,11 @@ def test_a_task_may_read_its_own_output():
         ("tasks: {a: {sweep: {i: [1], j: [1]}}, b: {after: 'a[1]'}}", "a[...] has 1 indices, but a has 2"),
         (
             "tasks: {a: {sweep: {i: [1]}}, b: {after: {task: a, pairs: [[1, 1]]}}}",
-            "`pairs` with b, which has no sweep",
+            "`pairs` refers to b, which has no sweep",
         ),
         (
             "tasks: {a: , b: {sweep: {i: [1]}, after: {task: a, pairs: [[1, 1]]}}}",
-            "`pairs` with a, which has no sweep",
+            "`pairs` refers to a, which has no sweep",
         ),
         ("tasks: {a: {sweep: {k: 1..2}, after: {task: a, pairs: [[1, 5]]}}}", "pair [1, 5]: a has no 5"),
         ("tasks: {a: {after: a}}", "a depends on itself"),

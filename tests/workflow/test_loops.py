@@ -131,7 +131,7 @@ def test_error_about_a_cycle_of_files_suggests_a_loop():
     ("loop", "what"),
     [
         ("{from: b, to: a}", "loop l has neither until nor max_iterations"),
-        ("{from: b, to: aa, max_iterations: 2}", "loop l: no task 'aa'"),
+        ("{from: b, to: aa, max_iterations: 2}", "loop l: there is no task 'aa'"),
         ("{from: a, to: b, max_iterations: 2}", "loop l: a does not depend on b"),
         ("{from: b, to: a, max_iterations: 0}", "max_iterations 0"),
         ("{from: b, to: a, max_iterations: n - 3}", "max_iterations 0"),

@@ -142,7 +142,7 @@ def test_place_depends_on_the_surrounding_text(text, expected):
         ("$((f); g) {x}", "is not closed by '))'"),
         ("((i = {x}))", "some shells read '((' as arithmetic"),
         ("echo $[{x}]", "some shells read '$['"),
-        ("a=({x})", "arrays are not portable"),
+        ("a=({x})", "not all shells have arrays"),
         ("cat <(a {x})", "stands after a word"),
         ("cat <<E\n{x}", "has no line 'E'"),
         ("cat <<E {x}", "a here-document has no text"),

@@ -233,7 +233,8 @@ def test_parents_in_sample_graphs_follow_the_formulas(found, widths, parents_of)
 
 def test_dense_in_tree_that_does_not_divide_evenly_is_rejected():
     with pytest.raises(
-        InvalidInput, match="a layer of 7 subtasks; groups of 4 with a shift of 2 must cover it exactly"
+        InvalidInput,
+        match="a layer has 7 subtasks; groups of 4 subtasks with a shift of 2 must cover it exactly",
     ):
         dense_in_tree(2, 7, 4, 2)
 

@@ -54,7 +54,7 @@ EXPECTED = [
     (15, 5, "node count 0"),
     (18, 5, "d depends on itself"),
     (19, 13, "5 apples"),
-    (22, 18, "loop scf: no task 'zz'"),
+    (22, 18, "loop scf: there is no task 'zz'"),
     (22, 26, "unknown name 'b.exit'"),
 ]
 

@@ -69,7 +69,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def pack(values: Sequence[Value]) -> Array:
-    """Return an array of floats, integers or booleans if all values have that type, else of objects."""
+    """Return an array of floats, integers or booleans if all values have this one type, else of objects."""
     if (types := set(map(type, values))) == {float} or types == {bool}:
         return np.array(values)
     if types == {int} and min(values) >= -_INT64 and max(values) < _INT64:  # type: ignore[type-var, operator]
@@ -78,7 +78,7 @@ def pack(values: Sequence[Value]) -> Array:
 
 
 def _as_objects(values: Sequence[Value]) -> Array:
-    """Return an array of objects, set one by one: NumPy would make lists a second dimension."""
+    """Return an array of objects, set one by one because NumPy would turn lists into a second dimension."""
     column = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         column[row] = value
@@ -110,7 +110,7 @@ def _exact_as_floats(kinds: str, operands: tuple[Any, Any]) -> bool:
 
 
 def fast_arithmetic(operator: str, left: Column, right: Column) -> Array | None:
-    """Return the result of an arithmetic operator per row; None if NumPy could differ in any row."""
+    """Return the result of an arithmetic operator per row; None if NumPy's result could differ."""
     kinds = _kind(left) + _kind(right)
     if operator == "**" and kinds == "ii" and type(right) is int:
         return _integer_power(left, right)
@@ -147,7 +147,7 @@ def _integer_power(base: Any, exponent: int) -> Array | None:
 
 
 def fast_compare(operator: str, left: Column, right: Column) -> Array | None:
-    """Return whether a comparison holds per row (with NaN: false); None if NumPy could differ in any row."""
+    """Return for each row whether a comparison holds (false for NaN); None if NumPy's result could differ."""
     kinds = _kind(left) + _kind(right)
     if operator not in _COMPARISONS or kinds not in ("ii", "if", "fi", "ff", "UU"):
         return None
@@ -230,7 +230,8 @@ def evaluate_columns(
 ) -> Array:
     """Return one value per row as an array of float64, int64, bool or object (strings and mixed types).
 
-    ``columns`` has arrays of ``length`` values by name, ``constants`` values that hold for all rows.
+    ``columns`` maps names to arrays of ``length`` values. ``constants`` maps names to values that hold for
+    all rows.
     """
     if length == 0:
         kinds = {ValueKind.BOOLEAN: bool, ValueKind.NUMBER: np.float64, ValueKind.UNKNOWN: np.float64}
@@ -261,7 +262,7 @@ def _to_floats(result: Array) -> Array:
 
 
 def _by_rows(function: Callable[..., Value], *operands: Column) -> Column:
-    """Apply a function of single values to each row, or once if no operand is a column."""
+    """Apply a function of single values to each row; call it only once if no operand is a column."""
     if not any(isinstance(operand, np.ndarray) for operand in operands):
         return function(*operands)
     lists = [operand.tolist() if isinstance(operand, np.ndarray) else repeat(operand) for operand in operands]
@@ -269,7 +270,7 @@ def _by_rows(function: Callable[..., Value], *operands: Column) -> Column:
 
 
 def _load_column(column: Array, name: str, length: int) -> Array:
-    """Return a column of the caller in a supported type; raise Refusal for other types or lengths."""
+    """Return a column of the caller in a supported type; raise Refusal for another type or length."""
     array = np.asarray(column)
     if array.shape != (length,):
         raise Refusal(f"the column {name!r} has the shape {array.shape}", rule=f"{length} values are needed")
@@ -371,7 +372,7 @@ class _ColumnEvaluation:
             raise refusal.at(node.column) from None
 
     def _comparison(self, node: tree.Compare, rows: Array) -> Column:
-        """Return whether a chain of comparisons holds; false rows are not evaluated further."""
+        """Return for each row whether a chain of comparisons holds; it ends at the first false comparison."""
         result = np.ones(len(rows), dtype=bool)
         alive = np.arange(len(rows))
         left = self.value(node.operands[0], rows)
@@ -395,7 +396,7 @@ class _ColumnEvaluation:
         return result
 
     def _logical(self, node: tree.Logical, rows: Array) -> Column:
-        """Return the values of ``and`` or ``or``; each operand is evaluated only for rows still undecided."""
+        """Return the values of ``and`` or ``or``; each operand is evaluated only for undecided rows."""
         settled = node.operator == "or"
         result = np.full(len(rows), not settled)
         open_rows = np.arange(len(rows))

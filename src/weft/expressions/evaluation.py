@@ -74,7 +74,8 @@ class Allowance:
             self._made -= len(value)
             if self._made < 0:
                 raise Refusal(
-                    "the lists have too many entries in total", rule=f"at most {MAX_ENTRIES} entries"
+                    "the lists have too many entries in total",
+                    rule=f"all lists have at most {MAX_ENTRIES} entries",
                 )
             self._count_in_document(len(value))
         return value
@@ -109,7 +110,10 @@ _SIMPLE_TYPES = frozenset((int, float, str, bool, type(None)))
 
 
 def _count_entries(value: Value, known: dict[int, int]) -> int:
-    """Return the number of entries of a list or mapping and of all values in it; ``known``: counts by id."""
+    """Return the number of entries of a list or mapping and of all values in it.
+
+    ``known`` caches the counts of values by ``id``.
+    """
     if not isinstance(value, list | Mapping):
         return 0
     if (entries := known.get(id(value))) is None:
@@ -274,7 +278,7 @@ class _Inference:
     def _condition(self, node: tree.ExpressionNode) -> ValueKind:
         if (kind := self.kind(node)) not in (ValueKind.BOOLEAN, ValueKind.UNKNOWN):
             rule, advice = "conditions are true or false", "compare it, for example `x != 0`"
-            raise Refusal(f"a {kind.value} used as a condition", rule=rule, advice=advice).at(node.column)
+            raise Refusal(f"a {kind.value} is used as a condition", rule=rule, advice=advice).at(node.column)
         return ValueKind.BOOLEAN
 
     def _comparison(self, node: tree.Compare) -> ValueKind:
@@ -334,5 +338,5 @@ def _entry_kind(target: ValueKind, key: ValueKind) -> ValueKind:
     if target not in (ValueKind.LIST, ValueKind.MAPPING, ValueKind.UNKNOWN):
         raise Refusal(f"a {target.value} has no entries", rule="only lists and mappings can be indexed")
     if target is ValueKind.LIST and key not in _NUMERIC:
-        raise Refusal(f"a {key.value} used as a position", rule="positions are whole numbers")
+        raise Refusal(f"a {key.value} is used as a position", rule="positions in a list are whole numbers")
     return ValueKind.UNKNOWN

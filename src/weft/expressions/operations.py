@@ -54,7 +54,9 @@ def _calculate(operator: str, left: float, right: float) -> float:
     try:
         result = _CALCULATIONS[operator](left, right)
     except ZeroDivisionError:
-        raise Refusal("division by zero", advice="guard it, for example `a / b if b != 0 else 0`") from None
+        raise Refusal(
+            "division by zero", advice="test the divisor, for example `a / b if b != 0 else 0`"
+        ) from None
     except OverflowError:
         raise _too_large() from None
     return _check_bounds(result, left, right)
@@ -97,8 +99,8 @@ def _check_bounds(result: float, *operands: float) -> float:
 
 
 def _too_large() -> Refusal:
-    rule = f"integers have at most {MAX_BITS} bits, other numbers stay below 1.8e308"
-    return Refusal("the result is too large", rule=rule, advice="use smaller units, such as 1e9 operations")
+    rule = f"integers have at most {MAX_BITS} bits, other numbers are below 1.8e308"
+    return Refusal("the result is too large", rule=rule, advice="use larger units, such as 1e9 operations")
 
 
 def _join(left: str, right: str) -> str:
@@ -124,7 +126,7 @@ def to_condition(value: Value) -> bool:
     if kind is ValueKind.UNKNOWN:
         return False
     advice = f"compare it, for example `x {'!= 0' if kind is ValueKind.NUMBER else '== ...'}`"
-    what = f"{describe(value)} used as a condition"
+    what = f"{describe(value)} is used as a condition"
     raise Refusal(what, rule="conditions are true or false", advice=advice)
 
 
@@ -157,7 +159,7 @@ def _order(operator: str, left: Value, right: Value, kinds: tuple[ValueKind, Val
     raise Refusal(
         f"`{operator}` between {describe(left)} and {describe(right)}",
         rule="only two numbers or two strings have an order",
-        advice="compare values of one kind; == and != take any",
+        advice="compare values of one kind; only == and != compare any values",
     )
 
 
@@ -194,7 +196,7 @@ def _contains(container: Value, item: Value) -> bool:
 def take_entry(target: Value, key: Value) -> Value:
     """Return the entry of a list at a position (negative: from the end) or of a mapping with a key.
 
-    None if the list, mapping or key is unknown.
+    Return None if the list, mapping or key is unknown.
     """
     if ValueKind.UNKNOWN in (kind_of(target), kind_of(key)):
         return None
@@ -203,7 +205,7 @@ def take_entry(target: Value, key: Value) -> Value:
     if not isinstance(target, Mapping):
         raise Refusal(f"{describe(target)} has no entries", rule="only lists and mappings can be indexed")
     if isinstance(key, bool) or not isinstance(key, str | int | float):
-        raise Refusal(f"{describe(key)} used as a key", rule="keys are strings or numbers")
+        raise Refusal(f"{describe(key)} is used as a key", rule="keys are strings or numbers")
     if key not in target:
         texts = [entry for entry in target if isinstance(entry, str)]
         advice = suggest(str(key), texts, f"known: {shorten(', '.join(map(str, target)))}")
@@ -214,8 +216,8 @@ def take_entry(target: Value, key: Value) -> Value:
 def _entry(target: list[Any], position: Value) -> Value:
     if isinstance(position, bool) or not isinstance(position, int):
         advice = "round it with int(...)" if isinstance(position, float) else ""
-        what = f"{describe(position)} used as a position"
-        raise Refusal(what, rule="positions are whole numbers", advice=advice)
+        what = f"{describe(position)} is used as a position"
+        raise Refusal(what, rule="positions in a list are whole numbers", advice=advice)
     if not -len(target) <= position < len(target):
         bounds = f"a list of {len(target)} has positions 0 to {len(target) - 1}"
         rule = bounds if target else "the list is empty"
@@ -296,7 +298,7 @@ class Function:
 
 
 def _are_numbers(values: list[Any]) -> bool:
-    """Return whether all values are finite integers and floats, for which Python's own functions suffice."""
+    """Return whether all values are finite integers or floats, which Python's own functions can process."""
     return {int, float}.issuperset(map(type, values)) and all(value - value == 0 for value in values)
 
 
@@ -307,10 +309,10 @@ def _extreme(choose: Callable[[list[Any]], Value]) -> Callable[..., Value]:
             return choose(listing)
         values = [to_value(value) for value in listing]
         if not values:
-            raise Refusal("min() or max() of an empty list", argument=0)
+            raise Refusal("min() or max() is called with an empty list", argument=0)
         kinds = {kind_of(value) for value in values}
         if kinds - {ValueKind.NUMBER, ValueKind.UNKNOWN}:
-            raise Refusal("min() and max() of values that are not numbers", argument=0)
+            raise Refusal("min() or max() is called with values that are not numbers", argument=0)
         return math.nan if ValueKind.UNKNOWN in kinds else choose(values)
 
     return apply
@@ -369,7 +371,7 @@ def _to_number(name: str, convert: Callable[[str], float], value: float | str) -
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise Refusal(f"{name}() of {describe(value)}", rule="the string must hold a number", argument=0)
+        raise Refusal(f"{name}() of {describe(value)}", rule="the string must contain a number", argument=0)
     return number
 
 
@@ -381,9 +383,13 @@ def _string(value: bool | float | str) -> str:
 
 def _matches(text: str, pattern: str) -> bool:
     if len(pattern) > _MAX_PATTERN:
-        raise Refusal("a pattern that is too long", rule=f"at most {_MAX_PATTERN} characters", argument=1)
+        raise Refusal(
+            "the pattern is too long", rule=f"a pattern has at most {_MAX_PATTERN} characters", argument=1
+        )
     if len(text) > _MAX_TEXT:
-        raise Refusal("a text that is too long to match", rule=f"at most {_MAX_TEXT} characters", argument=0)
+        raise Refusal(
+            "the text is too long to match", rule=f"it has at most {_MAX_TEXT} characters", argument=0
+        )
     try:
         return fnmatchcase(text, pattern)
     except re.error:
@@ -393,10 +399,12 @@ def _matches(text: str, pattern: str) -> bool:
 def _range(low: float, high: float) -> list[int]:
     if not (isinstance(low, int) and isinstance(high, int)):
         raise Refusal(
-            "range() with a fraction", rule="its bounds must be whole numbers", advice="use int(...)"
+            "a bound of range() is a fraction",
+            rule="both bounds must be whole numbers",
+            advice="use int(...)",
         )
     if high - low >= MAX_ENTRIES:
-        raise Refusal("range() is too long", rule=f"at most {MAX_ENTRIES} entries")
+        raise Refusal("range() is too long", rule=f"a list has at most {MAX_ENTRIES} entries")
     return list(range(low, high + 1))
 
 
@@ -409,7 +417,7 @@ def _default(value: Value, otherwise: Value) -> Value:
 
 
 def _deferred(*_arguments: Value) -> Value:
-    raise Refusal("the value is not known before the file exists")
+    raise Refusal("the value is unknown until the file exists")
 
 
 def _functions() -> Iterator[Function]:

@@ -72,7 +72,9 @@ def scan(text: str) -> list[_Token]:
     if len(text) > MAX_LENGTH:
         rule = f"an expression has at most {MAX_LENGTH} characters"
         raise Refusal(
-            f"{len(text)} characters", rule=rule, advice="shorten it, or define parameters for parts of it"
+            f"the expression has {len(text)} characters",
+            rule=rule,
+            advice="shorten it, or define parameters for parts of it",
         ).at(1)
     # Surrounding blanks are ignored: YAML's block strings end with a newline.
     text = text.rstrip(_SURROUNDING)
@@ -96,7 +98,7 @@ def scan(text: str) -> list[_Token]:
 
 def _stray(character: str, start: int) -> Refusal:
     if character in "\"'":
-        return Refusal("a string without an end", advice=f"close it with {character}").at(start + 1)
+        return Refusal("the string is not closed", advice=f"close it with {character}").at(start + 1)
     advice = _INSTEAD.get(character, "remove it; inside a string, write an escape such as \\u00e9")
     return Refusal(f"the character {character!r} is not allowed in expressions", advice=advice).at(start + 1)
 
@@ -106,7 +108,7 @@ def _check_token(token: _Token, before: _Token | None) -> None:
     if before is not None and before.kind == "number" and touching:
         _check_after_number(token, before)
     if token.kind == "number" and len(token.text) > _MAX_DIGITS:
-        raise Refusal("a number with too many digits", rule="a number has at most 1233 digits").at(
+        raise Refusal("the number has too many digits", rule="a number has at most 1233 digits").at(
             token.start + 1
         )
     if token.kind == "string":
@@ -130,7 +132,7 @@ def _check_string(token: _Token, before: _Token | None, touching: bool) -> None:
             f"the string has the prefix {prefix!r}", rule="strings have no prefix", advice="remove it"
         ).at(before.start + 1)
     if before is not None and before.kind == "string":
-        raise Refusal("two adjacent strings", advice="join them with +").at(token.start + 1)
+        raise Refusal("two strings follow each other", advice="join them with +").at(token.start + 1)
     if bad := _BAD_ESCAPE.search(token.text):
         found = token.text[bad.start(1) : bad.start(1) + 2]
         advice = "write \\\\ for a backslash"
@@ -146,10 +148,10 @@ def _check_nesting(tokens: list[_Token]) -> None:
         if token.kind == "operator":
             depth += (token.text in "([") - (token.text in ")]")
         if max(depth, prefixes) > MAX_DEPTH:
-            rule = f"an expression is nested at most {MAX_DEPTH} deep"
-            raise Refusal("too many nested parts", rule=rule, advice="define parameters for parts of it").at(
-                token.start + 1
-            )
+            rule = f"an expression has at most {MAX_DEPTH} levels"
+            raise Refusal(
+                "the expression is nested too deeply", rule=rule, advice="define parameters for parts of it"
+            ).at(token.start + 1)
 
 
 MAX_NODES = 2_000
@@ -219,13 +221,15 @@ def _syntax(error: SyntaxError, tokens: Sequence[_Token], length: int, offset: i
     return Refusal(
         f"invalid syntax at {found}{reason}",
         rule="expressions are written as in Python",
-        advice="look for a missing operator, operand or bracket before it",
+        advice="look for a missing operator, operand or bracket before this place",
     ).at(column)
 
 
 def _too_deep(column: int) -> Refusal:
-    rule = f"an expression is nested at most {MAX_DEPTH} deep"
-    return Refusal("too many nested parts", rule=rule, advice="define parameters for parts of it").at(column)
+    rule = f"an expression has at most {MAX_DEPTH} levels"
+    return Refusal(
+        "the expression is nested too deeply", rule=rule, advice="define parameters for parts of it"
+    ).at(column)
 
 
 class _TreeBuilder:
@@ -247,7 +251,10 @@ class _TreeBuilder:
         return self._offset + (self._characters[position] if self._characters else position) + 1
 
     def _operator_column(self, left: ast.expr) -> int:
-        """Return the column of the operator after an operand: the next token except closing parentheses."""
+        """Return the column of the operator that follows an operand.
+
+        It is the next token that is not a closing parenthesis.
+        """
         end = self._column(left.end_col_offset or 0) - 1
         low, high = 0, len(self._tokens)
         while low < high:
@@ -266,7 +273,9 @@ class _TreeBuilder:
         if self._count > MAX_NODES:
             rule = f"an expression has at most {MAX_NODES} parts"
             raise Refusal(
-                "too many parts", rule=rule, advice="define parameters for parts of it, or use a list"
+                "the expression has too many parts",
+                rule=rule,
+                advice="define parameters for parts of it, or use a list",
             ).at(column)
         match node:
             case ast.Constant():
@@ -309,11 +318,9 @@ class _TreeBuilder:
     def _constant(self, node: ast.Constant, column: int) -> ExpressionNode:
         value = node.value
         if isinstance(value, float) and value in (float("inf"), float("-inf")):
-            raise Refusal("a number that is too large", rule="numbers stay below 1.8e308").at(column)
+            raise Refusal("the number is too large", rule="numbers are below 1.8e308").at(column)
         if isinstance(value, int) and value.bit_length() > MAX_BITS:
-            raise Refusal("a number that is too large", rule=f"integers have at most {MAX_BITS} bits").at(
-                column
-            )
+            raise Refusal("the number is too large", rule=f"integers have at most {MAX_BITS} bits").at(column)
         if not (value is None or isinstance(value, bool | int | float | str)):
             raise _foreign("this literal", column)
         return tree.Literal(value=value, column=column)
@@ -326,7 +333,7 @@ class _TreeBuilder:
             inner = inner.value
         if not isinstance(inner, ast.Name):
             raise Refusal(
-                f"`.{shorten(parts[-1], 30)}` after something that is not a name",
+                f"`.{shorten(parts[-1], 30)}` follows something that is not a name",
                 rule="a dot only joins the parts of a name",
                 advice='take an entry with [ ], for example x["name"]',
             ).at(self._column(inner.end_col_offset or 0))
@@ -334,7 +341,7 @@ class _TreeBuilder:
 
     def _call(self, node: ast.Call, column: int, depth: int) -> ExpressionNode:
         if not isinstance(node.func, ast.Name):
-            raise _foreign("a call of anything but a named function", column)
+            raise _foreign("a call of something other than a named function", column)
         name = node.func.id
         if name not in FUNCTIONS:
             advice = suggest(name, FUNCTIONS, f"known: {', '.join(FUNCTIONS)}")
@@ -352,7 +359,7 @@ class _TreeBuilder:
 
     def _index(self, node: ast.Subscript, column: int, depth: int) -> ExpressionNode:
         if isinstance(node.slice, ast.Slice | ast.Tuple):
-            raise _foreign("an index of several values", column)
+            raise _foreign("an index with several values", column)
         target, key = self._all((node.value, node.slice), depth)
         return tree.Index(target=target, key=key, column=column)
 
@@ -410,7 +417,11 @@ def _parse(text: str) -> Expression:
     if len(canonical) > MAX_LENGTH:
         rule = f"an expression has at most {MAX_LENGTH} characters in canonical form"
         raise ExpressionError(
-            f"{len(canonical)} characters", text, 1, rule, "define parameters for parts of it"
+            f"the expression has {len(canonical)} characters",
+            text,
+            1,
+            rule,
+            "define parameters for parts of it",
         )
     names = dict.fromkeys(node.name for node in tree.walk(parsed) if isinstance(node, tree.Name))
     return Expression(text=canonical, tree=parsed, names=tuple(names), source=text)

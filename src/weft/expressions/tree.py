@@ -31,7 +31,9 @@ class Name(_PositionedNode):
 
     name: str
     optional: bool = field(default=False, compare=False, repr=False)
-    """Whether an undefined name has an unknown value and is no error: the first argument of ``default``."""
+    """Whether the name may be undefined; its value is then unknown. True in the first argument of
+    ``default``.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,7 +179,7 @@ MISSING: Final = object()
 
 
 def find_variable(name: str, context: Mapping[str, Any]) -> object:
-    """Return the variable of this dotted name, else the entry in nested mappings, else MISSING."""
+    """Return the variable with this dotted name; else its entry in nested mappings; else MISSING."""
     if name in context:
         return context[name]
     return find_nested(context, name.split(".")) if "." in name else MISSING

@@ -24,4 +24,4 @@ FORMATS = Registry(
         "mermaid": "weft.formats.picture:MermaidPicture",
     },
 )
-"""To add a format, add a module and one line here."""
+"""All formats by name. To add a format, add a module and one line here."""

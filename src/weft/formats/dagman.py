@@ -195,7 +195,7 @@ class _DagmanReader:
     def _read_template(self, node: _DagmanNode) -> Task | None:
         """Return the task that a job's template describes; None if the template is invalid.
 
-        Problems are added with the file and line of the template, where known, else with the line of the job.
+        A problem has the file and line of the template if they are known, else the line of the job.
         """
         try:
             source = open_source(Path(self.source.name).parent / node.file)
@@ -227,7 +227,7 @@ class _DagmanReader:
 
 
 def _add_prolog(task: Task, node: _DagmanNode) -> Task:
-    """Return the task with the PRE script of its job before its own prolog.
+    """Return the task with the PRE script of its job inserted before the task's own prolog.
 
     The script is staged as an input unless its path is absolute.
     """

@@ -99,7 +99,9 @@ class _DaxHandler(ContentHandler):
         elif element in ("dag", "dax") and not self._inside_job:
             advice = "read each workflow separately"
             self._add_problem(
-                f"a sub-workflow (element {element})", rule="sub-workflows are not supported", advice=advice
+                f"the file has a sub-workflow (element {element})",
+                rule="sub-workflows are not supported",
+                advice=advice,
             )
         elif element in ("file", "executable") and not self._inside_job:
             self._named = element, attrs.get("name", "")
@@ -135,7 +137,7 @@ class _DaxHandler(ContentHandler):
     def finish(self) -> None:
         """Add the edges between the jobs; raise InvalidInput if problems were found."""
         if not self.trace.names and not self.problems.found:
-            self.problems.add("no jobs", rule="a workflow must have at least one job")
+            self.problems.add("the file has no jobs", rule="a workflow must have at least one job")
         self._replace_programs()
         known = self._index_of
         for parent, child, line in self._edges:
@@ -150,7 +152,7 @@ class _DaxHandler(ContentHandler):
     def _start_root(self, element: str, attrs: Mapping[str, str]) -> None:
         if element != "adag":
             what = f"the first element is {shorten(element)!r}"
-            self._add_problem(what, rule="a DAX file holds one adag element")
+            self._add_problem(what, rule="a DAX file must have the root element adag")
             self.problems.finish()
         self.title = attrs.get("name") or None
 
@@ -158,7 +160,7 @@ class _DaxHandler(ContentHandler):
         ident = self._required("job", attrs, "id")
         index = len(self.trace.names)
         if self._index_of.setdefault(ident, index) != index:
-            self._add_problem(f"a second job {shorten(ident)!r}", rule="ids of jobs must be unique")
+            self._add_problem(f"two jobs have the id {shorten(ident)!r}", rule="ids of jobs must be unique")
         self._inside_job = True
         self._reads, self._writes = [], []
         trace = self.trace
@@ -199,7 +201,7 @@ class _DaxHandler(ContentHandler):
             return  # programs and checkpoints, which other jobs do not read
         file = attrs.get("file") or attrs.get("name")
         if not file:
-            self._add_problem("a used file without a name", rule="uses must have the attribute file or name")
+            self._add_problem("a used file has no name", rule="`uses` must have the attribute file or name")
             return
         if link != "output":
             self._reads.append(file)
@@ -250,7 +252,7 @@ class _DaxHandler(ContentHandler):
     def _required(self, element: str, attrs: Mapping[str, str], key: str) -> str:
         if not (value := attrs.get(key)):
             self._add_problem(
-                f"a {element} without {key}", rule=f"every {element} must have the attribute {key}"
+                f"a {element} has no attribute {key}", rule=f"every {element} must have the attribute {key}"
             )
         return value or ""
 

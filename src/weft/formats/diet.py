@@ -96,7 +96,7 @@ class _DagReader:
         self._nodes.append(node)
 
     def add_unknown(self, element: XmlElement, known: tuple[str, ...], rule: str) -> None:
-        """Add a problem for an unexpected element."""
+        """Add a problem for an unexpected element; ``known`` are the expected elements."""
         advice, what = suggest(element.name, known), f"element {shorten(element.name, 40)}"
         self.problems.add(what, rule=rule, advice=advice, line=element.line)
 

@@ -76,7 +76,7 @@ class _DietProcessor:
         return f"{self.owner}_loop"
 
     def ports(self, part: str) -> Mapping[str, XmlElement]:
-        """Return the reading (``part="reads"``) or writing ports, by name."""
+        """Return by name the ports that read data (``part="reads"``) or write data (``part="writes"``)."""
         return self.reads if part == "reads" else self.writes
 
     def parts(self, *names: str) -> dict[str, XmlElement]:
@@ -223,7 +223,7 @@ def _add_unknown_element(element: XmlElement, problems: ProblemCollector, known:
 
 
 _Axes = tuple[str, ...]
-"""Expressions for the number of values along each axis of a sweep."""
+"""For each axis of a sweep: an expression for its number of values."""
 
 _MAX_STRATEGY_DEPTH = 20
 _UNSUPPORTED_STRATEGIES = ("flatcross", "match")
@@ -231,7 +231,7 @@ _UNSUPPORTED_STRATEGIES = ("flatcross", "match")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _IterationAxes:
-    """The sweep axes of a processor; ``places`` has, by port, the positions of its axes in ``axes``."""
+    """The sweep axes of a processor. ``places`` maps each port to the positions of its axes in ``axes``."""
 
     axes: _Axes
     places: Mapping[str, tuple[int, ...]]
@@ -324,7 +324,7 @@ class _StrategyReader:
         return _cross_axes(parts) if element.name == "cross" else _pair_axes(parts, element, self.problems)
 
     def with_constants(self, made: _IterationAxes, strategy: XmlElement) -> _IterationAxes:
-        """Return the axes completed by the ports that the strategy omits; these must be constants."""
+        """Return the axes with the ports added that the strategy does not name; these must read constants."""
         places = dict(made.places)
         for name, port in self.ports.items():
             if name not in self.named and port.axes:
@@ -353,7 +353,7 @@ _FALSE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """Condition under which a task runs: the condition of ``step`` must be true (``holds``) or false."""
+    """Condition under which a task runs: the condition of ``step`` is true if ``holds``, else false."""
 
     step: str
     holds: bool
@@ -462,7 +462,7 @@ class _FunctionalReader:
         self._links |= {(name, port): (start.name, port) for port in again}
 
     def params(self) -> dict[str, Parameter]:
-        """Return the parameters ``NAME_items``: the number of items in the data file, 1 without data."""
+        """Return the parameters ``NAME_items``: numbers of items in the data file; 1 without a data file."""
         return {name: len(self._data.get(source, "1")) for source, name in self.items.items()}
 
     def _read_interface(self, root: XmlElement) -> None:
@@ -691,7 +691,7 @@ class _FunctionalReader:
         return (self.items[source], *map(str, counts[1:]))
 
     def _list_entries(self, producer: _DietProcessor, port: str) -> str:
-        """Add a task that lists the entries of all containers of a port; return its name."""
+        """Add a task that lists the entries of all containers of a port; return the name of this task."""
         name = name_port(f"{producer.name}_{port}_entries")
         tasks = self._made[producer.name]
         if any(task.name == name for task in tasks):
@@ -777,7 +777,7 @@ class _FunctionalReader:
         return self._merge_steps(merge)
 
     def sink_of(self, step: str, port: str) -> str | None:
-        """Return the sink that receives the data of a port; None if there is none.
+        """Return the name of the sink that receives the data of a port; None if no sink does.
 
         All steps of a merge have the same sink.
         """
@@ -787,8 +787,8 @@ class _FunctionalReader:
     def is_used(self, step: _DietProcessor, port: str) -> bool:
         """Return whether the data of a port are an output of the task.
 
-        They are if a link leads from the port, or if the workflow has no links to sinks at all. Other data
-        stay in the directory of the task.
+        They are an output if a link leads from the port, or if the workflow has no links to sinks at all.
+        Other data stay in the directory of the task.
         """
         used = (*self._links.values(), *self._results)
         return not self._results or any(
@@ -818,7 +818,7 @@ class _StepBuilder:
         self._unbound = ""
 
     def add_feed(self, port: str, feed: _PortFeed, variables: list[str]) -> None:
-        """Add a reading port; ``variables``: the sweep variables for the axes of its data."""
+        """Add a port that reads data. ``variables`` are the sweep variables for the axes of the data."""
         elements = [self._step.reads[port]]
         if self._step.kind == "start":
             inner = self._step.parts("inLoop").values()
@@ -841,7 +841,7 @@ class _StepBuilder:
                 self._setup.read_file(element, path)
 
     def _add_producer(self, feed: _PortFeed, variables: list[str]) -> str:
-        """Add the producer as a dependency and its data as an input; return their path as shell text."""
+        """Add the producer as a dependency and its data as an input; return the data's path as shell text."""
         assert feed.producer is not None
         writer = self._reader.processors[feed.producer]
         count = len(self._reader.axes_of(feed.producer))
@@ -921,7 +921,7 @@ class _StepBuilder:
         return found
 
     def _free_name(self, name: str, source: str) -> str:
-        """Return a name for a file from elsewhere that no file from another source has."""
+        """Return a name for an external file that no file from another source has in this task."""
         taken, number = name, 1
         while (used := self._inputs.get(taken)) is not None and used.source != escape_braces(source):
             number += 1
@@ -1055,7 +1055,7 @@ def _guard_dependency(guard: _Guard) -> Dependency:
 
 
 def _covers(guard: _Guard, dependency: Dependency) -> bool:
-    """Return whether a dependency is the one that a guard implies, but without its condition."""
+    """Return whether a dependency equals the one that a guard implies, except that it has no condition."""
     return dependency == replace(_guard_dependency(guard), condition=None)
 
 

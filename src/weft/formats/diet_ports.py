@@ -58,7 +58,7 @@ Data = str | list["Data"]
 
 
 def name_port(name: str) -> str:
-    """Return the name of a port with characters replaced that a shell variable cannot have."""
+    """Return the name of a port; characters that the name of a shell variable cannot contain are replaced."""
     return _UNNAMEABLE.sub("_", name)
 
 
@@ -105,7 +105,7 @@ class PortSetup:
         self._set(port, path)
 
     def read_constant(self, port: XmlElement, data: Data, *, is_file: bool = False) -> None:
-        """Add a port that reads a constant; ``is_file``: the constant names files."""
+        """Add a port that reads a constant. ``is_file`` states whether the constant names files."""
         target = self._target(port)
         self._write(data, target, is_file=is_file)
         self._set(port, target)
@@ -121,8 +121,8 @@ class PortSetup:
     ) -> None:
         """Add a port that reads one item of a source.
 
-        ``variables`` are the sweep variables that select the item, one for each level of nesting.
-        ``is_file``: the items name files.
+        ``variables`` are the sweep variables that select the item, one for each level of nesting. ``is_file``
+        states whether the items name files.
         """
         target = self._target(port)
         selector = ".".join(f"{{{variable}}}" for variable in variables)
@@ -153,7 +153,10 @@ class PortSetup:
         self._set(port, target)
 
     def write(self, port: XmlElement, path: str, *, reads: bool = False) -> None:
-        """Add a port that writes a file; ``reads``: the file is initially a copy of what the port reads."""
+        """Add a port that writes a file.
+
+        If ``reads``, the file is initially a copy of the data that the port reads.
+        """
         name = name_port(port.attributes.get("name", ""))
         is_container = port.attributes.get("depth", "0") != "0"
         if reads:
@@ -293,9 +296,9 @@ def _depth(data: Data) -> int:
 
 
 def count_items(items: Sequence[Data], depth: int) -> list[int] | None:
-    """Return the number of items on each level above items of nesting ``depth``.
+    """Return, for each level above items of nesting ``depth``, the number of items of a list on this level.
 
-    None if the items have fewer levels, or if lists on one level have different lengths.
+    Return None if the items have fewer levels, or if lists on one level have different lengths.
     """
     levels = 1 + max(map(_depth, items), default=0) - depth
     if levels < 1:
@@ -459,9 +462,9 @@ class _ConditionParser:
 
 
 def evaluate_text(expression: str, ports: Mapping[str, XmlElement], form: str) -> str:
-    """Return shell text that evaluates an expression over ports; ``form``: statement of awk with ``%s``.
+    """Return shell text that evaluates an expression over ports.
 
-    Raises ConditionError.
+    ``form`` is a statement of awk in which ``%s`` stands for the expression. Raises ConditionError.
     """
     parser = _ConditionParser(expression, ports)
     program = form % parser.parse()
@@ -470,9 +473,9 @@ def evaluate_text(expression: str, ports: Mapping[str, XmlElement], form: str) -
 
 
 def assign_ports(text: str, ports: Mapping[str, XmlElement], targets: Mapping[str, str]) -> list[str]:
-    """Return shell lines for ``out=in; other=$in + 1``; ``targets``: path of each port that is assigned.
+    """Return shell lines that execute assignments such as ``out=in; other=$in + 1``.
 
-    Raises ConditionError.
+    ``targets`` maps each port that must be assigned to its path. Raises ConditionError.
     """
     lines, assigned = list[str](), set[str]()
     for statement in filter(None, (part.strip() for part in text.split(";"))):

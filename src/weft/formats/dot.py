@@ -70,7 +70,7 @@ class _DotGraph:
 
     name: str | None
     strict: bool
-    """Whether an edge may be repeated and the last one counts; otherwise a repeated edge is an error."""
+    """Whether an edge may be repeated; the last one is then used. Otherwise a repeated edge is an error."""
     nodes: Mapping[str, _DotNode]
     edges: tuple[_DotEdge, ...]
 
@@ -236,10 +236,10 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})(?
 class Dot:
     """Task graphs with weights, as DOT.
 
-    ``a [Weight=3];`` is a task of 3 seconds on a machine of speed 1; ``a -> b [Weight=2];`` a transfer that
-    takes 2 seconds between any two different machines. An edge with a weight becomes a file ``a->b`` that the
-    source writes and the target reads; an edge without a weight becomes a plain dependency. Written files
-    have edges for both.
+    ``a [Weight=3];`` is a task of 3 seconds on a machine of speed 1; ``a -> b [Weight=2];`` is a transfer
+    that takes 2 seconds between any two different machines. An edge with a weight becomes a file ``a->b``
+    that the source writes and the target reads; an edge without a weight becomes a plain dependency. When a
+    workflow is written, transfers and plain dependencies both become edges.
 
     The parser accepts ``digraph NAME {...}`` with nodes, edge chains, attribute lists and defaults. Ports,
     subgraphs, undirected edges and HTML labels have no meaning for tasks and are errors.
@@ -367,7 +367,7 @@ def _check_name(name: str) -> str:
     if name.endswith("\\") or '\\"' in name or "\\\n" in name:
         raise InvalidInput(
             f"name {shorten(name)!r}",
-            rule="DOT cannot write a backslash before a quote, a line break or the end",
+            rule="DOT cannot express a backslash before a quote, a line break or the end of a name",
             advice="rename the task",
         )
     return name
@@ -376,6 +376,6 @@ def _check_name(name: str) -> str:
 def _refuse_bytes(source: str, target: str, size: float) -> None:
     raise InvalidInput(
         f"edge {shorten(source, 40)} -> {shorten(target, 40)} carries {size:g} bytes",
-        rule="this dialect of DOT has only seconds on its edges",
-        advice="write wfformat, or dot-picture for a picture",
+        rule="in this dialect of DOT, edges have seconds, not bytes",
+        advice="use the format wfformat, or dot-picture for a picture",
     )

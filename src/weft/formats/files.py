@@ -25,9 +25,9 @@ def open_source(name: str | Path) -> SourceFile:
     path, shown = Path(name), shorten(repr(str(name)), 200)
     try:
         if not str(name):
-            raise InvalidInput("an empty file name", advice="name a file")
+            raise InvalidInput("the file name is empty", advice="name a file")
         if path.is_dir():
-            raise InvalidInput(f"{shown} is a directory", advice="name a file in it")
+            raise InvalidInput(f"{shown} is a directory", advice="name a file in this directory")
         if path.is_char_device() or path.is_block_device():
             raise InvalidInput(f"{shown} is a device", advice="name a file")
         # A file name that is not UTF-8 must not break messages and written files.
@@ -41,7 +41,7 @@ def open_source(name: str | Path) -> SourceFile:
 
 
 def _sibling_advice(path: Path) -> str:
-    """Return advice that names the file of the folder with the most similar name, ignoring extensions."""
+    """Return advice that names the file in the same folder whose name, without extension, is most similar."""
     try:
         siblings = {entry.stem: entry.name for entry in sorted(path.parent.iterdir())}
     except OSError:
@@ -57,7 +57,7 @@ def detect_format(source: SourceFile) -> Format:
     """
     if not source.data.strip():
         location = SourceLocation(file=source.name)
-        raise InvalidInput("the file is empty", advice="write a workflow into it", location=location)
+        raise InvalidInput("the file is empty", advice="write a workflow into the file", location=location)
     readers: list[Format] = []
     for _, kind in FORMATS.load_each():  # loads one at a time: most files have one of the first formats
         reader: Format = kind()
@@ -81,7 +81,7 @@ def load_workflow(name: str | Path, *, format_name: str | None = None) -> Workfl
 
 
 def read_workflow_file(name: str | Path, *, format_name: str | None = None) -> Workflow:
-    """Return the workflow of a file without checking it; callers use ``check_and_unfold``."""
+    """Return the workflow of a file without checking it; callers check it with ``check_and_unfold``."""
     source = open_source(name)
     reader: Format = detect_format(source) if format_name is None else FORMATS.load(format_name)()
     if not reader.reads:
@@ -152,7 +152,7 @@ def find_writer(name: str | Path, format_name: str | None = None) -> Format:
         readers += [entry] if suffix in found.extensions else []
     if readers:
         what = f"files {suffix!r} have the format {readers[0]!r}, which can be read, not written"
-        raise InvalidInput(what, advice="`weft formats` lists the others")
+        raise InvalidInput(what, advice="choose another format; `weft formats` lists all of them")
     known = ", ".join(f"{writer.extensions[0]} ({writer.name})" for writer in writers)
     advice = f"use one of {known}, or --to NAME"
     raise InvalidInput(f"no format has the file extension {suffix!r}", advice=advice)

@@ -42,7 +42,7 @@ class SourceFile:
             what = f"byte {self.data[error.start]:#04x} at offset {error.start} is not UTF-8"
             location = SourceLocation(file=self.name, line=line)
             raise InvalidInput(
-                what, rule="files are UTF-8 text", advice="save the file as UTF-8", location=location
+                what, rule="files must be UTF-8 text", advice="save the file as UTF-8", location=location
             ) from None
 
 
@@ -110,7 +110,7 @@ class PlatformReader(Protocol):
 
 
 _MAX_HINTS = 3
-"""Only so many problems of a file get the advice "did you mean", because each search takes long."""
+"""Number of problems of a file that get the advice "did you mean"; each search takes long."""
 MAX_PROBLEMS = 20
 """Number of problems after which reading stops; further problems mostly repeat the first ones."""
 
@@ -132,7 +132,7 @@ class ProblemCollector:
         line: int | None = None,
         column: int | None = None,
     ) -> None:
-        """Add one problem; if there are MAX_PROBLEMS then, raise InvalidInput with all of them."""
+        """Add one problem; raise InvalidInput with all problems if there are MAX_PROBLEMS or more."""
         location = SourceLocation(file=self.source.name, line=line, column=column)
         self.found.append(Problem(what=what, rule=rule, advice=advice, path=path, location=location))
         if len(self.found) >= MAX_PROBLEMS:
@@ -189,11 +189,11 @@ def load_json(source: SourceFile) -> Any:
     except UnicodeEncodeError:
         raise file_error(
             source,
-            "an unpaired surrogate",
-            rule=r"each escape \uD800 to \uDBFF needs an escape \uDC00 to \uDFFF after it",
+            "the text contains an unpaired surrogate",
+            rule=r"each escape \uD800 to \uDBFF must be followed by an escape \uDC00 to \uDFFF",
         ) from None
     except ValueError as error:
-        raise file_error(source, f"a number that is too long: {shorten(str(error))}") from None
+        raise file_error(source, f"a number is too long: {shorten(str(error))}") from None
     return document
 
 
@@ -212,7 +212,10 @@ def read_number(
 def read_object(
     parent: Mapping[str, Any], key: str, path: DocumentPath, problems: ProblemCollector
 ) -> Mapping[str, Any]:
-    """Return the object ``parent[key]``; an empty object if it is missing or, with a problem, invalid."""
+    """Return the object ``parent[key]``; an empty object if it is missing or invalid.
+
+    An invalid value also adds a problem.
+    """
     if (value := parent.get(key)) is not None and type(value) is not dict:
         problems.add(describe_value(value), rule="must be an object", path=(*path, key))
     return value if type(value) is dict else _EMPTY_OBJECT

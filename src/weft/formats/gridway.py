@@ -49,7 +49,11 @@ class _TemplateVariables:
     """
 
     def __init__(self, problems: ProblemCollector, *, name: str, swept: bool, count: str) -> None:
-        """Set the values; ``count`` is the number of tasks as text. If not ``swept``, TASK_ID is 0."""
+        """Set the translations of the variables.
+
+        ``count`` is the number of tasks as text. TASK_ID is the index of the array task, or 0 if not
+        ``swept``.
+        """
         index = f"{{{INDEX}}}" if swept else "0"
         self.problems = problems
         self.swept = swept
@@ -66,7 +70,7 @@ class _TemplateVariables:
         }
 
     def unique(self, name: str) -> str:
-        """Return a file name with the index of the array task appended, unless the name contains it."""
+        """Return a file name with the index of the array task appended, unless it contains this index."""
         return name if not self.swept or f"{{{INDEX}}}" in name else f"{name}.{{{INDEX}}}"
 
     def translate(self, entry: TemplateEntry, text: str, *, in_line: bool = False) -> str:
@@ -198,7 +202,10 @@ class _JobFiles:
         return None
 
     def _add_input(self, entry: TemplateEntry, local: str, remote: str | None) -> str | None:
-        """Add an input; return its name in the directory of the job, None if it is already on the machine."""
+        """Add an input and return its name in the directory of the job.
+
+        Return None if the file is already on the machine.
+        """
         if local.startswith("/"):
             if remote is not None:
                 self._refuse_renaming(entry, local, remote, f"write file://{local} {remote}")
@@ -299,9 +306,9 @@ class JobTemplate:
         )
 
     def task(self, name: str, *, as_parameter: bool) -> Task | None:
-        """Return the task; None, with a problem added, if the template names no program.
+        """Return the task; if the template names no program, add a problem and return None.
 
-        ``as_parameter``: the parameter ``total_tasks`` of the workflow sets the size of an array job.
+        If ``as_parameter``, the parameter ``total_tasks`` of the workflow sets the size of an array job.
         """
         executable = self.entries.get("EXECUTABLE")
         self._refuse_unsupported()
@@ -406,7 +413,7 @@ class JobTemplate:
         return "mpirun -n {nodes}" if kind is not None and kind.value.lower() == "mpi" else None
 
     def _evaluator(self, variables: _TemplateVariables, files: _JobFiles) -> str | None:
-        """Return the evaluator: the MONITOR with the job's process id, a limit of the CPU load, or None."""
+        """Return the evaluator: the MONITOR, called with the job's process id; a CPU load limit; or None."""
         own, limit = self.entries.get("MONITOR"), self.entries.get("CPULOAD_THRESHOLD")
         percent = _CPU_PERCENT if limit is None else self._number(limit)
         if own is not None and own.value not in _OWN_PROGRAMS:

@@ -101,10 +101,10 @@ _NUMBERS: Mapping[str, str] = {
     "FREE_DISK_MB": "default(FREE_DISK_MB, default(free_disk, 0) / MB)",
     "CPU_MHZ": "default(CPU_MHZ, 0)",
 }
-"""Expressions of weft for GridWay's numeric attributes; any other NAME is ``default(NAME, 0)``."""
+"""Expressions of weft for GridWay's numeric attributes; any other NAME becomes ``default(NAME, 0)``."""
 
 _TEXTS: Mapping[str, str] = {"HOSTNAME": "name", "ARCH": "arch", "OS_NAME": "lower(os)"}
-"""Expressions of weft for GridWay's text attributes; any other NAME is ``default(NAME, null)``."""
+"""Expressions of weft for GridWay's text attributes; any other NAME becomes ``default(NAME, null)``."""
 
 _MORE_TEXTS = ("OS_VERSION", "CPU_MODEL", "FORK_NAME", "LRMS_NAME", "LRMS_TYPE", "QUEUE_NAME", "QUEUE_STATUS",
                "QUEUE_DISPATCHTYPE")  # fmt: skip
@@ -153,12 +153,14 @@ def _scan(text: str) -> list[_ExpressionToken]:
     position = _skip(text, 0)
     while position < len(text):
         if (match := _TOKEN.match(text, position)) is None:
-            raise _ExpressionError(f"{text[position]!r}", "texts are in double quotes", position)
+            raise _ExpressionError(f"{text[position]!r}", "texts must be in double quotes", position)
         kind = match.lastgroup or ""
         tokens.append(_ExpressionToken(match[0] if kind == "mark" else kind, match[0], position))
         position = _skip(text, match.end())
         if len(tokens) > _MAX_TOKENS:
-            raise _ExpressionError(f"more than {_MAX_TOKENS} tokens", "the expression is too long", position)
+            raise _ExpressionError(
+                "the expression is too long", f"it has at most {_MAX_TOKENS} tokens", position
+            )
     return [*tokens, _ExpressionToken("end", "the end", len(text))]
 
 
@@ -300,7 +302,9 @@ def _guard_division(ratio: ExpressionNode, divisor: ExpressionNode) -> Expressio
 
 def _number(token: _ExpressionToken, sign: float) -> ExpressionNode:
     if len(token.text) > _MAX_DIGITS:
-        raise _ExpressionError("a number that is too long", f"at most {_MAX_DIGITS} digits", token.position)
+        raise _ExpressionError(
+            "the number is too long", f"a number has at most {_MAX_DIGITS} digits", token.position
+        )
     value = float(token.text) if "." in token.text else int(token.text)
     return Literal(value=value) if sign > 0 else Unary(operator="-", operand=Literal(value=value))
 
@@ -309,7 +313,7 @@ def _numeric(name: _ExpressionToken) -> ExpressionNode:
     """Return the numeric expression of weft for an attribute of GridWay."""
     if name.text in _TEXTS or name.text in _MORE_TEXTS:
         rule = 'a text is compared with a text: NAME = "..." or NAME != "..."'
-        raise _ExpressionError(f"the text {name.text} where a number is required", rule, name.position)
+        raise _ExpressionError(f"{name.text} is a text, but a number is required", rule, name.position)
     return parse(_NUMBERS.get(name.text, f"default({name.text}, 0)")).tree
 
 
@@ -317,11 +321,13 @@ def _matching(name: _ExpressionToken, operator: _ExpressionToken, text: _Express
     """Return the comparison of an attribute with a text, which may have shell wildcards."""
     if name.text in _NUMBERS:
         raise _ExpressionError(
-            f"the number {name.text} compared with a text", "leave out the quotes", name.position
+            f"{name.text} is a number, but is compared with a text", "remove the quotes", name.position
         )
     if operator.kind not in ("=", "!="):
         raise _ExpressionError(
-            f"{operator.kind} before a text", "texts are compared by = and !=", operator.position
+            f"{operator.kind} stands before a text",
+            "texts can only be compared by = and !=",
+            operator.position,
         )
     left = parse(_TEXTS.get(name.text, f"default({name.text}, null)")).tree
     pattern = text.text[1:-1].lower() if name.text == "OS_NAME" else text.text[1:-1]

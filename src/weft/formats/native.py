@@ -17,7 +17,7 @@ _UNWRITABLE = re.compile(r"[\[\]{},\n]")
 
 
 def replace_unwritable_names(workflow: Workflow) -> Workflow:
-    """Return the workflow with task names replaced that cannot be keys of a file.
+    """Return the workflow with new names for the tasks whose names cannot be keys of a file.
 
     ``lapw1[3]`` becomes ``lapw1_3_``; if this name is in use, a number is appended. Dependencies and loops
     refer to the new names.

@@ -19,7 +19,7 @@ _ANY = "\0"
 
 
 def find_description_edges(workflow: Workflow) -> dict[tuple[int, int], str]:
-    """Return the edges between task descriptions by ``after`` and by files, without back edges of loops.
+    """Return the edges between task descriptions that ``after`` and files imply, without back edges of loops.
 
     The result maps (position of the source, position of the target) to the condition; "" if there is none.
     """
@@ -55,7 +55,7 @@ def _read_names(task: Task) -> Iterator[str]:
 
 
 def _file_pattern(name: str) -> str:
-    """Return a file name as a pattern: ``{name}`` and ``*`` become ``_ANY``, doubled braces single ones."""
+    """Return a file name as a pattern: ``{name}`` and ``*`` become ``_ANY``, doubled braces become single."""
     return _FIELD.sub(lambda match: {"{{": "{", "}}": "}"}.get(match[0], _ANY), name)
 
 
@@ -84,7 +84,7 @@ class _WriterIndex:
         return sorted(found)
 
     def _candidates(self, pattern: str) -> Iterator[tuple[str, int]]:
-        """Yield (pattern, position of the writer) of outputs with a prefix that ``pattern`` can match."""
+        """Yield (pattern, position of the writer) for each output whose prefix ``pattern`` can match."""
         beginning = _fixed_prefix(pattern)
         for length in self.lengths:
             if length <= len(beginning):
@@ -122,7 +122,7 @@ def _patterns_overlap(one: str, other: str) -> bool:
 
 
 def _skip_wildcards(reached: set[int], other: str) -> set[int]:
-    """Return the positions, and those after wildcards that follow, since a wildcard may match no text."""
+    """Return the positions and those behind wildcards that follow: a wildcard may match no text."""
     grown = set(reached)
     for at in reached:
         while at < len(other) and other[at] == _ANY:

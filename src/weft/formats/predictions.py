@@ -31,8 +31,8 @@ def read_predictions(file: str | Path) -> tuple[Prediction, ...]:
 def resolve_predictions(holder: _Holder, folder: Path, first: Iterable[str | Path] = ()) -> _Holder:
     """Return a workflow or platform whose prediction files are replaced by their rows.
 
-    Names of its files are relative to ``folder``. ``first``: further files, relative to the current
-    directory; if they have rows for a kind of task, all other rows for this kind are dropped.
+    File names in the workflow or platform are relative to ``folder``. ``first`` are further files, relative
+    to the current directory; if they have rows for a kind of task, all other rows for this kind are dropped.
     """
     if not (first := list(first)) and not unresolved_files(holder.predictions):
         return holder
@@ -55,7 +55,9 @@ def read_yaml_predictions(source: SourceFile) -> tuple[Prediction, ...]:
     entries = reader.mapping(root, ("weft", "predictions"))
     rows = PREDICTIONS.read(reader, entries["predictions"]) if "predictions" in entries else ()
     if not rows and not reader.problems:
-        reader.add_problem(root, "no predictions", advice="add `predictions:` with a list of rows")
+        reader.add_problem(
+            root, "the file has no predictions", advice="add `predictions:` with a list of rows"
+        )
     reader.finish(document)
     if files := unresolved_files(rows):
         what = f"the row {files[0]!r} is a text"
@@ -108,5 +110,5 @@ def _header_problems(source: SourceFile, names: list[str], line: int) -> Iterato
             yield Problem(what=f"there is no column {name!r}", advice=near, location=location)
     for name in names:
         if not name or names.count(name) > 1:
-            yield Problem(what=f"column {name!r} twice or without a name", location=location)
+            yield Problem(what=f"column {name!r} occurs twice, or has no name", location=location)
             return

@@ -38,7 +38,7 @@ class Profile:
     name: str
     description: str | None = None
     on: str | None = None
-    """Platform: a file or a short form; None: not stated."""
+    """The platform: a file or a short form; None if the profile does not state one."""
     settings: SettingsLayer = field(default_factory=dict)
 
 
@@ -99,7 +99,7 @@ def profiles_folder() -> Path:
 
 
 def load_profile(name: str | Path) -> Profile:
-    """Return the profile in a file, or with this name in ``profiles_folder()``."""
+    """Return the profile in the file ``name``, or the profile of this name in ``profiles_folder()``."""
     text = str(name)
     if "/" in text or text.endswith((".yaml", ".yml", ".json")) or Path(text).is_file():
         return read_profile(open_source(text))

@@ -61,14 +61,14 @@ def _read_project(source: SourceFile) -> _ActivityNetwork:
     sections = _sections(source.text())
     for heading, name in _HEADINGS.items():
         if name not in sections:
-            raise file_error(source, f"no section {heading}", advice="the file may be cut off")
+            raise file_error(source, f"the section {heading} is missing", advice="the file may be cut off")
     problems = ProblemCollector(source)
     kinds, totals = _availabilities(source, sections["availabilities"])
     modes = _modes(sections["requests"], len(kinds), problems)
     jobs = _jobs(sections["precedence"], modes, problems)
     problems.finish()
     if not jobs:
-        raise file_error(source, "no jobs", rule="a project must have at least one job")
+        raise file_error(source, "the file has no jobs", rule="a project must have at least one job")
     return _ActivityNetwork(kinds=kinds, totals=totals, jobs=jobs)
 
 
@@ -101,10 +101,10 @@ def _availabilities(source: SourceFile, lines: list[_Line]) -> tuple[str, tuple[
             kinds += "".join(_COLUMN.findall(" ".join(given).upper()))
     if "D" in kinds:
         rule = "resources must be renewable (R) or non-renewable (N)"
-        raise file_error(source, "a doubly constrained resource (D)", rule=rule, line=first)
+        raise file_error(source, "the file has a doubly constrained resource (D)", rule=rule, line=first)
     if len(words) != len(kinds) or not all(map(_WHOLE.fullmatch, words)):
-        what = f"{shorten(' '.join(words))!r} as the totals of {len(kinds)} resources"
-        raise file_error(source, what, rule="one whole number per resource", line=last)
+        what = f"the totals of {len(kinds)} resources are {shorten(' '.join(words))!r}"
+        raise file_error(source, what, rule="there must be one whole number per resource", line=last)
     return kinds, tuple(map(int, words))
 
 
@@ -261,12 +261,12 @@ def _task(job: _Activity, project: _ActivityNetwork, after: tuple[Dependency, ..
 
 
 def _amounts(job: _Activity, project: _ActivityNetwork, kind: str) -> dict[str, Amount]:
-    """Return the amounts of resources of one kind (R or N) that a job uses, by name, without zeros."""
+    """Return by name the amounts of resources of one kind (R or N) that a job uses; zeros are left out."""
     columns = zip(*(mode.amounts for mode in job.modes), strict=True)
     listed = zip(_names(project), project.kinds, columns, strict=True)
     return {name: _amount(by_mode) for name, of_kind, by_mode in listed if of_kind == kind and any(by_mode)}
 
 
 def _amount(by_mode: tuple[int, ...]) -> Amount:
-    """Return the amount if all modes use the same, else the amounts by mode number, the node count."""
+    """Return one amount if it is the same in all modes, else the amounts by node count (the mode number)."""
     return by_mode[0] if len(set(by_mode)) == 1 else dict(enumerate(by_mode, start=1))

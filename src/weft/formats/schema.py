@@ -45,4 +45,4 @@ def add_schema_header(kind: str, shape: Shape) -> Shape:
 def _check_kind(kind: str) -> None:
     if kind not in _BUILDERS:
         advice = suggest(kind, KINDS, f"known: {', '.join(KINDS)}")
-        raise InvalidInput(f"no schema of {kind!r}", advice=advice)
+        raise InvalidInput(f"there is no schema of {kind!r}", advice=advice)

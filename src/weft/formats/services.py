@@ -80,9 +80,9 @@ def bind_services(workflow: Workflow, platform: Platform) -> Workflow:
 
 def _refuse_difference(service: str, machine: str, platform: Platform) -> InvalidInput:
     return InvalidInput(
-        f"service {shorten(service)!r} of machine {shorten(machine)!r} has another program than elsewhere",
-        rule="a service has one program on all machines",
-        advice="write one command with {machine.name} or {machine.arch} in it",
+        f"machine {shorten(machine)!r} has another program for service {shorten(service)!r} than others",
+        rule="a service must have the same program on all machines",
+        advice="write one command that contains {machine.name} or {machine.arch}",
         path=("machines", machine, "services", service),
         location=SourceLocation(file=platform.document.file) if platform.document else None,
     )

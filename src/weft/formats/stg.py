@@ -59,7 +59,7 @@ class Stg(ReadOnlyFormat):
             rule = f"must be {count + 2} lines, or {count} if the two dummies are counted"
             raise file_error(source, what, rule=rule, advice="the file may be cut off")
         if not rows:
-            raise file_error(source, "no tasks", rule="a task graph must have at least one task")
+            raise file_error(source, "the file has no tasks", rule="a task graph must have at least one task")
         return _workflow(source, rows, problems)
 
 
@@ -73,11 +73,11 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 def _read_count(source: SourceFile, first: tuple[int, list[str]] | None) -> int:
     if first is None:
-        raise file_error(source, "no lines", rule="the first line is the number of tasks")
+        raise file_error(source, "the file has no lines", rule="the first line must be the number of tasks")
     number, words = first
     if len(words) != 1 or not _WHOLE.fullmatch(words[0]):
         what = shorten(" ".join(words))
-        raise file_error(source, f"{what!r}", line=number, rule="the first line is the number of tasks")
+        raise file_error(source, f"{what!r}", line=number, rule="the first line must be the number of tasks")
     return int(words[0])
 
 

@@ -126,7 +126,7 @@ def _attributes(entry: Mapping[str, Any], ran: Mapping[str, Any], command: Any) 
 
 
 def _program(entry: Mapping[str, Any], command: Any) -> str | None:
-    """Return the kind of a task: its category, else its name; if the name is the id, its program."""
+    """Return the kind of a task: its category, else its name; if the name is only the id, its program."""
     category, name = entry.get("category"), entry.get("name")
     if type(category) is str and category:
         return category
@@ -304,7 +304,7 @@ def _resolve(
 
 
 def _unique_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the index of tasks by name; names of several tasks are left out."""
+    """Return the index of tasks by name; a name that several tasks have is left out."""
     found: dict[str, int] = {}
     shared = set()
     for index, entry in enumerate(entries):
@@ -490,9 +490,9 @@ def _write_wfformat(workflow: Workflow) -> str:
     """Return the unfolded workflow as WfFormat 1.5. Raises InvalidInput for what it cannot express."""
     plain = export_graph(workflow, "WfFormat")
     if any(edge.seconds > 0 for edges in plain.edges for edge in edges):
-        what = "transfers that take fixed seconds"
+        what = "the workflow has transfers that take fixed seconds"
         rule = "WfFormat has only the sizes of files"
-        raise InvalidInput(what, rule=rule, advice="write dot instead: its edges are seconds")
+        raise InvalidInput(what, rule=rule, advice="use the format dot: its edges have seconds")
     ids = make_ids(plain.graph.names)
     head: dict[str, Any] = {"name": workflow.name}
     if workflow.description:

@@ -46,7 +46,7 @@ def _resolve_scalar(text: str) -> Scalar:
 
 
 class _LargeNumber(float):
-    """A number too large for a float, hence infinite; messages show it as it is written in the file."""
+    """A number that is too large for a float and hence infinite; messages show it as written in the file."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -146,9 +146,11 @@ class _DocumentBuilder:
             case yaml.AliasEvent():
                 self._alias(event)
             case yaml.DocumentStartEvent() if self._root is not None:
-                advice = "split it, and remove the line '---' between"
+                advice = "split the file at the line '---', and remove this line"
                 location = self._place(event)
-                raise self._error(location, "a second document in one file", "one document per file", advice)
+                raise self._error(
+                    location, "the file has a second document", "a file has one document", advice
+                )
 
     def finish(self) -> DocumentNode:
         """Return the root of the tree. Raises InvalidInput with every problem found."""
@@ -181,7 +183,9 @@ class _DocumentBuilder:
         if event.tag not in _TEXT_TAGS:
             self._bad_tag(event)
         if len(key) > MAX_KEY_LENGTH:
-            raise self._error(location, f"a key of {len(key):,} characters", f"at most {MAX_KEY_LENGTH:,}")
+            raise self._error(
+                location, f"a key has {len(key):,} characters", f"at most {MAX_KEY_LENGTH:,} are allowed"
+            )
         if (first := frame.key_locations.get(key)) is not None:
             what = f"key {shorten(repr(key))} occurs twice in one mapping"
             rule = f"first in line {first.line}, column {first.column}"
@@ -206,12 +210,14 @@ class _DocumentBuilder:
     def _alias(self, event: yaml.AliasEvent) -> None:
         name, location = event.anchor, self._place(event)
         if self._stack and self._stack[-1].expects_key:
-            raise self._error(location, f"an alias (*{shorten(name)}) as a key", "keys are plain text")
+            raise self._error(
+                location, f"an alias (*{shorten(name)}) is used as a key", "keys must be plain text"
+            )
         if name not in self._anchors:
             inside = any(frame.anchor == name for frame in self._stack)
             why = "is inside its own anchor" if inside else f"has no anchor &{shorten(name)} before it"
             raise self._error(
-                location, f"the alias *{shorten(name)} {why}", "an alias repeats an earlier value"
+                location, f"the alias *{shorten(name)} {why}", "an alias must repeat an earlier value"
             )
         node, size, height = self._anchors[name]
         self._count(location, size)
@@ -227,7 +233,7 @@ class _DocumentBuilder:
             if parent.expects_key:
                 advice = "put quotes around a key that starts with '{' or '['"
                 kind = "a list" if is_list else "a mapping"
-                raise self._error(location, f"{kind} as a key", "keys are plain text", advice)
+                raise self._error(location, f"{kind} is used as a key", "keys must be plain text", advice)
             path = parent.child_path()
         if len(self._stack) >= MAX_DEPTH:
             raise self._too_deep(location)
@@ -278,13 +284,13 @@ class _DocumentBuilder:
     def _count(self, location: SourceLocation, size: int) -> None:
         self._total += size
         if self._total > MAX_NODES:
-            rule = f"at most {MAX_NODES:,} with aliases written out"
-            raise self._error(location, "too many values in one file", rule, "split the file, or use sweeps")
+            rule = f"at most {MAX_NODES:,} are allowed, with aliases expanded"
+            raise self._error(location, "the file has too many values", rule, "split the file, or use sweeps")
         if location.line != self._line:
             self._line, self._before_line = location.line, self._total
         elif size == 1 and self._total - self._before_line > MAX_NODES_PER_LINE:
-            rule = f"at most {MAX_NODES_PER_LINE:,}"
-            raise self._error(location, "too many values in one line", rule, "break the line")
+            rule = f"at most {MAX_NODES_PER_LINE:,} are allowed"
+            raise self._error(location, "the line has too many values", rule, "break the line")
 
     def _place(self, event: yaml.Event) -> SourceLocation:
         mark = cast("yaml.error.Mark", event.start_mark)  # set in every parser event
@@ -305,7 +311,9 @@ class _DocumentBuilder:
 
     def _too_deep(self, location: SourceLocation) -> InvalidInput:
         path = self._stack[0].child_path()
-        return InvalidInput(f"nested deeper than {MAX_DEPTH} levels", path=path, location=location)
+        return InvalidInput(
+            f"the values are nested deeper than {MAX_DEPTH} levels", path=path, location=location
+        )
 
     def _bad_tag(self, event: yaml.NodeEvent) -> None:
         tag = str(getattr(event, "tag", "")).replace(_STANDARD, "!!")
@@ -328,23 +336,23 @@ _EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
      "separate its entries by ',' and close it with '}'"),
     ("expected '-' indicator", "a line in a list that is not an item",
      "start it with '- ' or change its indentation"),
-    ("block sequence entries are not allowed", "a list item '- ' where none is allowed",
+    ("block sequence entries are not allowed", "a list item '- ' is not allowed here",
      "put the list on lines of its own below the key, or write [a, b]"),
     ("expected key", "this is not a 'key: value' of the mapping around it",
      "check the indentation and the quotes"),
     ("expected <block end>", "this does not belong to the block around it",
      "check the indentation and the quotes"),
-    ("expected <document start>", "text after the end of the value", "check the indentation"),
+    ("expected <document start>", "there is text after the end of the value", "check the indentation"),
     ("expected node content", "a value is missing or starts with a bracket", "put quotes around the text"),
-    ("unknown escape character", "an unknown escape in a double-quoted text",
+    ("unknown escape character", "a double-quoted text has an unknown escape",
      "double the backslash or use single quotes"),
-    ("Unicode character escape code", "an escape that is not a character", "write the character itself"),
-    ("undefined tag handle", "a tag that is not defined", "remove the tag (the word that starts with '!')"),
-    ("expected alphabetic or numeric character", "'&' or '*' without a name",
+    ("Unicode character escape code", "an escape is not a character", "write the character itself"),
+    ("undefined tag handle", "a tag is not defined", "remove the tag (the word that starts with '!')"),
+    ("expected alphabetic or numeric character", "'&' or '*' has no name after it",
      "put quotes around texts that start with '&' or '*'"),
 )
 # fmt: on
-"""Entries (part of PyYAML's message, what was found, what to do), for its C and Python parsers."""
+"""Entries (part of a message of PyYAML, what was found, what to do), for its parsers in C and Python."""
 
 _TAB_RULE = "YAML does not allow tabs for indentation"
 
@@ -356,7 +364,7 @@ def _check_text(text: str, file: str | None) -> str:
         line = text.count("\n", 0, bad.start()) + 1
         column = bad.start() - text.rfind("\n", 0, bad.start())
         raise InvalidInput(
-            f"character U+{ord(bad[0]):04X} in the text",
+            f"the text contains the character U+{ord(bad[0]):04X}",
             rule="control characters are not allowed",
             advice="remove it, or write it as an escape in double quotes",
             location=SourceLocation(file=file, line=line, column=column),
@@ -377,7 +385,7 @@ def _explain_error(error: yaml.YAMLError, text: str, file: str | None) -> Proble
     found = line[mark.column : mark.column + 1]
     if _is_tab(problem, line, found):
         return Problem(
-            what="a tab in the indentation", rule=_TAB_RULE, advice="use spaces", location=location
+            what="the indentation contains a tab", rule=_TAB_RULE, advice="use spaces", location=location
         )
     if "cannot start any token" in problem:
         advice = f"put quotes around the text that starts with {found!r}"
@@ -471,7 +479,7 @@ def _write_block(
 ) -> None:
     """Append the lines of a non-empty list or mapping in block style."""
     if level >= MAX_DEPTH:
-        raise InvalidInput(f"nested deeper than {MAX_DEPTH} levels")
+        raise InvalidInput(f"the values are nested deeper than {MAX_DEPTH} levels")
     margin = " " * indent
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -530,7 +538,7 @@ def _format_key(key: object, *, in_flow: bool) -> str:
     text = key if isinstance(key, str) else _format_scalar(key, in_flow=in_flow)
     if len(text) > MAX_KEY_LENGTH:
         what = f"the key {shorten(repr(text))} is too long"
-        raise InvalidInput(what, rule=f"at most {MAX_KEY_LENGTH:,} characters")
+        raise InvalidInput(what, rule=f"a key has at most {MAX_KEY_LENGTH:,} characters")
     return text if text != "<<" and _is_plain(text, in_flow=in_flow) else _quote(text)
 
 

@@ -28,11 +28,11 @@ Shapes = NDArray[np.int64]
 """A number per task; tasks with the same number have estimates for the same machines and node counts."""
 
 _MAX_CORES = 2**31
-"""Larger requests for cores are reduced to this number, more than any machine has, to avoid overflow."""
+"""Requests for more cores are reduced to this number to avoid overflow; no machine has so many cores."""
 
 
 def nodes_taken(cores: float, count: Indices, node_is_core: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the nodes that each node count allocates; where a node is one core, ``cores`` times as many."""
+    """Return the nodes that each count allocates: the count, or count x ``cores`` if a node is one core."""
     each = np.int64(min(max(1, math.ceil(cores)), _MAX_CORES))
     return np.where(node_is_core, count * each, count).astype(np.int64)
 
@@ -144,7 +144,7 @@ def _infeasible(
     names = ", ".join(graph.names[task] for task in members[:6]) + (", …" if len(members) > 6 else "")
     reasons = "; ".join(f"{graph.names[task]}: {filters.explain(task)}" for task in members[:3])
     name = graph.variables[variable]
-    raise Infeasible(f"no machine can be {name!r} for all of {names}: {reasons}")
+    raise Infeasible(f"no machine can run all tasks of {name!r} ({names}): {reasons}")
 
 
 _NAMED = 8
@@ -190,7 +190,7 @@ class _MachineFilter:
         self.offers: dict[str | None, _Mask] = {}
 
     def signature(self, task: int) -> object:
-        """Return a key of all that the conditions depend on; tasks with equal keys accept equal machines."""
+        """Return a key of all that the conditions read; tasks with equal keys accept equal machines."""
         graph, description = self.graph, self.graph.description(task)
         requirements = description.requirements
         swept = description.sweep.names if description.sweep is not None else ()
@@ -245,7 +245,7 @@ class _MachineFilter:
             yield "has the resources for a node count that fits", served | ~estimated
 
     def _fitting(self, task: int) -> tuple[Indices, Indices]:
-        """Return machine and node count of each estimated mode for which the machine has enough nodes."""
+        """Return machines and node counts of the estimated modes for which the machine has enough nodes."""
         machine, count, _ = self.seconds.modes(task)
         nodes = nodes_taken(float(self.graph.cores[task]), count, self.node_is_core[machine])
         fits = nodes <= self.nodes[machine]
@@ -274,9 +274,10 @@ class _MachineFilter:
         return InvalidInput(list(locate_problems(here, self.graph.workflow.document)))
 
     def suggest_platform(self, task: int) -> str:
-        """Return the kind of platform that a task without a machine needs, as the end of a message.
+        """Return the end of a message that describes a platform on which a task could run.
 
-        Amounts are the largest of the whole workflow: a platform that fits one task may not fit the next.
+        The amounts are the largest of the whole workflow, because a platform that suffices for one task may
+        not suffice for another.
         """
         graph, description = self.graph, self.graph.description(task)
         if isinstance(description.seconds, Mapping) and not len(self.seconds.modes(task)[0]):

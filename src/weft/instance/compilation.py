@@ -85,9 +85,10 @@ def _resource_totals(machines: tuple[Machine, ...], names: tuple[str, ...]) -> F
 def _bind_pinned(
     graph: TaskGraph, machines: tuple[Machine, ...], candidates: Candidates, pinned: Mapping[str, str]
 ) -> dict[int, int]:
-    """Return the index of the machine by index of the pinned variable; ``pinned`` has the names of both.
+    """Return the index of the machine of each pinned variable, by index of the variable.
 
-    Raises InvalidInput for an unknown name, Infeasible if a task cannot run on the machine.
+    ``pinned`` maps names of variables to names of machines. Raises InvalidInput for an unknown name,
+    Infeasible if a task cannot run on the machine.
     """
     index = {machine.name: position for position, machine in enumerate(machines)}
     pins: dict[int, int] = {}
@@ -161,7 +162,7 @@ def _remaining_candidates(
     usable: NDArray[np.bool_],
     pinned: Mapping[int, int],
 ) -> Candidates:
-    """Return, per variable, the usable machines that all its tasks accept, and the machine of its pin."""
+    """Return, per variable, the usable machines that all its tasks accept, and its pinned machine."""
     machines = len(whole.machines)
     accepted = np.zeros((len(whole.candidate_sets), machines), dtype=np.bool_)
     for row, found in enumerate(whole.candidate_sets):

@@ -51,9 +51,11 @@ class ModeGroup:
     seconds_of: Callable[[int | Indices], Floats]
     """Returns the seconds of all modes of a task; for an array of tasks, tasks x modes."""
     demand: Floats | None = None
-    """Modes x resources: amounts, equal for all tasks; None: ``graph.demand`` holds for every mode."""
+    """Modes x resources: the amounts, equal for all tasks; None if ``graph.demand`` applies to every mode."""
     consumption: Floats | None = None
-    """Modes x budgets: consumption, equal for all tasks; None: ``graph.consumption`` holds for every mode."""
+    """Modes x budgets: the consumption, equal for all tasks; None if ``graph.consumption`` applies to every
+    mode.
+    """
 
     def __len__(self) -> int:
         return len(self.machine)
@@ -111,7 +113,10 @@ def group_modes(
 
 
 def _amount_patterns(graph: TaskGraph) -> NDArray[np.int64]:
-    """Return a number per task, equal for tasks with equal amounts at every count; 0 if amounts are fixed."""
+    """Return a number per task, equal for tasks with the same amounts by node count.
+
+    The number is 0 if the amounts of a task do not depend on the node count.
+    """
     tables = (graph.demand_by_count, graph.consumption_by_count)
     varied = sum(np.diff(table.pointer) for table in tables) > 0
     patterns = np.zeros(len(graph), dtype=np.int64)
@@ -125,7 +130,7 @@ def _amount_patterns(graph: TaskGraph) -> NDArray[np.int64]:
 def _seconds_reader(
     seconds: Seconds, example: int, machine: Indices, count: Indices, kept: NDArray[np.intp]
 ) -> Callable[[int | Indices], Floats]:
-    """Return the function ``seconds_of`` of a group; it is a partial, because instances are pickled."""
+    """Return the function ``seconds_of`` of a group, as a ``partial`` because instances are pickled."""
     if isinstance(seconds, RelatedSeconds):
         rate = seconds.rate[seconds.service[example], machine]
         gain = seconds.speedup[seconds.law[example], count]
@@ -177,7 +182,7 @@ def check_budgets(graph: TaskGraph, groups: Iterable[ModeGroup]) -> None:
 
 
 def _consumption(graph: TaskGraph, groups: Iterable[ModeGroup], chosen: Callable[[Floats], Floats]) -> Floats:
-    """Return the total consumption of each budget; ``chosen`` reduces modes x budgets to one row."""
+    """Return the total consumption of each budget; ``chosen`` reduces (modes x budgets) to one row."""
     consumed = graph.consumption.copy()
     for group in groups if len(graph.consumption_by_count.rows) else ():
         if group.consumption is not None:
@@ -302,9 +307,10 @@ class Instance:
 
 
 def number_rows(first: NDArray[Any], *others: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the number of each row, given as columns; distinct rows are numbered from 0 in sorted order.
+    """Return a number for each row of a table that is given by its columns.
 
-    One column is sorted at a time, which is ten times as fast as sorting whole rows.
+    Equal rows have equal numbers; distinct rows are numbered from 0 in sorted order. One column is sorted at
+    a time, which is ten times as fast as sorting whole rows.
     """
     found = np.unique(first, return_inverse=True)[1].astype(np.int64)
     for column in others:

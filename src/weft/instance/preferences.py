@@ -37,7 +37,10 @@ class MachinePreference:
     __slots__ = ("_context", "_expression", "_stated", "live", "names")
 
     def __init__(self, expression: Expression, stated: Columns, context: Mapping[str, Value]) -> None:
-        """Prepare an expression; ``stated``: columns of the platform, ``context``: names of the task."""
+        """Prepare an expression.
+
+        ``stated`` holds the columns of the platform, ``context`` the names of the task.
+        """
         self._expression = expression
         self._stated = stated
         self._context = dict(context)

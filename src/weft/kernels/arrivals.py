@@ -9,28 +9,30 @@ from weft.kernels.problem import Doubles, Indices, MachineArrays, TaskArrays
 
 
 class Arrivals(NamedTuple):
-    """When the input data of one task arrive at each location and host.
+    """Times at which the input data of one task arrive at each location and host.
 
     All machines of a location receive data at the same time, so arrivals are computed per location. The
-    exceptions are machines on a host that already has some of the data: for them the latest arrival from
-    *another* host counts. Every location therefore stores its two latest arrivals, from different hosts. O(d
-    l) for a task with d predecessors on a platform of l locations.
+    exceptions are machines on a host that already has some of the data: for them only arrivals from *other*
+    hosts matter. Every location therefore stores its two latest arrivals, which come from different hosts.
+    The computation takes O(d l) for a task with d predecessors on a platform of l locations.
     """
 
     latest: Doubles
     """Per location: time of the last arrival on machines whose host has none of the data."""
     second: Doubles
-    """Per location: time of the last arrival from a host other than ``sender``."""
+    """Per location: time of the last arrival among those from hosts other than ``sender``."""
     sender: Indices
     """Per location: the host whose data arrive last; the number of hosts if there is none."""
     home: Indices
     """Hosts that have some of the data."""
     is_home: Indices
-    """Per host: the value of ``turn`` at the last call in which the host had data of the task."""
+    """Per host: the value of ``turn`` in the last call of ``gather_data`` in which the host had data."""
     at_home: Doubles
     """Per host: time when the data that are produced on it are complete."""
     turn: Indices
-    """One element: number of calls of ``gather_data``; entries with other numbers are stale."""
+    """One element: the number of calls of ``gather_data``. Entries of ``is_home`` with another number are
+    stale.
+    """
 
 
 @kernel
@@ -50,7 +52,7 @@ def gather_data(
     machine: Indices,
     finish: Doubles,
 ) -> int:
-    """Compute when data of placed predecessors arrive; return the number of hosts with data."""
+    """Compute when the data of placed predecessors arrive; return the number of hosts that have data."""
     arrivals.turn[0] += 1
     base = tasks.earliest[task]
     first = tasks.pointer[task]

@@ -30,22 +30,22 @@ class Genomes(NamedTuple):
     number: int
     order: Indices
     order_step: int
-    """Rows of tasks in topological order."""
+    """``order`` holds rows of tasks in topological order."""
     bound: Indices
     bound_step: int
-    """Rows of machines, one per binding variable."""
+    """``bound`` holds rows of machines, one machine per binding variable."""
     chosen: int
     """Whether ``mode`` is read; otherwise a task takes the mode in ``usual`` for its machine."""
     mode: Indices
     mode_step: int
-    """Rows over tasks: positions among the modes of the task's group."""
+    """``mode`` holds rows over tasks: the position of the chosen mode among the modes of the task's group."""
     usual: Indices
     """Groups x machines: the default mode of a group on a machine; the number of modes if there is none."""
     timed: int
     """Whether ``seconds`` is read; otherwise seconds follow from the modes."""
     seconds: Doubles
     seconds_step: int
-    """Rows of seconds, one per task; only those of compute tasks are read."""
+    """``seconds`` holds rows of seconds, one entry per task; only the entries of compute tasks are read."""
     priced: int
     """Whether node-seconds and prices are summed."""
     kept: int
@@ -68,7 +68,7 @@ class DecoderScratch(NamedTuple):
     """Per machine: the largest possible number of steps of one of its skylines."""
     taken: Doubles
     least: Doubles
-    """Per resource: the amount a task takes, and the least amount that must be free."""
+    """Per resource: ``taken`` is the amount that a task takes, ``least`` the amount that must be free."""
 
 
 @kernel
@@ -224,9 +224,9 @@ class BindingProblem(NamedTuple):
     location: Indices
     inverse: Doubles
     alone: Flags
-    """Per machine: whether it serves one task at a time; otherwise it is unlimited."""
+    """Per machine: whether it runs one task at a time; otherwise it is unlimited."""
     release: Doubles
-    """Per machine: end of the interval that is busy from time 0."""
+    """Per machine: the end of the interval from time 0 on in which it is busy."""
     work: Doubles
     row: Indices
     """Per task: first position of its group in ``rate``."""
@@ -366,7 +366,7 @@ def _put(
     taken: Doubles,
     least: Doubles,
 ) -> float:
-    """Place a task on skyline ``line`` and, if different, on ``whole``; return its start.
+    """Place a task on skyline ``line`` and, if ``whole`` is another skyline, on ``whole``; return its start.
 
     Returns infinity, and places nothing, if the task never fits.
     """

@@ -8,7 +8,7 @@ from weft.kernels.problem import CLASSES, COMPUTE, INFINITY, OPEN, RELATED, Indi
 from weft.kernels.timelines import append_gap, cut_gap, find_gap, reset_gaps
 
 _NEARLY_ONE = 1.0 - 1e-15
-"""Factor for rounding: modes are sorted by 1 / rate / gain, but their seconds are work / rate / gain."""
+"""Tolerance for rounding: modes are sorted by 1 / rate / gain, but take work / rate / gain seconds."""
 
 
 @kernel

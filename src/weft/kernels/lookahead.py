@@ -28,12 +28,14 @@ class LookaheadScratch(NamedTuple):
     mode: Integers
     start: Doubles
     finish: Doubles
-    """Per feasible machine: the mode, start and finish of the task on this machine."""
+    """Per feasible machine: ``mode``, ``start`` and ``finish`` of the task on this machine."""
     score: Doubles
-    """Per feasible machine: the latest of the earliest finishes of the task and its successors."""
+    """Per feasible machine: the latest of the earliest finishes of the task and of its successors."""
     ready: Doubles
     spent: Doubles
-    """Per mode of the successor: when the data of its other predecessors are on the machine; its seconds."""
+    """Per mode of a successor: ``ready`` is when the data of its other predecessors are on the machine,
+    ``spent`` its seconds.
+    """
 
 
 @kernel
@@ -112,7 +114,10 @@ def _choices(state: PlacementState, scratch: LookaheadScratch, factor: float, ta
 def _follow(
     state: PlacementState, scratch: LookaheadScratch, choices: int, task: int, following: int, edge: int
 ) -> None:
-    """Raise the score of each machine in ``scratch`` to the earliest finish of successor ``following``."""
+    """Raise the score of each machine in ``scratch`` to at least the earliest finish of ``following``.
+
+    ``following`` is a successor of the task.
+    """
     tasks, modes, machines, _, arrivals, schedule = state
     gather_data(tasks, machines, arrivals, following, schedule.machine, schedule.finish)
     group = modes.group[following]

@@ -43,12 +43,12 @@ class AllotmentModes(NamedTuple):
     """The modes of tasks by descending seconds (CSR over tasks)."""
 
     first: Indices
-    """Per task: its first mode; one more entry holds the total."""
+    """Per task: the position of its first mode; one more entry holds the number of all modes."""
     seconds: Doubles
     share: Doubles
-    """Area of a mode: seconds for which it would occupy the whole platform."""
+    """Per mode: its area, the seconds for which its node-seconds would occupy the whole platform."""
     gain: Doubles
-    """Gain of the next mode; undefined for the last mode."""
+    """Per mode: the gain of changing to the next mode; undefined for the last mode of a task."""
 
 
 class CriticalPaths(NamedTuple):
@@ -62,7 +62,7 @@ class CriticalPaths(NamedTuple):
     loss: Doubles
     """Per task: the negative gain of its next mode, so that the heap returns the largest gain."""
     rank: Indices
-    """Per task: its index."""
+    """Per task: its index, by which the heap breaks ties."""
 
 
 @kernel

@@ -36,7 +36,7 @@ FINISH, START = 0, 1
 APPENDED = 1
 """Value of ``PlacementRule.place``: a task starts after all tasks of its machine, never in a gap."""
 _NEARLY_ONE = 1.0 - 1e-15
-"""Factor for rounding: modes are sorted by 1 / rate / gain, but their seconds are work / rate / gain."""
+"""Tolerance for rounding: modes are sorted by 1 / rate / gain, but take work / rate / gain seconds."""
 
 
 class PlacementRule(NamedTuple):
@@ -45,7 +45,7 @@ class PlacementRule(NamedTuple):
     criterion: int
     """FINISH or START: the time to minimise."""
     place: int
-    """0: use gaps; APPENDED: after all tasks of the machine."""
+    """0 if tasks may use gaps; APPENDED if a task starts after all tasks of its machine."""
     factor: float
     """A moldable task takes fewer nodes if it still finishes within this factor of its earliest finish."""
     price_weight: float
@@ -57,7 +57,7 @@ class PlacementRule(NamedTuple):
     counts: int
     """Whether ``only_count`` is applied."""
     only_count: Indices
-    """Per task: the only allowed count; 0 for any."""
+    """Per task: the only allowed node count; 0 if every count is allowed."""
 
 
 class PartialSchedule(NamedTuple):
@@ -71,16 +71,16 @@ class PartialSchedule(NamedTuple):
     mode: Indices
     """Per compute task: its mode."""
     bound: Indices
-    """Per variable: its machine; the number of machines if not bound yet."""
+    """Per variable: its machine; the number of machines if the variable is not bound yet."""
     waiting: Indices
     """Per variable: the first transfer that waits for its binding; the number of tasks if there is none."""
     next_waiting: Indices
     """Per waiting transfer: the next one that waits for the same variable."""
     departure: Doubles
-    """Per waiting transfer: when it can start."""
+    """Per waiting transfer: the time at which it can start."""
     mode_start: Doubles
     mode_finish: Doubles
-    """Scratch: start and finish of each mode of one task."""
+    """Scratch: ``mode_start`` and ``mode_finish`` are the start and finish of each mode of one task."""
 
 
 class Workspace(NamedTuple):
@@ -114,7 +114,7 @@ def mode_seconds(modes: ModeArrays, task: int, mode: int) -> float:
 
 @kernel
 def find_modes(modes: ModeArrays, task: int, machine: int) -> tuple[int, int]:
-    """Return first and end (exclusive) of the modes of a task on a machine, found by bisection."""
+    """Return the first mode of a task on a machine, and the end (exclusive) of its modes; uses bisection."""
     group = modes.group[task]
     low = 0 + modes.first[group]
     end = 0 + modes.first[group + 1]
@@ -133,7 +133,10 @@ def find_modes(modes: ModeArrays, task: int, machine: int) -> tuple[int, int]:
 
 @kernel
 def possible_modes(state: PlacementState, task: int) -> tuple[int, int]:
-    """Return first and end (exclusive) of the modes of a task on all machines, or on its bound machine."""
+    """Return the first mode and the end (exclusive) of the modes of a task.
+
+    If the task is bound to a machine, only the modes on this machine are considered.
+    """
     modes = state.modes
     bound = state.schedule.bound[state.tasks.variable[task]]
     if bound < state.machines.number:
@@ -541,7 +544,10 @@ def _first_candidate(state: PlacementState, variable: int) -> int:
 
 @kernel
 def _first_destination(state: PlacementState, transfer: int) -> int:
-    """Return the machine of a transfer's destination; if not bound, the candidate where it arrives first."""
+    """Return the machine of a transfer's destination.
+
+    If the destination is not bound, return the candidate machine where the data arrive first.
+    """
     tasks, machines, schedule = state.tasks, state.machines, state.schedule
     variable = tasks.variable[transfer]
     if schedule.bound[variable] != machines.number:

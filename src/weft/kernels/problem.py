@@ -54,22 +54,28 @@ class TaskArrays(NamedTuple):
     """Per variable: number of its tasks that are not transfers; one of them chooses the machine."""
     candidate_pointer: Indices
     candidate: Indices
-    """Candidate machines of each candidate set, ascending (CSR)."""
+    """``candidate`` holds the machines of each candidate set, ascending (CSR with ``candidate_pointer``)."""
     candidate_set: Indices
     earliest: Doubles
     moved: Doubles
-    """Per task: bytes that a transfer moves."""
+    """Per task: the bytes that it moves if it is a transfer."""
     pointer: Indices
     before: Indices
-    """Predecessors (CSR); an edge is a position in ``before``."""
+    """``before`` holds the predecessors of each task (CSR with ``pointer``); an edge is a position in
+    ``before``.
+    """
     size: Doubles
     files: Doubles
     fixed: Doubles
-    """Per edge: bytes, number of files (each adds the latency) and fixed seconds, all between hosts only."""
+    """Per edge: ``size`` in bytes, number of ``files`` (each adds the latency) and ``fixed`` seconds. They
+    apply only between different hosts.
+    """
     after_pointer: Indices
     after: Indices
     after_edge: Indices
-    """Successors (CSR) and the edges to them."""
+    """Per task (CSR with ``after_pointer``): ``after`` holds its successors, ``after_edge`` the edges to
+    them.
+    """
     need: Indices
     """Per task: its first row of ``amount``."""
     amount: Doubles
@@ -88,20 +94,22 @@ class ModeArrays(NamedTuple):
     group: Indices
     """Per task: its group; ``groups`` for transfers and virtual tasks."""
     first: Indices
-    """Per group: its first mode; one more entry holds the total."""
+    """Per group: the position of its first mode; one more entry holds the number of all modes."""
     machine: Indices
     count: Indices
     nodes: Integers
     rate: Doubles
     gain: Doubles
     sorted: Indices
-    """The modes of each group by ascending seconds (RELATED and CLASSES); unsorted for TABLE."""
+    """The modes of each group, sorted by ascending seconds (RELATED and CLASSES); not sorted for TABLE."""
     moldable: Flags
     """Per group: whether its modes have different counts."""
     scaled: Flags
     """Per group: whether some gain differs from 1."""
     shift: Indices
-    """Per mode: added to ``need`` of the task to get its row of ``amount``, if amounts vary by count."""
+    """Per mode: the number to add to ``need`` of the task to get its row of ``amount``, if amounts vary by
+    count.
+    """
     work: Doubles
     row: Integers
     cell: Doubles
@@ -128,10 +136,10 @@ class MachineArrays(NamedTuple):
     host: Indices
     on_host_pointer: Indices
     on_host: Indices
-    """Machines of each host (CSR)."""
+    """``on_host`` holds the machines of each host (CSR with ``on_host_pointer``)."""
     latency: Doubles
     inverse: Doubles
-    """Locations x locations: seconds per file and seconds per byte between different hosts."""
+    """Locations x locations: seconds per file (``latency``) and per byte (``inverse``) between hosts."""
 
 
 class ProblemArrays(NamedTuple):
@@ -145,7 +153,7 @@ class ProblemArrays(NamedTuple):
     busy_seconds: Doubles
     busy_nodes: Integers
     busy_amount: Doubles
-    """Per busy interval; ``busy_amount`` is intervals x resources."""
+    """The arrays ``busy_...`` have one entry per busy interval; ``busy_amount`` is intervals x resources."""
 
 
 _Tuple = TypeVar("_Tuple", bound=tuple[Any, ...])
@@ -153,7 +161,7 @@ _DTYPES = {"Doubles": np.float64, "Indices": np.uint32, "Integers": np.int64, "F
 
 
 def make_arrays(kind: Callable[..., _Tuple], size: int, **given: Any) -> _Tuple:
-    """Return a named tuple of zeroed arrays of ``size`` elements, with the types of its annotations.
+    """Return a named tuple of zeroed arrays of ``size`` elements; annotations determine the element types.
 
     ``given`` overrides fields: a number is the length of an array; any other value becomes the field itself.
     """

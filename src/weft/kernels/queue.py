@@ -28,23 +28,25 @@ class QueueJobs(NamedTuple):
     resources: int
     total: Doubles
     slack: Doubles
-    """Per resource: the total of the machine, and the tolerance for rounding."""
+    """Per resource: ``total`` is the total amount of the machine, ``slack`` the tolerance for rounding."""
     after_pointer: Indices
     after: Indices
     before: Integers
-    """Successors (CSR); per job: number of predecessors."""
+    """``after`` holds the successors of each job (CSR with ``after_pointer``), ``before`` its number of
+    predecessors.
+    """
     row: Integers
     """Per job: the position of its first choice in ``seconds`` and ``need``.
 
     A task has one choice per node count from 0 to ``most``; other jobs have one choice.
     """
     most: Indices
-    """Per task: its largest count; 0 if it has one choice."""
+    """Per task: its largest node count; 0 if the task has only one choice."""
     width: Integers
-    """Per job: nodes per unit of its count."""
+    """Per job: the nodes that it takes per unit of its node count."""
     seconds: Doubles
     need: Integers
-    """Per choice: seconds (negative if the count is not allowed) and row of ``amount``."""
+    """Per choice: ``seconds`` (negative if the count is not allowed), and ``need``, a row of ``amount``."""
     amount: Doubles
     """Rows x resources: amounts that a job takes."""
 
@@ -55,10 +57,10 @@ class JobRequests(NamedTuple):
     number: int
     order: Indices
     order_step: int
-    """Rows of tasks in order of submission."""
+    """``order`` holds rows of tasks in the order of submission."""
     count: Indices
     count_step: int
-    """Rows over tasks: node counts."""
+    """``count`` holds rows over tasks: the node count of each task."""
     kept: int
     """Whether start and finish of every individual are stored; otherwise only those of the last one."""
 
@@ -68,24 +70,26 @@ class QueueState(NamedTuple):
 
     rank: Indices
     job: Indices
-    """Per job: its position in the order of submission; per position: the job."""
+    """``rank`` is the position of each job in the order of submission, ``job`` the job at each position."""
     missing: Integers
     """Per job: number of unfinished predecessors."""
     nodes: Integers
     spent: Doubles
     need: Integers
-    """Per job: nodes, seconds and row of ``amount`` for its node count."""
+    """Per job: its ``nodes``, its seconds (``spent``) and its row of ``amount`` (``need``) for its node
+    count.
+    """
     ready: Indices
     """Ranks of ready jobs, ascending."""
     running: Indices
     until: Doubles
-    """Running jobs and their finish times, ascending."""
+    """``running`` holds the running jobs, ``until`` their finish times; both are sorted by finish time."""
     left: Doubles
     extra: Doubles
-    """Per resource: free amount; amount left beside the reserved job."""
+    """Per resource: ``left`` is the free amount, ``extra`` the amount left beside the reserved job."""
     taken: Doubles
     least: Doubles
-    """Per resource: the amount a job takes; the least amount that must be free."""
+    """Per resource: ``taken`` is the amount that a job takes, ``least`` the amount that must be free."""
 
 
 @kernel

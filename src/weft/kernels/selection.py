@@ -146,9 +146,9 @@ class SelectionRule(NamedTuple):
     """How a planner selects the next task."""
 
     criterion: int
-    """FINISH, START or AVAILABILITY: the time that is the value of a task, on its best machine."""
+    """FINISH, START or AVAILABILITY: which time, on its best machine, is the value of a task."""
     sense: int
-    """LEAST, MOST or SUFFERAGE."""
+    """LEAST, MOST or SUFFERAGE: which value or loss is selected first."""
     offset: Doubles
     """Per task: number subtracted from its value (LEAST only)."""
     rank: Indices
@@ -170,22 +170,26 @@ class SelectionQueue(NamedTuple):
     queue: Indices
     """Tasks in the order in which they became ready."""
     heap: Indices
-    """Ready compute tasks: a heap with LEAST, otherwise unordered."""
+    """Ready compute tasks; they form a heap if the sense is LEAST, otherwise they are not ordered."""
     due: Indices
     equal: Doubles
-    """Heap, by rank, of tasks that count as equal (``SelectionRule.paced``); ``equal``: their keys, all 0."""
+    """``due`` is a heap, by rank, of the tasks that count as equal (``SelectionRule.paced``). ``equal`` holds
+    their keys, which are all 0.
+    """
     value: Doubles
     """Per task: its sort key; the task with the least key is placed first."""
     mode: Indices
     start: Doubles
-    """Per task: cached mode and start."""
+    """Per task: its cached ``mode`` and ``start``."""
     other: Indices
     """Per task: its second-best machine; the number of machines if there is none or it is not needed."""
     seen: Integers
     seen_other: Integers
-    """Per task: ``taken`` of its best and its second-best machine when it was evaluated."""
+    """Per task: the values of ``taken`` when it was evaluated, of its best machine (``seen``) and of its
+    second-best machine (``seen_other``).
+    """
     seen_bound: Indices
-    """Per task: the machine of its variable when it was evaluated."""
+    """Per task: the machine of its binding variable when the task was evaluated."""
     taken: Integers
     """Per machine: number of tasks placed on it."""
 

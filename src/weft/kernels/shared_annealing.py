@@ -12,17 +12,19 @@ class SharedModes(NamedTuple):
     """The modes of all tasks, sorted by task, then machine, then nodes."""
 
     first: Indices
-    """Per task: its first mode; one more entry holds the total. Transfers and virtual tasks have no modes."""
+    """Per task: the position of its first mode; one more entry holds the number of all modes. Transfers and
+    virtual tasks have no modes.
+    """
     machine: Indices
     seconds: Doubles
     need: Integers
-    """Nodes and resource amounts of a mode, packed into one integer."""
+    """Per mode: its nodes and resource amounts, packed into one integer."""
     charge: Doubles
     """Contribution of a mode to the objective, apart from its seconds."""
     drag: Doubles
     """Penalty of a mode: part of the energy of a state, but not of the objective."""
     price: Doubles
-    """Cost of a mode."""
+    """Per mode: its cost."""
     budgets: int
     use: Doubles
     """Modes x budgets: the share of each budget that a mode consumes."""
@@ -36,17 +38,17 @@ class SharedLinks(NamedTuple):
     source: Indices
     """Per task: for a transfer, the binding variable of its source; otherwise the number of variables."""
     moved: Doubles
-    """Per task: bytes that a transfer moves."""
+    """Per task: the bytes that it moves if it is a transfer."""
     size: Doubles
     files: Doubles
     fixed: Doubles
-    """Per edge: bytes, number of files and fixed seconds."""
+    """Per edge: ``size`` in bytes, number of ``files`` and ``fixed`` seconds."""
     host: Indices
     location: Indices
-    """Per machine: its host and its location."""
+    """Per machine: its ``host`` and its ``location``."""
     latency: Doubles
     inverse: Doubles
-    """Locations x locations: seconds per file and seconds per byte."""
+    """Locations x locations: ``latency`` is seconds per file, ``inverse`` seconds per byte."""
 
 
 class SharedProblem(NamedTuple):
@@ -56,7 +58,7 @@ class SharedProblem(NamedTuple):
     machines: int
     variables: int
     guard: int
-    """The guard bits of packed integers."""
+    """Integer in which only the guard bits of packed integers are set."""
     variable: Indices
     earliest: Doubles
     tail: Doubles
@@ -70,7 +72,9 @@ class SharedProblem(NamedTuple):
     step_pointer: Integers
     step_time: Doubles
     step_free: Integers
-    """Per machine (CSR): free capacity without any task, as steps."""
+    """Per machine (CSR with ``step_pointer``): the free capacity without any task, as steps with a time and a
+    packed integer.
+    """
 
 
 class SharedSchedule(NamedTuple):
@@ -81,10 +85,12 @@ class SharedSchedule(NamedTuple):
     """Per task: its start and its finish."""
     first: Integers
     last: Integers
-    """Per machine: its first and its last step."""
+    """Per machine: the positions of its first and its last step."""
     time: Doubles
     free: Integers
-    """Per step: its begin and the packed free capacity until the next step; the last step has no end."""
+    """Per step: ``time`` is its begin, ``free`` the packed free capacity until the next step. The last step
+    has no end.
+    """
 
 
 @kernel
@@ -178,7 +184,7 @@ def _reset_steps(problem: SharedProblem, modes: SharedModes, mode: Indices, sche
 def _arrival(
     problem: SharedProblem, links: SharedLinks, bound: Indices, finish: Doubles, task: int, seconds: float
 ) -> tuple[float, float]:
-    """Return when all data of a task have arrived, and its seconds; of a transfer, computed from its link."""
+    """Return when all data of a task have arrived, and its seconds; a link determines those of a transfer."""
     machine = bound[problem.variable[task]]
     source = links.source[task]
     if source < problem.variables:
@@ -278,21 +284,25 @@ class SharedMoves(NamedTuple):
     """Tasks with more than one possible position in the order."""
     molds: int
     molded: Indices
-    """Tasks with several modes on some machine."""
+    """Tasks that have several modes on some machine."""
     takes: int
     taken: Indices
     """Variables with several candidate machines."""
     candidate_pointer: Indices
     candidate: Indices
     candidate_set: Indices
-    """Candidate machines (CSR over sets); per variable: its set."""
+    """``candidate`` holds the candidate machines of each set (CSR with ``candidate_pointer``),
+    ``candidate_set`` the set of each variable.
+    """
     member_pointer: Indices
     member: Indices
-    """Per variable: its tasks (CSR)."""
+    """``member`` holds the tasks of each variable (CSR with ``member_pointer``)."""
     justify_share: float
     mold_share: float
     take_share: float
-    """Probabilities of justifications, mode changes and moves of variables; all other moves are shifts."""
+    """Probabilities of justifications, mode changes and moves of variables, in this order; all other moves
+    are shifts.
+    """
     both_share: float
     """Probability that a mode change or a move of a variable also shifts the task."""
 
@@ -303,7 +313,7 @@ class SharedState(NamedTuple):
     order: Indices
     place: Indices
     mode: Indices
-    """For a task without modes: ``SharedModes.first`` of the next task."""
+    """Per task: its mode; for a task without modes, ``SharedModes.first`` of the next task."""
     bound: Indices
 
 
@@ -481,7 +491,7 @@ class SharedGoal(NamedTuple):
     per_second: float
     deadline: float
     max_cost: float
-    """Infinity if there is no limit, like ``deadline``."""
+    """Limits of makespan and cost; each is infinity if there is no limit."""
     penalty: float
     """Energy added for exceeding a limit by 100 %."""
     drag: float

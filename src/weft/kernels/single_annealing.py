@@ -19,15 +19,15 @@ class SingleProblem(NamedTuple):
     """Per variable: its row of ``option``."""
     option_pointer: Indices
     option: Indices
-    """Candidate machines of a row (CSR), ascending."""
+    """``option`` holds the candidate machines of each row, ascending (CSR with ``option_pointer``)."""
     member_pointer: Indices
     member: Indices
-    """The tasks of a variable (CSR), ascending."""
+    """``member`` holds the tasks of each variable, ascending (CSR with ``member_pointer``)."""
     earliest: Doubles
     seconds: Doubles
-    """Tasks x machines: seconds of a task; 0 if the task occupies nothing."""
+    """Tasks x machines: seconds of a task; 0 if the task occupies no machine."""
     lined: Flags
-    """Per machine: whether it serves one task at a time; otherwise it is unlimited."""
+    """Per machine: whether it runs one task at a time; otherwise it is unlimited."""
     host: Indices
     """Per machine: its host."""
     pointer: Indices
@@ -35,16 +35,18 @@ class SingleProblem(NamedTuple):
     size: Doubles
     files: Doubles
     fixed: Doubles
-    """Per edge: bytes, files, fixed seconds; the last two are None if transfer times depend on bytes only."""
+    """Per edge: ``size`` in bytes, number of ``files`` and ``fixed`` seconds. ``files`` and ``fixed`` are
+    None if transfer times depend on bytes only.
+    """
     after_pointer: Indices
     after: Indices
     after_edge: Indices
-    """The graph as in ``weft.kernels.problem``."""
+    """Predecessors and successors of each task, as in ``weft.kernels.problem.TaskArrays``."""
     inverse: Doubles
     latency: Doubles
     apart: Doubles
-    """Hosts x hosts: seconds per byte, seconds per file, and 1; all 0 within a host. The last two are None if
-    ``fixed`` is None.
+    """Hosts x hosts: ``inverse`` is seconds per byte, ``latency`` seconds per file, ``apart`` is 1; all are 0
+    within a host. ``latency`` and ``apart`` are None if ``fixed`` is None.
     """
     sinks: int
     sink: Indices
@@ -73,26 +75,30 @@ class SingleState(NamedTuple):
 
     order: Indices
     position: Indices
-    """An order in which every task comes after its predecessors and after the previous task of its line."""
+    """``order`` holds the tasks, each after its predecessors and after the previous task of its line;
+    ``position`` is the position of each task in it.
+    """
     machine: Indices
     home: Indices
-    """Per task: its machine and the host of that machine."""
+    """Per task: its ``machine``, and the host of this machine (``home``)."""
     line: Indices
     """Per task: its machine if the task occupies that machine, otherwise the number of machines."""
     previous: Indices
     following: Indices
-    """Per task: its neighbours on the line; the number of tasks if there is none."""
+    """Per task: the previous and the next task on its line; the number of tasks if there is none."""
     first: Indices
     last: Indices
     """Per machine: first and last task of its line; the number of tasks if the line is empty."""
     spent: Doubles
     finish: Doubles
     tail: Doubles
-    """Per task: its seconds, the longest path to its finish, and the longest path from its start."""
+    """Per task: its seconds (``spent``), the longest path to its finish (``finish``), and the longest path
+    from its start (``tail``).
+    """
     stale: Flags
     """Per task: whether its finish or tail must be recomputed; 0 between moves."""
     total: Doubles
-    """Makespan, sum of weights, sum of prices, least energy so far."""
+    """Four elements: makespan, sum of weights, sum of prices, least energy so far."""
     best_order: Indices
     best_machine: Indices
 
@@ -369,13 +375,13 @@ def _follow_tails(
 
 
 WORDS = 2
-"""Random 63-bit words per step."""
+"""Number of random 63-bit words that one step uses."""
 _BITS = 20
 _PART = (1 << _BITS) - 1
 _STAYING = 16
 _NEAR = 40
-"""A move draws a number below 64: below ``_STAYING`` it keeps the machine, from ``_NEAR`` on it takes the
-machine of a predecessor or successor, otherwise a random machine.
+"""A move draws a number below 64. Below ``_STAYING``, the task keeps its machine; from ``_NEAR`` on, it gets
+the machine of a predecessor or successor; otherwise it gets a random machine.
 """
 _NEARLY_ONE = 1.0 - 1e-9
 _PATIENCE = 1e-12

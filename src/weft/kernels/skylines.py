@@ -27,7 +27,7 @@ class Skylines(NamedTuple):
     time: Doubles
     nodes: Integers
     left: Doubles
-    """Free amounts, steps x resources."""
+    """Steps x resources: the free amounts."""
 
 
 @kernel

@@ -169,7 +169,7 @@ def _split(gaps: Gaps, machine: int, position: int, start: float) -> int:
 
 
 _STEPS, _SPARE = 0, 1
-"""Positions in ``used``: number of steps taken from the pool; first step of the free list."""
+"""Positions in ``Timelines.used``: number of steps taken from the pool; first step of the free list."""
 
 
 class Timelines(NamedTuple):
@@ -218,7 +218,7 @@ def reset_timelines(machines: MachineArrays, timelines: Timelines) -> None:
 
 
 Load = tuple[int, int, int, Doubles]
-"""The machine and nodes that a task takes, and its amounts: the number of a row, and the array of rows."""
+"""What a task takes: (machine, nodes, row of its amounts, array that contains this row)."""
 
 
 @kernel

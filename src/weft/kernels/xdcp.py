@@ -22,26 +22,32 @@ class SubtaskGraph(NamedTuple):
     number: int
     pointer: Indices
     before: Indices
-    """Parents (CSR); an edge is a position in ``before``."""
+    """``before`` holds the parents of each subtask (CSR with ``pointer``); an edge is a position in
+    ``before``.
+    """
     after_pointer: Indices
     after: Indices
     after_edge: Indices
-    """Children (CSR) and the edges to them."""
+    """Per subtask (CSR with ``after_pointer``): ``after`` holds its children, ``after_edge`` the edges to
+    them.
+    """
     earliest: Doubles
     layer: Indices
     moving: int
-    """Whether data of some edge take time; otherwise the network is not read."""
+    """Whether the data of some edge take time; otherwise the network is not read."""
     size: Doubles
     files: Doubles
     fixed: Doubles
-    """Per edge: bytes, number of files (each adds the latency) and fixed seconds, all between hosts only."""
+    """Per edge: ``size`` in bytes, number of ``files`` (each adds the latency) and ``fixed`` seconds. They
+    apply only between different hosts.
+    """
     locations: int
     location: Indices
     host: Indices
-    """Per machine: its network location and its host."""
+    """Per machine: its network ``location`` and its ``host``."""
     latency: Doubles
     inverse: Doubles
-    """Locations x locations: seconds per file and seconds per byte between different hosts."""
+    """Locations x locations: seconds per file (``latency``) and per byte (``inverse``) between hosts."""
 
 
 class SubtaskQueues(NamedTuple):
@@ -64,9 +70,9 @@ class SubtaskTimes(NamedTuple):
 
     start: Doubles
     finish: Doubles
-    """AEFT, the earliest finish."""
+    """Per subtask: AEFT, its earliest finish."""
     latest: Doubles
-    """ALFT, the latest finish that does not lengthen the schedule."""
+    """Per subtask: ALFT, its latest finish that does not lengthen the schedule."""
 
 
 class SubtaskScratch(NamedTuple):
@@ -202,7 +208,10 @@ def _due(
 
 @kernel
 def _least_slack(graph: SubtaskGraph, placed: Flags, times: SubtaskTimes, rounding: float) -> int:
-    """Return the unplaced subtask of least slack, then layer, AEFT, index (step 4); ``number`` if none."""
+    """Return the unplaced subtask with the least slack (step 4); ``number`` if all are placed.
+
+    Ties are broken by layer, then AEFT, then index.
+    """
     number, layer, finish, latest = graph.number, graph.layer, times.finish, times.latest
     chosen = number
     least = 0.0

@@ -176,10 +176,10 @@ _NUMBERS = ("memory", "disk", "speed", "availability", "price_per_node_hour")
 def machine_columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
     """Return one array per name that expressions may use, with one entry per machine.
 
-    Counts are integers, other numbers floats (NaN if not stated), texts objects (None if not stated). A
-    machine without a site is a site of its own. Each attribute and each resource has an array under its name:
-    of floats if all stated values are numbers, of booleans if all machines state a boolean, else of objects.
-    Built-in keys take precedence.
+    Arrays of counts are integers, of other numbers floats (NaN if not stated), of texts objects (None if not
+    stated). A machine without a site is a site of its own. Each attribute and each resource has an array
+    under its name: of floats if all stated values are numbers, of booleans if all machines state a boolean,
+    else of objects. Built-in keys take precedence.
     """
     found: dict[str, NDArray[Any]] = {}
     for name in _free_names(machines):
@@ -236,7 +236,7 @@ def _free_value(machine: Machine, name: str) -> object:
 
 
 def _array(values: Sequence[object], numeric: bool | None = None) -> NDArray[Any]:
-    """Return an array of floats (``numeric``) or of objects; by default, of the type of the values."""
+    """Return an array of floats if ``numeric``, else of objects; if it is None, the values decide."""
     stated = [value for value in values if value is not None]
     if numeric is None and all(isinstance(value, bool) for value in stated):
         return np.array(values, dtype=bool) if len(stated) == len(values) else _objects(values)

@@ -30,7 +30,7 @@ from weft.fields import (
 from weft.platform.machine import MOST_MACHINES, OCCUPANCIES, QUEUES, Attribute, Machine, ServiceProgram
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform, Share
 from weft.predictions import PREDICTIONS
-from weft.units import parse_bytes, parse_rate, parse_seconds
+from weft.units import format_count, parse_bytes, parse_rate, parse_seconds
 
 _Item = TypeVar("_Item")
 
@@ -241,7 +241,11 @@ def _read_link(reader: Reader, node: DocumentNode) -> Link:
 def _read_pair_names(reader: Reader, node: DocumentNode) -> tuple[str, ...] | None:
     names = [reader.text(entry) for entry in reader.listing(node)]
     if len(names) != 2:
-        reader.add_problem(node, f"pair of {len(names)} names", rule="a pair names two machines or sites")
+        reader.add_problem(
+            node,
+            f"the pair has {format_count(len(names), 'name')}",
+            rule="must be the names of two machines or sites",
+        )
         return None
     return tuple(name for name in names if name is not None)
 
@@ -314,7 +318,9 @@ def _read_machines(reader: Reader, node: DocumentNode) -> tuple[Machine, ...]:
     if not all(names):
         return ()
     if (count := sum(len(group) for group in names)) > MOST_MACHINES:
-        reader.add_problem(node, f"{count:,} machines", rule=f"a platform has at most {MOST_MACHINES:,}")
+        reader.add_problem(
+            node, f"the platform has {count:,} machines", rule=f"at most {MOST_MACHINES:,} are allowed"
+        )
         return ()
     groups = zip(templates, names, strict=True)
     return tuple(machine for template, group in groups for machine in template.under_names(group))

@@ -69,7 +69,8 @@ def _group_limit(root: Path) -> float | None:
 def _folders(base: Path, group: str) -> list[Path]:
     """Return the directories of a control group and its ancestors, up to the directory ``base``.
 
-    Inside a container the group may have the name that the host uses; then only the base directory exists.
+    Inside a container the group may have a name that is valid only on the host; then only the base directory
+    exists.
     """
     names = [name for name in group.split("/") if name not in ("", "..")]
     return [base.joinpath(*names[:depth]) for depth in range(len(names), -1, -1)]

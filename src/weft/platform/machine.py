@@ -18,7 +18,7 @@ QUEUES = ("fifo", "first-fit", "easy", "conservative")
 """Queue disciplines: first in first out, first fit, EASY and conservative backfilling."""
 
 OCCUPANCIES = ("exclusive", "unlimited", "shared")
-"""Tasks that a node runs at a time: one; any number at full speed; any number that share its speed."""
+"""How many tasks a node runs at a time: one; any number at full speed; any number that share its speed."""
 
 BUILT_IN_NAMES = (
     "name",
@@ -60,7 +60,7 @@ _NODE_IS_CORE = ("local", "dask")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceProgram:
-    """The program behind a service: what a task that names only the service executes."""
+    """The program of a service; a task that names only the service runs this program."""
 
     command: str | tuple[str, ...]
     """A text for a shell, or the words of a command that runs without a shell.
@@ -68,7 +68,7 @@ class ServiceProgram:
     ``{PORT}`` is a port of a DIET task; other fields are those of tasks.
     """
     work: float | None = None
-    """Work of one call, where the task states none."""
+    """Work of one call, if the task states no work."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -81,9 +81,11 @@ class Machine:
     cores: int = 1
     """Cores per node."""
     memory: float | None = None
-    """Bytes in total. None: not stated; memory does not limit tasks, and comparisons with it are false."""
+    """Bytes in total. None if not stated: memory then does not limit tasks, and comparisons with it are
+    false.
+    """
     disk: float | None = None
-    """Bytes in total. None: not stated."""
+    """Bytes in total; None if not stated."""
     gpus: int = 0
     """GPUs in total."""
     speed: float = 1.0
@@ -93,11 +95,11 @@ class Machine:
     price_per_node_hour: float = 0.0
     services: tuple[str, ...] = ()
     programs: Mapping[str, ServiceProgram] = field(default_factory=dict)
-    """Programs of the services, where the machine states its own."""
+    """Programs by service, for the services whose program the machine states itself."""
     arch: str | None = None
     os: str | None = None
     site: str | None = None
-    """None: the machine is a site of its own."""
+    """Name of the site; None if the machine is a site of its own."""
     availability: float = 1.0
     """The fraction of its speed that is available."""
     queue: str = "fifo"
@@ -107,9 +109,9 @@ class Machine:
     resources: Mapping[str, float] = field(default_factory=dict)
     """Countable amounts in total, by name (``{"licence": 4}``)."""
     host: str | None = None
-    """Of a virtual share: the name of its physical machine."""
+    """For a virtual share: the name of its physical machine; None for other machines."""
     only_service: str | None = None
-    """Of a virtual share: the only service whose tasks it accepts."""
+    """For a virtual share: the only service whose tasks it accepts; None for other machines."""
 
     @property
     def site_name(self) -> str:
@@ -154,7 +156,7 @@ class Machine:
         return own * self.availability
 
     def offers(self, service: str | None) -> bool:
-        """Return whether a task of this service (None: of no service) may run on the machine."""
+        """Return whether the machine accepts a task of this service; None: a task without a service."""
         if self.only_service is not None:
             return service == self.only_service
         return service is None or service in self.services or service in self.speeds
@@ -170,7 +172,7 @@ class Machine:
         yield from self.find_value_problems()
 
     def find_value_problems(self) -> Iterator[Problem]:
-        """Yield the problems that do not depend on the machine's name, and so are the same for all copies."""
+        """Yield the problems that do not depend on the machine's name; they are the same for all copies."""
         yield from _count_problems(self)
         yield from _amount_problems(self)
         yield from _word_problems(self)
@@ -180,12 +182,14 @@ class Machine:
 def find_name_problems(name: str) -> Iterator[Problem]:
     """Yield the problems of a machine name."""
     if not name.strip():
-        yield Problem(what=f"machine name {name!r}", rule="a name has at least one visible character")
+        yield Problem(what=f"machine name {name!r}", rule="a name must have a visible character")
     elif not name.isprintable() or len(name) > _MOST_NAME:
         rule = f"a name is one line of at most {_MOST_NAME} printable characters"
         yield Problem(what=f"machine name {shorten(repr(name))}", rule=rule)
     elif has_range(name):
-        yield Problem(what=f"machine name {name!r}", rule="a range in braces means several machines")
+        yield Problem(
+            what=f"machine name {name!r}", rule="the name of one machine must not contain a range in braces"
+        )
 
 
 def _count_problems(machine: Machine) -> Iterator[Problem]:
@@ -216,7 +220,7 @@ def _amount_problems(machine: Machine) -> Iterator[Problem]:
             yield Problem(what=f"speed {value}", rule="must be finite and above 0", path=path)
     if "default" in machine.speeds:
         rule = "`default` is the speed for all other services"
-        yield Problem(what="a service named 'default'", rule=rule, path=("speed",))
+        yield Problem(what="a service is named 'default'", rule=rule, path=("speed",))
     if not 0 < machine.availability <= 1:
         what = f"availability {machine.availability}"
         yield Problem(what=what, rule="must be above 0 and at most 1", path=("availability",))
@@ -232,10 +236,10 @@ def _word_problems(machine: Machine) -> Iterator[Problem]:
     texts = (("arch", machine.arch), ("os", machine.os), ("site", machine.site))
     for key, text in texts:
         if text is not None and not text.strip():
-            yield Problem(what=f"{key} is empty", advice="remove the key, or give a value", path=(key,))
+            yield Problem(what=f"{key} is empty", advice="remove the key, or state a value", path=(key,))
     for index, service in enumerate(machine.services):
         if not service.strip():
-            yield Problem(what="a service without a name", path=("services", index))
+            yield Problem(what="the name of a service is empty", path=("services", index))
     if not isinstance(machine.backend.get("kind", ""), str):
         what = f"backend kind {shorten(machine.backend['kind'])}"
         yield Problem(what=what, rule="must be the name of a backend", path=("backend", "kind"))
@@ -247,7 +251,9 @@ def _free_name_problems(machine: Machine) -> Iterator[Problem]:
             if name in BUILT_IN_NAMES:
                 rule = "attributes and resources must not have names of built-in keys"
                 advice = f"use the built-in key {name!r}, or choose another name"
-                yield Problem(what=f"{name!r} among the {key}", rule=rule, advice=advice, path=(key, name))
+                yield Problem(
+                    what=f"{name!r} is one of the {key}", rule=rule, advice=advice, path=(key, name)
+                )
     for name, value in machine.attributes.items():
         if name in machine.resources:
             what = f"{shorten(repr(name))} is both an attribute and a resource"

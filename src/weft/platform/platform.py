@@ -46,7 +46,7 @@ DEFAULT_LINK = Link()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Nodes of a machine reserved for one service (docs/papers/parameter-sweeps.md, section 1)."""
+    """Nodes of a machine that are reserved for one service (docs/papers/parameter-sweeps.md, section 1)."""
 
     machine: str
     service: str
@@ -60,7 +60,7 @@ class Share:
 
 
 def _split_machine(machine: Machine, shares: tuple[Share, ...]) -> tuple[Machine, ...]:
-    """Return machines for the nodes without a share (if there are any) and for each share, in this order.
+    """Return one machine for the nodes without a share (if there are any) and one machine for each share.
 
     Resources are divided in proportion to the nodes. GPUs are indivisible: the number of GPUs of a share is
     rounded down, and the GPUs that remain belong to the nodes without a share.
@@ -105,7 +105,11 @@ _VALUES = operator.attrgetter(*(key.name for key in dataclasses.fields(Machine) 
 def _find_platform_problems(platform: Platform) -> Iterator[Problem]:
     """Yield every problem of a platform; paths are those of its file."""
     if not platform.machines:
-        yield Problem(what="no machines", rule="a platform has at least one machine", path=("machines",))
+        yield Problem(
+            what="the platform has no machines",
+            rule="a platform must have at least one machine",
+            path=("machines",),
+        )
     yield from _machine_problems(platform)
     yield from _duplicate_names(platform)
     yield from _site_problems(platform)
@@ -192,7 +196,7 @@ def _pair_problems(platform: Platform) -> Iterator[Problem]:
         for name in (first, second):
             if name not in machines and name not in members:
                 known = [*machines, *members]
-                rule = "a pair names two machines or sites"
+                rule = "a pair consists of the names of two machines or sites"
                 yield _unknown("machine or site", name, known, rule, (*path, "pair"))
             elif name in machines and members[name] > (machines[name].site_name == name):
                 what = f"{shorten(repr(name))} is a machine and a site with other machines"
@@ -204,18 +208,20 @@ def _pair_problems(platform: Platform) -> Iterator[Problem]:
                     path=(*path, "pair"),
                 )
         if first == second:
-            what = f"a link from {shorten(repr(first))} to itself"
+            what = f"{shorten(repr(first))} is linked to itself"
             advice = "describe the link within a site under 'sites'"
             yield Problem(
                 what=what,
-                rule="a pair names two different machines or sites",
+                rule="a pair consists of two different machines or sites",
                 advice=advice,
                 path=(*path, "pair"),
             )
         earlier = first_written.setdefault(frozenset((first, second)), index)
         if earlier != index:
             what = f"{shorten(first)} and {shorten(second)} are already linked by links.between[{earlier}]"
-            yield Problem(what=what, rule="a pair has one link, for both directions", path=path)
+            yield Problem(
+                what=what, rule="a pair must have only one link, which is for both directions", path=path
+            )
 
 
 def _share_problems(platform: Platform) -> Iterator[Problem]:
@@ -225,7 +231,7 @@ def _share_problems(platform: Platform) -> Iterator[Problem]:
     for index, share in enumerate(platform.virtual):
         path: DocumentPath = ("virtual", index)
         if not share.service.strip():
-            yield Problem(what="a share without a service", path=(*path, "service"))
+            yield Problem(what="the service of a share is empty", path=(*path, "service"))
         if share.name is not None:
             yield from (
                 dataclasses.replace(each, path=(*path, "name")) for each in find_name_problems(share.name)
@@ -237,7 +243,7 @@ def _share_problems(platform: Platform) -> Iterator[Problem]:
             yield _unknown("machine", share.machine, nodes, rule, (*path, "machine"))
             continue
         if share.machine in time_shared:
-            what = f"a share of {shorten(repr(share.machine))}, whose nodes are shared over time"
+            what = f"a share belongs to {shorten(repr(share.machine))}, whose nodes are shared over time"
             rule = "a share sets nodes aside, so the machine must be exclusive"
             advice = "remove `occupancy: shared`, or the share"
             yield Problem(what=what, rule=rule, advice=advice, path=path)
@@ -246,7 +252,7 @@ def _share_problems(platform: Platform) -> Iterator[Problem]:
         if before <= nodes[share.machine] < taken[share.machine]:
             yield Problem(
                 what=f"shares of {shorten(repr(share.machine))} take {taken[share.machine]:,} nodes",
-                rule=f"it has {nodes[share.machine]:,}",
+                rule=f"the machine has {nodes[share.machine]:,} nodes",
                 path=(*path, "nodes"),
             )
 
@@ -270,18 +276,18 @@ class Platform:
     machines: tuple[Machine, ...]
     """The physical machines in the order of the file."""
     sites: Mapping[str, Link] = field(default_factory=dict)
-    """By site: the link between any two of its machines."""
+    """Per site: the link between any two machines of the site."""
     default_link: Link = DEFAULT_LINK
     links: tuple[NamedPair, ...] = ()
     virtual: tuple[Share, ...] = ()
     predictions: tuple[Prediction | str, ...] = ()
-    """Predicted times of tasks on its machines; a text is the name of a file that is not read yet."""
+    """Predicted times of tasks on the machines; a text is the name of a file that is not read yet."""
     services: Mapping[str, ServiceProgram] = field(default_factory=dict)
     """Programs of services, by name; a program that a machine states takes precedence on that machine."""
     document: Document | None = field(default=None, compare=False, repr=False)
-    """The document it was read from, for the locations of errors; ignored by comparisons."""
+    """The document from which the platform was read, for the locations of errors; comparisons ignore it."""
     pairs: Mapping[frozenset[str], tuple[int, Link]] = field(init=False, compare=False, repr=False)
-    """Derived from ``links``: by the two names of a pair, its position in ``links`` and its link."""
+    """Derived from ``links``: maps the two names of a pair to its position in ``links`` and its link."""
 
     def __post_init__(self) -> None:
         pairs: dict[frozenset[str], tuple[int, Link]] = {}
@@ -309,7 +315,7 @@ class Platform:
 def planned_machines(platform: Platform) -> tuple[Machine, ...]:
     """Return the machines for planners; a machine with shares is replaced by one machine per part.
 
-    The parts are the nodes without a share, if there are any, and each share.
+    Each share is a part; the nodes without a share, if there are any, are another part.
     """
     shares: dict[str, list[Share]] = {}
     for share in platform.virtual:
@@ -338,9 +344,9 @@ def list_crowded(machines: Iterable[Machine]) -> frozenset[str]:
 def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:
     """Return the link between two machines; None if they are on the same host.
 
-    The most specific description applies: the pair of the two machines, then a machine and the site of the
-    other (of two such pairs the first in the file), then the pair of sites, then the link within a common
-    site, then the default. Links are symmetric.
+    The most specific description applies. It is the pair of the two machines; else the pair of one machine
+    and the site of the other (of two such pairs, the first in the file); else the pair of the two sites; else
+    the link within a common site; else the default link. Links are symmetric.
     """
     found = find_link(platform, a, b)
     return None if found is None else found[1]

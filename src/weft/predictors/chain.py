@@ -27,7 +27,7 @@ from weft.workflow.workflow import Workflow
 
 @dataclass(frozen=True, slots=True)
 class PredictorChain:
-    """Returns the estimate of its first predictor that has one; "impossible" counts as an estimate."""
+    """Returns the estimate of the first predictor that has one; "impossible" counts as an estimate."""
 
     predictors: tuple[Predictor, ...]
 
@@ -64,7 +64,7 @@ class PredictorChain:
         return tabulate(self, graph, machines)
 
     def _owner(self, graph: TaskGraph) -> NDArray[np.int64]:
-        """Return, per task, the index of the first predictor that applies; the chain's length: none does."""
+        """Return per task the index of the first predictor that applies; the number of them if none does."""
         owner = np.full(len(graph), len(self.predictors), dtype=np.int64)
         for index in range(len(self.predictors) - 1, -1, -1):
             owner[self.predictors[index].applies(graph)] = index

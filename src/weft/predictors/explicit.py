@@ -78,7 +78,10 @@ class _NamedMachines:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _ModeRows:
-    """Work by pair of task and machine; the seconds on n nodes are the work over the speed-up on n nodes."""
+    """The work of each pair of task and machine.
+
+    The seconds on n nodes are the work divided by the speed-up on n nodes.
+    """
 
     task: Integers
     machine: Integers
@@ -112,7 +115,7 @@ def _idle_rows(idle: Integers, machines: int) -> _ModeRows:
 
 
 def _expand(graph: TaskGraph, rows: _ModeRows, laws: Speedups, source: str) -> TableSeconds:
-    """Return a table with an entry for each row and each node count that law and machine allow."""
+    """Return a table with an entry for each row and each node count that the law and the machine allow."""
     lengths = np.array([len(counts) for counts in laws.count_sets], dtype=np.int64)
     flat = np.array([count for counts in laws.count_sets for count in counts], dtype=np.int64)
     sets = laws.counts[rows.task]

@@ -66,7 +66,7 @@ class _MeasuredKind:
         self.counts = sorted({nodes for by_count in self.seconds.values() for nodes in by_count})
 
     def estimate(self, point: _Point, nodes: int) -> Estimate | None:
-        """Return the seconds at a point: measured, interpolated or fitted; None: unknown."""
+        """Return the seconds at a point: measured, interpolated or fitted; None if they are unknown."""
         if (there := self.seconds.get(point)) is not None:
             return self._at_point(point, there, nodes)
         for name in self.names:
@@ -81,7 +81,7 @@ class _MeasuredKind:
         return None if found is None else _renamed(found)
 
     def _along(self, name: str, point: _Point, nodes: int) -> Estimate | None:
-        """Return the seconds between or beyond the measured values of parameter ``name``; None: unknown.
+        """Return the seconds between or beyond the measured values of parameter ``name``; None if unknown.
 
         Only measurements are used whose other parameters are equal to those of ``point``.
         """
@@ -122,13 +122,13 @@ class Measurements:
     """Estimates tasks from predictions that users write: rows of kind, machine, nodes, parameters, seconds.
 
     S2's performance database (M. Jaros, J. Jaros, docs/papers/moldable.md, section 3) and the measurements of
-    S1's regression (R. Prodan, T. Fahringer, docs/papers/dynamic-grid.md, section 5) are such rows. Between
-    measured node counts and values of one parameter, times are interpolated in log-log space, as
-    ``PerformanceTable`` does; beyond the measured values of a parameter the best function of ``regression``
-    is used, if at least three values were measured. Of several rows for the same point and node count, the
-    median is P50, and the 90 % quantile is P90 unless a row states one. A node count beyond the measured ones
-    is impossible, unless only one count was measured: then the speed-up law of the task scales the time. Rows
-    that name a machine take precedence over rows for every machine.
+    S1's regression (R. Prodan, T. Fahringer, docs/papers/dynamic-grid.md, section 5) can be written as such
+    rows. Between measured node counts and values of one parameter, times are interpolated in log-log space,
+    as ``PerformanceTable`` does; beyond the measured values of a parameter the best function of
+    ``regression`` is used, if at least three values were measured. If there are several rows for the same
+    point and node count, their median is P50, and their 90 % quantile is P90 unless a row states one. A node
+    count beyond the measured ones is impossible, unless only one count was measured: then the speed-up law of
+    the task scales the time. Rows that name a machine take precedence over rows for every machine.
 
     Deviations: S1 fits all points; here a measured or enclosed point is not fitted.
     """

@@ -31,7 +31,10 @@ _Key = str | float
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _MeasuredTimes:
-    """For each mode: seconds (nan: unknown), largest neighbouring measured time, whether it is measured."""
+    """For each mode: its seconds (nan if unknown), an upper estimate of them, and whether they are measured.
+
+    The upper estimate of an interpolated time is the largest neighbouring measured time.
+    """
 
     seconds: Floats
     upper: Floats
@@ -127,13 +130,15 @@ def _row(times: Mapping[_Key, float]) -> _MeasuredRow:
 def _find_problems(kind: str, sizes: object, one_size: bool) -> Iterator[Problem]:
     if not isinstance(sizes, Mapping) or not sizes:
         what = f"the measurements of kind {shorten(kind)!r} are {shorten(sizes)}"
-        yield Problem(what=what, advice="give at least one {input size: {nodes: seconds}}", path=(kind,))
+        yield Problem(
+            what=what, advice="give at least one entry {input size: {nodes: seconds}}", path=(kind,)
+        )
         return
     if one_size and len(sizes) > 1:
         yield Problem(
             what=f"kind {shorten(kind)!r} has {len(sizes)} input sizes",
             rule="without a size parameter every kind must have one input size",
-            advice="name the parameter with the input size",
+            advice="state the name of the parameter that is the input size",
             path=(kind,),
         )
     for size, times in sizes.items():
@@ -143,7 +148,7 @@ def _find_problems(kind: str, sizes: object, one_size: bool) -> Iterator[Problem
             yield Problem(what=what, rule="must be a number, at least 0", path=path)
         if not isinstance(times, Mapping) or not times:
             what = f"the measurements of an input size are {shorten(times)}"
-            yield Problem(what=what, advice="give at least one {nodes: seconds}", path=path)
+            yield Problem(what=what, advice="give at least one entry {nodes: seconds}", path=path)
         else:
             yield from _find_time_problems(times, path)
 

@@ -70,7 +70,7 @@ class TaskFeatures:
 
 @functools.lru_cache(maxsize=1)
 def measure_inputs(graph: TaskGraph) -> Floats:
-    """Return the total stated bytes of the inputs of each task; nan: none are stated. O(v + e), cached."""
+    """Return the total stated bytes of the inputs of each task; nan if none are stated. O(v + e), cached."""
     sizes = np.zeros(len(graph))
     target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer))
     np.add.at(sizes, target, graph.edge_bytes)
@@ -84,7 +84,7 @@ def measure_inputs(graph: TaskGraph) -> Floats:
 
 
 def task_features(graph: TaskGraph, task: int, reads: PredictorInputs | None = None) -> TaskFeatures:
-    """Return the features of one task; with its total input bytes if these are among ``reads.parameters``."""
+    """Return the features of one task; the total input bytes only if they are among ``reads.parameters``."""
     description = graph.description(task)
     parameters: dict[str, Value] = graph.context(task)
     if reads is not None and INPUT_BYTES in reads.parameters:
@@ -154,7 +154,7 @@ class Predictor(Protocol):
         ...
 
     def applies(self, graph: TaskGraph) -> Flags:
-        """Return a mask of the compute tasks that may have an estimate; ``predict`` is None for others."""
+        """Return a mask of the compute tasks for which ``predict`` may return an estimate instead of None."""
         ...
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
@@ -193,12 +193,15 @@ class WorkModel(Protocol):
         ...
 
     def works(self, graph: TaskGraph) -> Floats:
-        """Return the work of each task; nan where the estimate is not of this form."""
+        """Return the work of each task; nan where the estimate is not work / speed-up."""
         ...
 
 
 def select_tasks(graph: TaskGraph, kinds: Container[str], parameter: str | None) -> Flags:
-    """Return a mask of the compute tasks of these kinds that have the parameter (None: every task)."""
+    """Return a mask of the compute tasks of these kinds that have the parameter.
+
+    If ``parameter`` is None, all tasks of these kinds are selected.
+    """
 
     def known(task: Task) -> bool:
         swept = task.sweep is not None and parameter in task.sweep.names

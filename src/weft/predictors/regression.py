@@ -33,7 +33,7 @@ _FAMILIES: dict[str, Callable[[Floats, Floats], Floats]] = {
     "power": lambda c, x: c[0] * x ** c[1],
     "polynomial": lambda c, x: np.asarray(np.polyval(c[::-1], x), dtype=np.float64),
 }
-"""Families of functions of coefficients c and x; of equally good families the first is chosen."""
+"""Families of functions, given coefficients c and x; if families are equally good, the first is chosen."""
 
 _R2_TOLERANCE = 0.005
 """An increase of adjusted R2 by no more than this does not justify more parameters."""
@@ -55,7 +55,7 @@ class Fit:
     """Standard deviation of the residuals."""
     low: float
     high: float
-    """Smallest and largest fitted x."""
+    """``low`` and ``high`` are the smallest and the largest x of the measurements."""
 
     def predict(self, x: ArrayLike) -> Floats:
         """Return the values of the function at x; nan outside its domain, infinity on overflow."""
@@ -90,10 +90,10 @@ def _check_points(x: Floats, y: Floats, max_degree: int) -> None:
         what = f"{len(x)} values of x but {len(y)} values of y"
         raise InvalidInput(what, rule="a regression needs one y for each x")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise InvalidInput("a measurement is not a finite number", advice="remove it")
+        raise InvalidInput("a measurement is not a finite number", advice="remove the measurement")
     if len(x) < 3:
         what = f"there are {len(x)} measurements"
-        raise InvalidInput(what, rule="a regression needs at least 3", advice="measure more")
+        raise InvalidInput(what, rule="a regression needs at least 3", advice="measure at more values of x")
     if (x == x[0]).all():
         what = f"all measurements are at x = {x[0]:g}"
         advice = "measure at two or more different values"
@@ -193,7 +193,11 @@ class Regression:
         return select_tasks(graph, self.fits, self.parameter)
 
     def predict(self, features: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
-        """Return the seconds by the fitted function; None: no function, parameter or positive value."""
+        """Return the seconds by the fitted function.
+
+        Return None if the kind has no function, the parameter is missing, or the function value is not above
+        0.
+        """
         fitted = self.fits.get(features.kind)
         x = numeric_parameter(features, self.parameter)
         if fitted is None or x is None:

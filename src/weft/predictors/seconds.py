@@ -107,7 +107,7 @@ class RelatedSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _RelatedPatterns:
-    """Classes of tasks and machines: tasks of a pattern differ only by work, machines of a class by rate."""
+    """Patterns of tasks, which differ only by work, and classes of machines, which differ only by rate."""
 
     pattern: NDArray[np.intp]
     """Per task: its pattern (service, law and allowed node counts)."""
@@ -230,7 +230,7 @@ class Seconds(Protocol):
 
     @property
     def source(self) -> NDArray[np.uint8]:
-        """Return for each task the index of its source; of several sources, that of the largest spread."""
+        """Return for each task the index of its source; of several, the one with the largest spread."""
         ...
 
     @property

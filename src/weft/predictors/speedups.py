@@ -37,7 +37,7 @@ def evaluate_law(law: SpeedUp | None, nodes: int) -> float:
 
 
 def reference_speedup(law: SpeedUp | None, counts: Sequence[int]) -> float:
-    """Return the speed-up on the smallest of the counts that the law defines; nan if it defines none.
+    """Return the speed-up on the smallest count for which the law is defined; nan if there is none.
 
     Explicit seconds refer to this count.
     """
@@ -98,9 +98,9 @@ def _counts(graph: TaskGraph) -> tuple[Indices, tuple[tuple[int, ...], ...]]:
 
 
 NO_WORK = "no work"
-"""Source of the 0 seconds of transfers and virtual tasks."""
+"""Name of the source of the estimate 0 seconds, which transfers and virtual tasks have."""
 UNKNOWN = "unknown"
-"""Source of compute tasks without an estimate."""
+"""Name of the source for compute tasks without an estimate."""
 
 
 def relate_work(

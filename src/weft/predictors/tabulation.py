@@ -1,4 +1,4 @@
-"""Layouts of seconds from any predictor, which is queried once per class of tasks and of machines."""
+"""Layouts of seconds from any predictor, queried once per class of tasks and class of machines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class _Grouping:
 
 
 def _task_classes(graph: TaskGraph, reads: PredictorInputs, applies: Flags) -> _Grouping:
-    """Return groups of equivalent tasks; tasks without work are one group, those without estimate another."""
+    """Return groups of equivalent tasks.
+
+    Tasks without work form one group, compute tasks without an estimate another.
+    """
     estimated = applies & (graph.kind == COMPUTE)
     columns = [
         np.unique(graph.work, return_inverse=True)[1],

@@ -89,13 +89,13 @@ class SequentialExecution:
 
 
 def sequential_execution(instance: Instance, machines: Indices | None = None) -> SequentialExecution:
-    """Return time and node-seconds of sequential execution on one of the given machines (None: any machine).
+    """Return time and node-seconds of sequential execution on the best of the given machines.
 
-    Sequential execution runs all compute tasks one after another, each on one node, on the machine where that
-    is fastest. Speed-up is the sequential time on the machines of the schedule (``T_seq`` in
-    docs/papers/dynamic-grid.md, section 7) divided by the makespan. The fitness functions of
-    docs/papers/moldable.md, section 4, divide time and cost by those of sequential execution on any machine
-    (``t_max`` and ``c_min``).
+    If ``machines`` is None, all machines are considered. Sequential execution runs all compute tasks one
+    after another, each on one node, on the machine where that is fastest. Speed-up is the sequential time on
+    the machines of the schedule (``T_seq`` in docs/papers/dynamic-grid.md, section 7) divided by the
+    makespan. The fitness functions of docs/papers/moldable.md, section 4, divide time and cost by those of
+    sequential execution on any machine (``t_max`` and ``c_min``).
 
     Deviations: if one node is not allowed, the smallest allowed count is used. Machines that cannot run some
     task are excluded; if no machine can run all tasks, each task takes its fastest machine. O(v k) for v
@@ -111,12 +111,12 @@ class _SequentialTimes(NamedTuple):
     """Sequential execution on each machine, and on the best machine of all."""
 
     time_s: Floats
-    """Infinite where some task cannot run."""
+    """Per machine: seconds; infinity where some task cannot run."""
     node_seconds: Floats
     anywhere: SequentialExecution = SequentialExecution(time_s=0.0, node_seconds=0.0)
 
     def on_one_of(self, machines: Indices) -> SequentialExecution | None:
-        """Return sequential execution on the best of these machines; None if no machine can run all tasks."""
+        """Return sequential execution on the best of these machines; None if none can run all tasks."""
         least = float(self.time_s[machines].min(initial=np.inf))
         if not np.isfinite(least):
             return None

@@ -236,7 +236,7 @@ def check_value(name: str, value: object) -> float:
         number = math.nan
     if not math.isfinite(number):
         what = f"the objective {shorten(name)!r} gives {shorten(value)} for a schedule"
-        raise InvalidInput(what, rule="must be a finite number, which is minimised")
+        raise InvalidInput(what, rule="the value of an objective must be a finite number")
     return number
 
 
@@ -357,7 +357,7 @@ def refuse_missed_limits(
     if most is not None and _exceeds(cost, most):
         found.append(f"costs {cost:.6g}, {cost - most:.3g} more than the maximal cost of {most:.6g}")
     if found:
-        advice = "another plan may keep it: try another planner (`weft planners` lists them)"
+        advice = "another plan may keep the limit: try another planner (`weft planners` lists them)"
         raise Infeasible(f"the plan of {planner} {' and '.join(found)}; {advice}")
 
 

@@ -174,7 +174,7 @@ class _ScheduleVerifier:
         return None if rest or count not in allowed else count
 
     def _demand(self, task: int) -> Floats:
-        """Return the resource amounts of a task with its count; the least if the count is not allowed."""
+        """Return the resource amounts of a task at its node count; the least if the count is not allowed."""
         count = self._count(task) if len(self.graph.demand_by_count.rows) else None
         return self.graph.demand[task] if count is None else self.graph.demand_of(task, count)
 

@@ -112,10 +112,10 @@ class _TaskChecks:
         if dependency.task not in self._targets:
             advice = suggest(dependency.task, sorted(self._targets))
             what = f"{task.name} depends on {shorten(dependency.task)!r}, which does not exist"
-            yield Problem(what=what, rule="`after` names a task or a loop", advice=advice, path=path)
+            yield Problem(what=what, rule="`after` must name a task or a loop", advice=advice, path=path)
             return
         if dependency.task == task.name and dependency.index is None and dependency.pairs is None:
-            advice = "to repeat it, declare a loop from it to itself"
+            advice = "to repeat the task, declare a loop from it to itself"
             yield Problem(what=f"{task.name} depends on itself", advice=advice, path=path)
         source = self._targets[dependency.task]
         swept = source is not None and source.sweep is not None
@@ -129,7 +129,7 @@ class _TaskChecks:
         if dependency.pairs is not None and not (swept and task.sweep is not None):
             name = task.name if swept else dependency.task
             yield Problem(
-                what=f"`pairs` with {name}, which has no sweep",
+                what=f"`pairs` refers to {name}, which has no sweep",
                 rule="`pairs` needs a sweep in both tasks",
                 path=path,
             )
@@ -141,7 +141,7 @@ class _TaskChecks:
             if name in self._params or name in self._secrets:
                 other = "parameter" if name in self._params else "secret"
                 what = f"sweep variable {name!r} has the name of a {other}"
-                yield Problem(what=what, advice="give one of them another name", path=path)
+                yield Problem(what=what, advice="rename one of them", path=path)
             for part in (values.low, values.high, values.step) if isinstance(values, Range) else (values,):
                 if isinstance(part, Expression) and not is_growing(part):
                     yield from unknown_name_problems(part, self._params, path)
@@ -337,7 +337,9 @@ def _loop_problems(workflow: Workflow) -> Iterator[Problem]:
         for key, name in (("from", loop.last), ("to", loop.first)):
             if name not in tasks:
                 advice = suggest(name, tasks)
-                yield Problem(what=f"loop {loop.name}: no task {name!r}", advice=advice, path=(*path, key))
+                yield Problem(
+                    what=f"loop {loop.name}: there is no task {name!r}", advice=advice, path=(*path, key)
+                )
         known = {**results, **workflow.params, "iteration": 0, "exit_code": 0, "result": 0}
         yield from unknown_name_problems(loop.until, {**known, **_variables(tasks, loop)}, (*path, "until"))
         for key, quantity in (("max_iterations", loop.max_iterations), ("expect", loop.expect)):
@@ -363,13 +365,15 @@ def _secret_problems(workflow: Workflow) -> Iterator[Problem]:
                 rule = "must be a name of letters, digits and _, like that of an environment variable"
                 yield Problem(what=f"secret {shorten(repr(name))}", rule=rule, path=path)
         if is_late(secret.name) or secret.name.startswith("WEFT_"):
-            yield Problem(what=f"secret {secret.name!r}", rule="weft defines this name itself", path=path)
+            yield Problem(
+                what=f"a secret is named {secret.name!r}", rule="weft defines this name itself", path=path
+            )
         if secret.name in workflow.params or secret.name in seen:
             other = "parameter" if secret.name in workflow.params else "secret"
             yield Problem(what=f"two values are named {secret.name!r}: a secret and a {other}", path=path)
         if secret.variable is not None and secret.file is not None:
-            what = f"secret {secret.name!r} with both env and file"
-            yield Problem(what=what, rule="its value has one source", advice="remove one of them", path=path)
+            what = f"secret {secret.name!r} has both env and file"
+            yield Problem(what=what, rule="a secret has one source", advice="remove one of them", path=path)
         seen.add(secret.name)
 
 
@@ -432,7 +436,9 @@ def _reading_order(problem: Problem) -> tuple[int, int]:
 
 def _static_problems(workflow: Workflow) -> Iterator[Problem]:
     if not workflow.tasks:
-        yield Problem(what=f"workflow {workflow.name} has no tasks", rule="a workflow has at least one task")
+        yield Problem(
+            what=f"workflow {workflow.name} has no tasks", rule="a workflow must have at least one task"
+        )
     for name, value in workflow.params.items():
         yield from unknown_name_problems(value, workflow.params, ("params", name))
     checks = _TaskChecks(workflow)

@@ -51,7 +51,7 @@ class ShellWord:
 
 
 _Refused = tuple[Sequence[int], str, str, Scope]
-"""Numbers of fields, a text that says where they stand, advice, and which of the fields are refused."""
+"""Numbers of fields, a text that says where the fields stand, advice, and which of the fields are refused."""
 
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh")
 _REMOTE_SHELLS = ("ssh", "rsh", "pdsh", "clush", "su", "runuser", "parallel", "watch")
@@ -68,7 +68,7 @@ class _Interpreter:
     code: str = ""
     """Short options whose argument, in the same word or the next, is program text."""
     statements: str = ""
-    """Short options whose argument becomes a statement before the program text."""
+    """Short options whose argument becomes a statement that precedes the program text."""
     values: str = ""
     """Short options whose argument, in the same word or the next, is not program text."""
     attached: str = ""
@@ -80,9 +80,9 @@ class _Interpreter:
     long_values: tuple[str, ...] = ()
     """Words whose argument, after ``=`` or in the next word, is not program text."""
     files: tuple[str, ...] | None = None
-    """Options that name a file with the program text, of programs whose first operand is otherwise that text.
+    """Options that name a file with the program text; without them, the first operand is the program text.
 
-    None: the first operand is not program text.
+    None if the first operand is never program text.
     """
 
     def reads_code(self, option: str) -> bool:
@@ -217,7 +217,7 @@ def find_command_word(words: Sequence[ShellWord]) -> int:
 
 
 def _skip_options(words: Sequence[ShellWord], at: int, values: str) -> int:
-    """Return the index of the first operand; ``values``: short options whose argument is the next word."""
+    """Return the index of the first operand. ``values`` are short options whose argument is the next word."""
     while at < len(words) and words[at].literal.startswith("-"):
         literal = words[at].literal
         at += 1
@@ -287,7 +287,7 @@ def find_code_arguments(words: Sequence[ShellWord]) -> Iterator[_Refused]:
         return
     name, arguments = words[0].literal, words[1:]
     if name in _CODE_BUILTINS:
-        advice = "write `value={name};` before it and use $value in single quotes"
+        advice = "write `value={name};` before the command and use $value in single quotes"
         yield _fields(arguments), f"as an argument of `{name}`, which is read as code", advice, Scope.ALL
     elif name in _NAME_BUILTINS or name in _DECLARATIONS:
         if name in _DECLARATIONS:
@@ -336,7 +336,7 @@ def find_program_text(words: Sequence[ShellWord]) -> Iterator[_Refused]:
 def _find_interpreted(
     name: str, program: _Interpreter, arguments: Sequence[ShellWord], *, is_command: bool
 ) -> Iterator[_Refused]:
-    """Yield the fields in program text of an interpreter, and those that may be an option with such text."""
+    """Yield the fields in program text, and those that may become an option with program text."""
     found = _parse_arguments(program, arguments)
     for option, word, argument in found.options:
         if argument is not None and (program.reads_code(option.name) or program.makes_statement(option.name)):
@@ -356,7 +356,7 @@ def _find_interpreted(
 def find_input_reader(words: Sequence[ShellWord]) -> tuple[str, str, Scope] | None:
     """Return a description of what reads the input of a command as code, advice, and the refused fields.
 
-    None: the input is not read as code.
+    Return None if the input is not read as code.
     """
     if any(word.base_name in _SHELLS or word.base_name in _REMOTE_SHELLS for word in words):
         return "a shell reads", STANDARD_INPUT, Scope.ALL
@@ -375,9 +375,9 @@ class _Arguments(NamedTuple):
     """The arguments of an interpreter."""
 
     options: list[tuple[_Option, ShellWord, ShellWord | None]]
-    """Each option, its word, and the word that contains its argument; None: no argument."""
+    """Each option, its word, and the word that contains its argument (None if it has no argument)."""
     operand: ShellWord | None
-    """The first word that is no option."""
+    """The first word that is not an option; None if there is none."""
     has_text: bool
     """Whether an option states the program text, its file or its module."""
     has_ended: bool
@@ -410,7 +410,7 @@ class _Option(NamedTuple):
 
     name: str
     argument: str | None
-    """Its argument; "": the argument is the next word; None: no argument in another word is possible."""
+    """The argument in the same word; "" if the argument is the next word; None if no word is its argument."""
 
 
 def _parse_option(program: _Interpreter, literal: str) -> _Option:

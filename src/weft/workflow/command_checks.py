@@ -55,7 +55,7 @@ def _quote_piece(piece: str | TemplateField) -> list[TemplateField | ShellLitera
 
 
 class DataFields(Container[str]):
-    """The names of the fields of a task whose values were written by a program."""
+    """The names of the fields of a task whose values were written by a program, such as results of tasks."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -104,16 +104,16 @@ def _variable_problems(task: Task, job: JobSpec) -> Iterator[Problem]:
     for name, value in job.env.items():
         if not _VARIABLE.fullmatch(name) or "\0" in value:
             yield Problem(
-                what=f"variable {shorten(repr(name))} with the value {shorten(repr(value))}",
-                rule="a variable needs a name of letters, digits and _, and a value without NUL",
+                what=f"environment variable {shorten(repr(name))} has the value {shorten(repr(value))}",
+                rule="the name must consist of letters, digits and _, and the value must not contain NUL",
                 path=("env", name),
             )
         for field in list_fields(value) if is_code_variable(name) else ():
             if field.name in data:
                 yield Problem(
-                    what=f"{{{field.name}}} in {shorten(value)!r}, the value of {name}",
-                    rule="programs read code, or its location, from this variable; a program wrote the value",
-                    advice="pass it in another variable",
+                    what=f"{name} has the value {shorten(value)!r} with the field {{{field.name}}}",
+                    rule="programs may read it as code, so it must not contain a value that a program wrote",
+                    advice="pass the value in another variable",
                     path=("env", name),
                 )
 
@@ -133,7 +133,9 @@ def _wrapper_problems(job: JobSpec) -> Iterator[Problem]:
                 what = f"{{{refusal.name}}} of the command stands {refusal.what}"
                 what = what if refusal.name else describe_refusal(refusal)
                 yield Problem(
-                    what=what, rule="the wrapper gets the command as its arguments", path=("wrapper",)
+                    what=what,
+                    rule="the wrapper passes the command to a shell, which may read the value as code",
+                    path=("wrapper",),
                 )
 
 

@@ -55,13 +55,16 @@ class _SubtaskIndex:
     def find(
         self, task: int, index: tuple[Expression | IndexRange | str, ...], context: Context
     ) -> list[int]:
-        """Return the rows that an index selects, ascending; raise InvalidInput if a[k] does not exist."""
+        """Return the rows that an index selects, ascending.
+
+        Raises InvalidInput if an index without a range or ``*`` selects no subtask.
+        """
         described = self._rows.tasks[task]
         names = described.sweep.names if described.sweep is not None else ()
         if len(names) != len(index):
             have = f"{len(names)} sweep variables" if names else "no sweep"
             what = f"{described.name}[...] has {len(index)} indices, but {described.name} has {have}"
-            raise InvalidInput(what, advice="give one index per sweep variable; * means all")
+            raise InvalidInput(what, advice="write one index per sweep variable; * means all values")
         exact = [evaluate(part, context) for part in index if isinstance(part, Expression)]
         if len(exact) < len(index):
             return self._several(task, index, context)
@@ -228,7 +231,7 @@ def _connect(
             what = f"too many edges from {dependency.task}"
             advice = "put a task of `kind: virtual` between the two sweeps"
             rows.problems.append(
-                Problem(what=what, rule=f"at most {MAX_EDGES:,} edges", advice=advice, path=path)
+                Problem(what=what, rule=f"at most {MAX_EDGES:,} are allowed", advice=advice, path=path)
             )
             return
         edges.add_many(sources, here)
@@ -294,7 +297,7 @@ class FileDependencies:
                     self._patterns.append((name + "*" if name.endswith("/") else name, number))
 
     def _numbers(self, name: str) -> list[int]:
-        """Return the indices of the outputs of this name; if there are none, of matching patterns.
+        """Return the indices of the outputs with this name; if there are none, of the patterns that match it.
 
         A pattern is an output with wildcards, or a directory.
         """

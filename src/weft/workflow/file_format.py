@@ -111,11 +111,11 @@ def _parse_whole_number(text: str) -> float | None:
 
 
 _read_seconds = partial(_read_number_or_unit, what="seconds", parse_unit=parse_seconds)
-"""Return the seconds of a time (``90``, ``1h30m``) or an expression (``2*n``); None after a problem."""
+"""Return the seconds of a time (``1h30m``) or an expression (``2*n``); None after adding a problem."""
 _read_bytes = partial(_read_number_or_unit, what="bytes", parse_unit=parse_bytes)
-"""Return the bytes of a size (``40MB``) or an expression (``200*n``); None after a problem."""
+"""Return the bytes of a size (``40MB``) or an expression (``200*n``); None after adding a problem."""
 _read_work = partial(_read_number_or_unit, what="units", parse_unit=parse_seconds)
-"""Return a number or an expression; a time such as ``2h`` is converted to seconds. None after a problem."""
+"""Return a number or an expression; a time (``2h``) is converted to seconds. None after adding a problem."""
 _read_count = partial(_read_number_or_unit, what="nodes or cores", parse_unit=_parse_whole_number)
 
 
@@ -190,7 +190,7 @@ _BYTES = ValueType("size or expression", QUANTITY_SHAPE, _read_bytes, _write_qua
 
 
 def _read_limit(reader: Reader, node: DocumentNode) -> float | None:
-    """Return the bytes of a size such as ``20GB``; None after a problem."""
+    """Return the bytes of a size such as ``20GB``; None after adding a problem."""
     value = parse_bytes(node.value) if isinstance(node.value, str) else node.value
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LARGEST_NUMBER:
         return value
@@ -226,7 +226,7 @@ def _read_amount(
     found = {count: read(reader, value) for count, value in _read_by_count(reader, node)}
     if not node.value:
         reader.add_problem(
-            node, "an empty table of amounts", advice="give at least one {nodes: amount} entry"
+            node, "the table of amounts is empty", advice="add at least one entry {nodes: amount}"
         )
     return {count: quantity for count, quantity in found.items() if quantity is not None} or None
 
@@ -281,7 +281,7 @@ def _read_sweep(reader: Reader, node: DocumentNode) -> Sweep | None:
         elif (found := _read_sweep_values(reader, values)) is not None:
             variables.append((name, found))
     if not variables and isinstance(node.value, dict) and not node.value:
-        reader.add_problem(node, "a sweep over nothing", advice="name a variable: `sweep: {k: 1..10}`")
+        reader.add_problem(node, "the sweep has no variables", advice="add a variable: `sweep: {k: 1..10}`")
     return Sweep(variables=tuple(variables), paired=paired) if variables else None
 
 
@@ -362,12 +362,12 @@ def _read_pairs(reader: Reader, node: DocumentNode) -> tuple[tuple[Value, Value]
         if isinstance(plain, list) and len(plain) == 2 and all(map(_is_point, plain)):
             pairs.append((plain[0], plain[1]))
         else:
-            reader.add_problem(item, f"{item.display()} is no pair", rule=f"must be {_PAIR}")
+            reader.add_problem(item, f"{item.display()} is not a pair", rule=f"must be {_PAIR}")
     return tuple(pairs)
 
 
 def _is_point(value: object) -> bool:
-    """Return whether a value can identify a subtask: one value, or a list of values of several variables."""
+    """Return whether a value can identify a subtask: a single value, or a list with a value per variable."""
     return all(
         isinstance(part, str | int | float) for part in (value if isinstance(value, list) else [value])
     )
@@ -483,7 +483,7 @@ def _write_outputs(outputs: tuple[Output, ...]) -> object:
 def _read_file_names(reader: Reader, node: DocumentNode) -> list[str]:
     """Return the file names to which a text expands; a range in braces gives several names."""
     if (text := reader.text(node)) is not None and not text.strip():
-        reader.add_problem(node, "an empty file name", advice="name the file, or remove the entry")
+        reader.add_problem(node, "the file name is empty", advice="name the file, or remove the entry")
         return []
     names = None if text is None else reader.collect_problems(node, partial(expand_braces, text))
     return names or []
@@ -497,7 +497,7 @@ def _read_explicit_seconds(reader: Reader, node: DocumentNode) -> Quantity | dic
     if not isinstance(node.value, dict):
         return _read_seconds(reader, node)
     if not node.value:
-        reader.add_problem(node, "seconds for no machine", advice="write {machine: seconds}")
+        reader.add_problem(node, "the table of seconds is empty", advice="write {machine: seconds}")
     found: dict[str, Quantity] = {}
     for machines, value in node.value.items():
         seconds = _read_seconds(reader, value)
@@ -525,8 +525,8 @@ def _read_nodes(reader: Reader, node: DocumentNode) -> NodeCounts:
         if found is not None:
             counts.append(found)
     if not items:
-        advice = "give at least one count, or remove nodes"
-        reader.add_problem(node, "an empty list of node counts", advice=advice)
+        advice = "add at least one count, or remove the key nodes"
+        reader.add_problem(node, "the list of node counts is empty", advice=advice)
     return tuple(counts) or (1,)
 
 
@@ -559,8 +559,8 @@ def _read_measured_seconds(reader: Reader, node: DocumentNode) -> MeasuredSecond
         elif value is not None:
             reader.add_type_problem(seconds, "a number of seconds")
     if isinstance(node.value, dict) and not node.value:
-        advice = "give at least one {nodes: seconds} entry"
-        reader.add_problem(node, "an empty table of seconds", advice=advice)
+        advice = "add at least one entry {nodes: seconds}"
+        reader.add_problem(node, "the table of seconds is empty", advice=advice)
     return MeasuredSeconds(seconds=table) if table else None
 
 
@@ -601,8 +601,8 @@ def _read_speedup(reader: Reader, node: DocumentNode) -> SpeedUp | None:
     entries = SPEEDUP.read_entries(reader, node)
     if len(entries) != 1:
         if isinstance(node.value, dict):
-            rule = f"exactly one of {', '.join(SPEEDUP.help)}"
-            reader.add_problem(node, f"a speed-up law with {len(entries)} known keys", rule=rule)
+            rule = f"must have exactly one of {', '.join(SPEEDUP.help)}"
+            reader.add_problem(node, f"the speed-up law has {len(entries)} known keys", rule=rule)
         return None
     laws = list(SPEEDUP.read_values(reader, entries).values())
     return laws[0] if laws else None
@@ -988,13 +988,15 @@ def _make_transfer(
     if kind is not TaskKind.TRANSFER:
         for key in ("from", "to", "file", "size"):
             if key in entries:
-                advice = "add `kind: transfer`, or remove it"
-                reader.add_problem(entries[key], f"{key!r} in a task of kind {kind.value}", advice=advice)
+                advice = "add `kind: transfer`, or remove the key"
+                reader.add_problem(
+                    entries[key], f"a task of kind {kind.value} has the key {key!r}", advice=advice
+                )
                 break
         return None
     for key in ("from", "to", "file"):
         if key not in entries:
-            reader.add_problem(node, f"a transfer without {key!r}", rule="a transfer has from, to and file")
+            reader.add_problem(node, f"the transfer has no key {key!r}", rule="must have from, to and file")
     return Transfer(**{"source": "?", "target": "?", "file": "?", **values})
 
 
@@ -1068,7 +1070,7 @@ def _read_budgets(reader: Reader, node: DocumentNode) -> dict[str, Quantity]:
 
 def _read_tasks(reader: Reader, node: DocumentNode, defaults: Mapping[str, DocumentNode]) -> tuple[Task, ...]:
     if not (entries := reader.mapping(node)) and isinstance(node.value, dict):
-        reader.add_problem(node, "no tasks", rule="a workflow has at least one task")
+        reader.add_problem(node, "the workflow has no tasks", rule="a workflow must have at least one task")
     return tuple(_read_task(reader, name, value, defaults) for name, value in entries.items())
 
 

@@ -53,8 +53,8 @@ COUNT_NAME = "nodes"
 def depends_on_count(amount: Amount, taken: Container[str]) -> bool:
     """Return whether an amount may depend on the node count.
 
-    ``taken`` are the names of parameters and sweep variables; one of them that is named ``nodes`` hides
-    the node count.
+    ``taken`` are the names of parameters and sweep variables. If one of them is ``nodes``, formulas read its
+    value instead of the node count.
     """
     if isinstance(amount, Expression):
         return COUNT_NAME in amount.names and COUNT_NAME not in taken
@@ -87,9 +87,9 @@ class Range:
         high = evaluate_quantity(self.high, context)
         step = 1 if self.step is None else evaluate_quantity(self.step, context)
         if not step > 0:
-            raise InvalidInput(f"step {step} of a range", rule="must be above 0")
+            raise InvalidInput(f"the step of a range is {step}", rule="must be above 0")
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise InvalidInput(f"range {self}", rule="its bounds must be finite numbers")
+            raise InvalidInput(f"range {self}", rule="the bounds of a range must be finite numbers")
         steps = (high - low) / step
         if steps >= MAX_POINTS:
             what = f"range {self} has more than {MAX_POINTS:,} values"
@@ -110,7 +110,7 @@ Values = Range | Expression | tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """The variables of a sweep; its points are the cross product of their values, or pairs (``zip``)."""
+    """The variables of a sweep; its points are all combinations of their values, or pairs (``zip``)."""
 
     variables: tuple[tuple[str, Values], ...]
     paired: bool = False
@@ -152,7 +152,7 @@ def _list_values(name: str, values: Values, context: Context) -> list[Value]:
         found = evaluate(values, context)
         if not isinstance(found, list):
             what = f"sweep variable {name}: {values} gives {shorten(found)}"
-            raise InvalidInput(what, rule="must give a list")
+            raise InvalidInput(what, rule="the expression must give a list")
         listed = found
     if not isinstance(values, Range):
         _check_values(name, listed)
@@ -190,10 +190,10 @@ def list_points(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
             sizes = ", ".join(
                 f"{name} has {len(column)}" for name, column in zip(sweep.names, columns, strict=True)
             )
-            what = f"zip of sweep variables of different length: {sizes}"
-            raise InvalidInput(what, rule="paired variables need equally many values")
+            what = f"paired sweep variables have different numbers of values: {sizes}"
+            raise InvalidInput(what, rule="with `zip`, all sweep variables must have equally many values")
         return list(zip(*columns, strict=True))
     if (total := math.prod(len(column) for column in columns)) > MAX_POINTS:
-        what = f"a sweep of {total} points"
+        what = f"the sweep has {total} points"
         raise InvalidInput(what, rule=f"at most {MAX_POINTS:,} are allowed")
     return list(itertools.product(*columns))

@@ -137,7 +137,7 @@ class RunSettings:
     replan_when: tuple[str, ...] = ()
     """Events after which the rest of a run is planned again (docs/papers/unified.md, section 5, step 7)."""
     replan_share: float = 0.0
-    """Share of the running tasks that must violate their contracts before ``violated`` causes a plan."""
+    """Share of the running tasks that must violate their contracts before ``violated`` causes a new plan."""
     replan_every_s: float | None = None
     """Seconds between plans; 0: plan again as soon as a plan is ready; None: no interval."""
     replan_planner: str | None = None
@@ -175,7 +175,7 @@ class RunSettings:
         return self.has_contract or self.waiting_timeout_s is not None or self.replans
 
     def with_layers(self, *layers: SettingsLayer) -> RunSettings:
-        """Return these settings, overridden by layers in order; ``retries`` are merged by cause."""
+        """Return these settings, overridden by the layers in order; ``retries`` are merged by cause."""
         if not (merged := merge_layers(*layers)):
             return self
         return replace(self, **merge_layers({"retries": self.retries}, merged))
@@ -476,11 +476,14 @@ _GROUPS = {
     "replan": "when the rest of a run is planned again",
 }
 _SHORT = {"contract": "contract.factor", "replan": "replan.when"}
-"""By group: the key to which a value belongs that is written instead of a mapping."""
+"""By group: the key that gets the value if a value is written instead of a mapping."""
 
 
 def _make_records(scopes: Sequence[str]) -> dict[str, Record]:
-    """Return, by group, the record of its keys of these scopes; ``settings`` is the record of all keys."""
+    """Return the record of each group, with its keys of these scopes, by group.
+
+    The entry ``settings`` is the record of all keys and groups.
+    """
     chosen = [setting for setting in SETTINGS if setting.scope in scopes]
     grouped: dict[str, list[Setting]] = {}
     for setting in chosen:
@@ -511,7 +514,10 @@ _RECORD_OF = {
 
 
 def read_settings(reader: Reader, node: DocumentNode, *, scope: str = RUN) -> SettingsLayer:
-    """Return the layer that a mapping states; ``scope`` TASK: only keys that a task may state."""
+    """Return the layer that a mapping states.
+
+    If ``scope`` is TASK, a key that a task must not state is a problem.
+    """
     if scope == TASK and isinstance(node.value, dict):
         for key, value in node.value.items():
             if key in _RECORD_OF[RUN].help and key not in _RECORD_OF[TASK].help:
@@ -590,7 +596,7 @@ class SettingsLayers:
     """The defaults, overridden by the preset if there is one."""
     profile: SettingsLayer = field(default_factory=dict)
     overrides: SettingsLayer = field(default_factory=dict)
-    """What the user states for this run: ``--set`` and options such as ``--retries``."""
+    """Settings that the user states for this run: ``--set`` and options such as ``--retries``."""
 
     def of_workflow(self, workflow: Workflow) -> RunSettings:
         """Return the settings of a run of a workflow, for tasks without settings of their own."""
@@ -601,7 +607,7 @@ class SettingsLayers:
         return self.base.with_layers(workflow.settings, self.profile, task_layer(task), self.overrides)
 
     def of_execution(self, workflows: Iterable[Workflow]) -> RunSettings:
-        """Return the settings of an execution, for what all its workflows share: machines and policy.
+        """Return the settings of machines and policy, which all workflows of an execution share.
 
         Raises InvalidInput if workflows state different values of a setting of scope ``execution``.
         """

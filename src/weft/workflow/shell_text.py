@@ -65,11 +65,11 @@ class ShellRefusal:
     """The reason why a field must not stand where it does."""
 
     name: str
-    """The name of the field; "": the command as a whole is refused."""
+    """The name of the field; "" if the whole command is refused."""
     what: str
     advice: str
     line: int
-    """Line in the command, from 1; 0: not determined."""
+    """Line in the command, from 1; 0 if it is not determined."""
     column: int
     scope: Scope = Scope.ALL
 
@@ -186,14 +186,14 @@ class _Source:
         self.literals.append(literal)
         if piece == literal and piece.startswith("${") and (inner := _IN_PARAMETER.search(piece, len("${"))):
             what = "inside ${...}, where fields are not replaced"
-            advice = f"write `value={{{inner[1]}}};` before it and use $value"
+            advice = f"write `value={{{inner[1]}}};` before the command and use $value"
             self.refused.append(self.refusal(inner[1], offset + inner.start(), what, advice))
         return literal.replace(_FIELD, EXPANSION_MARK)
 
     def refusal(
         self, name: str, offset: int, what: str, advice: str, scope: Scope = Scope.ALL
     ) -> ShellRefusal:
-        """Return a refusal; ``offset`` is a position in ``text`` or, without a name, in ``scanned``."""
+        """Return a refusal. ``offset`` is a position in ``text`` or, if ``name`` is empty, in ``scanned``."""
         if not name:
             scanned, start = self._starts[max(0, bisect_right(self._starts, (offset, len(self.text))) - 1)]
             offset = min(start + offset - scanned, len(self.text))
@@ -299,7 +299,7 @@ class _Scanner:
         return self.text[self.at] if self.at < self.end else ""
 
     def _take(self, operator: str) -> bool:
-        """Read an operator if it is next; return whether it was."""
+        """Read an operator if it comes next; return whether it was read."""
         start = self.at
         for mark in operator:
             if self._peek() != mark:
@@ -495,13 +495,17 @@ class _Scanner:
     def _function(self, words: Sequence[ShellWord]) -> None:
         """Read the definition of a function after its name."""
         if len(words) != 1 or "=" in words[0].literal:
-            raise _Unreadable(self.at, "'(' stands after a word", "quote it; arrays are not portable")
+            raise _Unreadable(
+                self.at, "'(' stands after a word", "quote the parenthesis: not all shells have arrays"
+            )
         self._refuse(words[0].fields, "as the name of a function", "write the name itself")
         self._skip_blanks()
         if self._take("("):
             self._skip_blanks()
             if not self._take(")"):
-                raise _Unreadable(self.at, "'(' stands after a word", "quote it; arrays are not portable")
+                raise _Unreadable(
+                    self.at, "'(' stands after a word", "quote the parenthesis: not all shells have arrays"
+                )
         self._skip_newlines()
         self._enter()
         self._functions += 1
@@ -648,7 +652,9 @@ class _Scanner:
 
     def _check_newlines(self, start: int, text: str) -> None:
         if self._documents and "\n" in text:
-            raise _Unreadable(start, "a here-document begins inside quotes", "write its operator last")
+            raise _Unreadable(
+                start, "a here-document begins inside quotes", "write '<<' after the closing quote"
+            )
 
     def _backquotes(self) -> None:
         """Read a command substitution in backquotes."""
@@ -726,7 +732,7 @@ class _Scanner:
                 raise _Unreadable(start, "'${' is not closed by '}'")
             if in_double and mark in "'\"\\":
                 what = 'shells differ in the meaning of quotes and backslashes in "${...}"'
-                raise _Unreadable(start, what, "write `value=...;` before it and use $value")
+                raise _Unreadable(start, what, "write `value=...;` before the command and use $value")
             if mark == "'":
                 self._single()
             elif mark == '"':
@@ -734,7 +740,7 @@ class _Scanner:
             else:
                 self._quoted_character(mark)
         self.at += 1
-        advice = "write `value={name};` before it and use $value"
+        advice = "write `value={name};` before the command and use $value"
         self._refuse(range(first, len(self.places)), "inside ${...}", advice)
 
     # Here-documents (2.7.4).

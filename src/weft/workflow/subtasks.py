@@ -33,7 +33,7 @@ _ONE_NODE: tuple[int, ...] = (1,)
 _MAX_SUBTASKS = 3_000_000
 _MAX_NODES = 10_000_000
 _FEW = 32
-"""Minimum number of points from which a formula is evaluated over arrays, not point by point."""
+"""Number of points from which on a formula is evaluated over arrays instead of point by point."""
 
 
 class SubtaskTable:

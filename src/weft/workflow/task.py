@@ -35,7 +35,7 @@ class Input:
     max_bytes: float | None = None
     """Largest size after decompression; None: a default that depends on the compressed size."""
     entry: int | None = field(default=None, compare=False, repr=False)
-    """Position of its entry in ``inputs`` of the workflow file, for the locations of errors."""
+    """Position of the input in ``inputs`` of the workflow file, for the locations of errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Dependency:
     """
 
     task: str
-    """The name of a task or loop; of a loop, the dependency is satisfied after its last iteration."""
+    """The name of a task or loop; a dependency on a loop is satisfied after its last iteration."""
     index: tuple[Expression | IndexRange | str, ...] | None = None
     """One entry per sweep variable of ``task``: an expression, a range, or ALL."""
     pairs: tuple[tuple[Value, Value], ...] | None = None
@@ -82,7 +82,7 @@ class Dependency:
     condition: Expression | None = None
     """A condition over ``exit_code`` and ``result`` of ``task``; if false, this branch is not taken."""
     entry: int | None = field(default=None, compare=False, repr=False)
-    """Position of its entry in ``after`` of the workflow file, for the locations of errors."""
+    """Position of the dependency in ``after`` of the workflow file, for the locations of errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Isolation:
     """How the program of a task is separated from the files, processes and network of its host."""
 
     tool: str
-    """``bubblewrap``, ``unshare``, or ``none``: not isolated, even if the run isolates all others."""
+    """``bubblewrap``, ``unshare``, or ``none``: not isolated, even if the run isolates all other tasks."""
     network: bool = False
     """Whether the program may use the network."""
     read: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a task executes. A command text is run by a shell, a tuple without one."""
+    """What a task executes. A shell runs a command that is a text; a tuple is run without a shell."""
 
     command: str | tuple[str, ...] | None = None
     arguments: tuple[str, ...] = ()
@@ -192,7 +192,7 @@ class Checkpoint:
     url: str | None = None
     """Path or URL of the folder to which the files are copied; None: a folder below ``.weft``."""
     nodes: str = "same"
-    """``any``: valid for any node count; ``same``: only for the count it was written with."""
+    """Node counts for which a checkpoint is valid: ``any``, or ``same``: the count that wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +214,9 @@ class ContractTerms:
             what = f"contract factor {self.factor}"
             yield Problem(what=what, rule="must be at least 0", path=("contract",))
         if self.grace_s is not None and not self.grace_s >= 0:
-            yield Problem(what=f"grace of {self.grace_s} s", rule="must be at least 0", path=("contract",))
+            yield Problem(
+                what=f"the grace period is {self.grace_s} s", rule="must be at least 0", path=("contract",)
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +228,7 @@ class Recovery:
     """The file to which the task writes its progress."""
     contract: ContractTerms | None = None
     retries: int | None = None
-    """Retries for causes without their own number; None: the default of the run."""
+    """Retries for the causes that have no number of their own; None: the default of the run."""
     retries_by_cause: Mapping[str, int] = field(default_factory=dict)
     on_failure: str | None = None
     time_limit: Quantity | None = None
@@ -237,7 +239,7 @@ class Recovery:
         if self.contract is not None:
             yield from self.contract.find_problems()
         if (limit := constant_value(self.time_limit)) is not None and not limit > 0:
-            yield Problem(what=f"time limit of {limit} s", rule="must be above 0", path=("time_limit",))
+            yield Problem(what=f"the time limit is {limit} s", rule="must be above 0", path=("time_limit",))
         every = constant_value(self.checkpoint.every) if self.checkpoint else None
         if every is not None and not every > 0:
             what = f"a checkpoint every {every} s"
@@ -323,10 +325,14 @@ class MeasuredSeconds:
     def find_problems(self) -> Iterator[Problem]:
         """Yield the problems of this record."""
         if not self.seconds:
-            yield Problem(what="an empty table of seconds", advice="give at least one {nodes: seconds} entry")
+            yield Problem(
+                what="the table of seconds is empty", advice="add at least one entry {nodes: seconds}"
+            )
         for count, seconds in self.seconds.items():
             if count < 1:
-                yield Problem(what=f"node count {count} in a table of seconds", rule="must be at least 1")
+                yield Problem(
+                    what=f"a table of seconds has the node count {count}", rule="must be at least 1"
+                )
             if not (seconds > 0 and math.isfinite(seconds)):
                 yield Problem(what=f"{seconds} seconds on {count} nodes", rule="must be above 0")
 
@@ -400,13 +406,13 @@ class Task:
     requirements: Expression | None = None
     """Restricts the task to machines for which the expression is true."""
     rank: Expression | None = None
-    """Decides at dispatch between the free machines that meet the requirements: the highest value wins."""
+    """Selects at dispatch among the free machines that meet the requirements: the highest value wins."""
     cores: Quantity | None = None
     """Cores needed on each node."""
     resources: Mapping[str, Amount] = field(default_factory=lambda: _NOTHING)
-    """Amounts of the machine used while running: memory (bytes), gpus or any other name."""
+    """Amounts of resources that the task uses while it runs: memory (bytes), gpus or any other name."""
     consumes: Mapping[str, Amount] = field(default_factory=lambda: _NOTHING)
-    """Amounts consumed of the workflow's budgets."""
+    """Amounts that the task consumes from the budgets of the workflow."""
     transfer: Transfer | None = None
     job: JobSpec | None = None
     recovery: Recovery = NO_RECOVERY
@@ -443,7 +449,7 @@ class Task:
                 rule = (
                     "85 (run again from the checkpoint) and 99 (run again from the start) are never outcomes"
                 )
-                yield Problem(what=f"exit code {code} as an outcome", rule=rule, path=("outcomes",))
+                yield Problem(what=f"exit code {code} is listed as an outcome", rule=rule, path=("outcomes",))
 
     def _kind_faults(self) -> Iterator[Problem]:
         if (self.kind is TaskKind.TRANSFER) != (self.transfer is not None):
@@ -453,17 +459,15 @@ class Task:
             yield Problem(what=what, rule=rule, path=("kind",))
         if self.job is not None and (self.job.command or self.job.call):
             key = "command" if self.job.command else "call"
-            advice = "add a task of another kind that runs it"
-            what = f"a {self.kind.value} task with a program"
-            yield Problem(what=what, rule="it would never be run", advice=advice, path=(key,))
+            advice = "run the program in a task of another kind"
+            what = f"a {self.kind.value} task has a program"
+            yield Problem(what=what, rule="the program would never be run", advice=advice, path=(key,))
         if self.kind is TaskKind.TRANSFER and (self.inputs or self.outputs):
             key = "inputs" if self.inputs else "outputs"
             rule = "a transfer copies the file that `file` names, and no other"
-            yield Problem(what=f"a transfer task with {key}", rule=rule, path=(key,))
+            yield Problem(what=f"a transfer task has {key}", rule=rule, path=(key,))
         if self.kind is TaskKind.VIRTUAL and (self.work is not None or self.seconds is not None):
-            yield Problem(
-                what="a virtual task with work", rule="a virtual task takes no time", path=("kind",)
-            )
+            yield Problem(what="a virtual task has work", rule="a virtual task takes no time", path=("kind",))
 
     def _number_faults(self) -> Iterator[Problem]:
         numbers: list[tuple[tuple[str, ...], Quantity | None]] = [
@@ -492,8 +496,8 @@ class Task:
                 what = f"{name} on {min(amount)} nodes" if amount else f"{name} for no node count"
                 yield Problem(what=what, rule="node counts are whole numbers, at least 1", path=path)
         if self.consumes and self.kind is not TaskKind.COMPUTE:
-            what = f"a {self.kind.value} task that consumes {', '.join(self.consumes)}"
-            yield Problem(what=what, rule="only compute tasks consume budgets", path=("consumes",))
+            what = f"a {self.kind.value} task consumes {', '.join(self.consumes)}"
+            yield Problem(what=what, rule="only compute tasks may consume budgets", path=("consumes",))
 
     def amounts(self) -> Iterator[tuple[str, tuple[str, ...], Amount]]:
         """Yield (name, path of its key in the file, amount) for each resource and budget of the task."""
@@ -512,8 +516,8 @@ class Task:
         yield from (replace(problem, path=("speedup", *problem.path)) for problem in law.find_problems())
         if self.nodes == _ONE and not isinstance(law, MeasuredSeconds):
             yield Problem(
-                what="a speed-up law without node counts",
-                rule="speedup describes a moldable task",
+                what="the task has a speed-up law, but no node counts",
+                rule="a speed-up law is for tasks with several node counts",
                 advice="add `nodes:` with the allowed counts, such as [1, 2, 4]",
                 path=("speedup",),
             )

@@ -87,7 +87,7 @@ Indices = NDArray[np.uint32]
 
 KINDS = (TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.VIRTUAL)
 COMPUTE, TRANSFER, VIRTUAL = range(3)
-"""Codes of the column ``kind``: positions in KINDS."""
+"""Codes in the column ``kind``: positions in KINDS."""
 
 EVERYWHERE = "*"
 """The machine name of explicit seconds that hold on every machine."""
@@ -125,7 +125,9 @@ class TaskGraph:
     explicit_pointer: NDArray[np.int64]
     explicit_machine: Indices
     explicit_seconds: Floats
-    """Seconds given per machine, CSR over tasks; ``explicit_machine`` indexes ``explicit_names``."""
+    """Explicit seconds by machine (CSR over tasks); ``explicit_machine`` holds indices into
+    ``explicit_names``.
+    """
     explicit_names: tuple[str, ...]
     """Machine names (or EVERYWHERE) that occur in ``seconds:`` keys."""
 
@@ -134,28 +136,28 @@ class TaskGraph:
     count_sets: tuple[tuple[int, ...], ...]
     """Sets of allowed node counts, each ascending."""
     cores: Floats
-    """Per task: cores per node; 0: not stated."""
+    """Per task: cores per node; 0 if not stated."""
     resource_names: tuple[str, ...]
     demand: Floats
-    """Tasks x resources: amounts used while running; the least over node counts."""
+    """Tasks x resources: amounts that a task uses while it runs; the least over its node counts."""
     demand_by_count: AmountsByCount
     """The amounts used by tasks whose amounts depend on the node count."""
     budget_names: tuple[str, ...]
     budgets: Floats
     """Per budget: the total that all tasks may consume."""
     consumption: Floats
-    """Tasks x budgets: amounts consumed; the least over node counts."""
+    """Tasks x budgets: amounts that a task consumes; the least over its node counts."""
     consumption_by_count: AmountsByCount
     """The amounts consumed by tasks whose consumption depends on the node count."""
 
     variable: Indices
-    """Per task: its binding variable; of a transfer, that of the destination."""
+    """Per task: its binding variable; for a transfer, the binding variable of its destination."""
     source_variable: Indices
-    """Per task: of a transfer, the binding variable of the source; else ``len(variables)``."""
+    """Per task: for a transfer, the binding variable of its source; else ``len(variables)``."""
     variables: tuple[str, ...]
-    """Names of the binding variables: an abstract machine or a task."""
+    """Names of the binding variables; each is the name of an abstract machine or of a task."""
     transfer_bytes: Floats
-    """Per task: bytes of a transfer; 0 for other tasks and if not stated (see ``unsized_files``)."""
+    """Per task: bytes that a transfer moves; 0 for other tasks and if not stated (see ``unsized_files``)."""
 
     predecessor_pointer: NDArray[np.int64]
     predecessor: Indices
@@ -170,7 +172,7 @@ class TaskGraph:
     edge_seconds: Floats
     """Per edge: fixed seconds between different machines, independent of the network."""
     edge_condition: Mapping[int, Expression]
-    """By edge: the condition under which it is taken."""
+    """By edge: the condition under which the edge is taken."""
 
     loops: tuple[LoopBody, ...]
     unsized_files: int
@@ -235,7 +237,7 @@ class SubgraphTask:
     variable: int
     """Binding variable in the subgraph."""
     source_variable: int | None = None
-    """Of a transfer: the binding variable of its source."""
+    """For a transfer: the binding variable of its source."""
     finished: bool = False
     """Whether the task has ended; such a task takes no time and only marks the location of its outputs."""
 
@@ -302,7 +304,7 @@ def build_subgraph(
 
 
 def _edges(order: list[int], links: Sequence[SubgraphEdge]) -> dict[str, Any]:
-    """Return the columns of a TaskGraph that describe its edges, sorted by head and then tail."""
+    """Return the columns of a TaskGraph that describe its edges, sorted by target and then source."""
     count = len(order)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)

@@ -67,8 +67,8 @@ def format_value(value: Value) -> str:
 def fill_template(text: str, values: Mapping[str, Value], *, last: bool = True) -> str:
     """Return a template with the fields of known names replaced; other fields are kept.
 
-    ``last`` also converts ``{{`` and ``}}`` to braces; an earlier call must keep them, or the next call would
-    read the text between them as a field.
+    If ``last``, ``{{`` and ``}}`` are also converted to braces. An earlier call must keep them; otherwise the
+    next call would read the text between them as a field.
     """
     if "{" not in text and "}" not in text:
         return text

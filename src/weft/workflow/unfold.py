@@ -44,10 +44,11 @@ def _duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
 def _writer_problems(
     rows: SubtaskTable, shared: Iterable[tuple[str, list[int]]], *, branches: bool
 ) -> Iterator[Problem]:
-    """Yield a problem for each file of ``shared`` (with its writers' rows) that a run writes several times.
+    """Yield a problem for each file of ``shared`` that a run writes several times.
 
-    ``branches``: the workflow has loops or conditions, so a run may execute only one of several tasks that
-    write a file. Then only subtasks of the same task are a problem.
+    ``shared`` contains pairs of a file and the rows that write it. ``branches`` states whether the workflow
+    has loops or conditions, so that a run may execute only one of several tasks that write a file. Then only
+    subtasks of the same task are a problem.
     """
     reported: set[tuple[int, int]] = set()
     for file, writers in shared:
@@ -65,14 +66,17 @@ def _writer_problem(rows: SubtaskTable, file: str, first: int, other: int) -> Pr
         what = f"several subtasks of {one.name} write {file!r}"
         advice = f"add the sweep variables to the name, such as {{{one.sweep.names[0]}}}"
     elif first == other:
-        what, advice = f"{one.name} writes {file!r} twice", "name it once"
+        what, advice = f"{one.name} writes {file!r} twice", "name the file once"
     else:
         what, advice = (
             f"{file!r} is written by {one.name} and by {two.name}",
             "give the files different names",
         )
     return Problem(
-        what=what, rule="a file has one writer", advice=advice, path=("tasks", two.name, "outputs", file)
+        what=what,
+        rule="only one task may write a file",
+        advice=advice,
+        path=("tasks", two.name, "outputs", file),
     )
 
 

@@ -66,17 +66,19 @@ class Secret:
     """A value for environment variables of programs and for fields of URLs; weft writes it nowhere."""
 
     name: str
-    """Name of the variable in the programs, and in braces in URLs."""
+    """Name of the environment variable in the programs, and of the field in URLs."""
     variable: str | None = None
-    """Environment variable of weft with the value (``env`` in files); None: the same name."""
+    """Environment variable from which weft reads the value (``env`` in files); None: it is named like the
+    secret.
+    """
     file: str | None = None
-    """File with the value instead, relative to the folder of the workflow."""
+    """File from which weft reads the value instead; its path is relative to the folder of the workflow."""
     fingerprint: bool = True
     """Whether finished tasks that receive the secret run again if its value has changed."""
 
     @property
     def source(self) -> str:
-        """Return the name of the environment variable of weft with the value."""
+        """Return the name of the environment variable from which weft reads the value."""
         return self.variable or self.name
 
 
@@ -96,17 +98,20 @@ class Workflow:
     """Amounts that all tasks together may consume; they are never released."""
     secrets: tuple[Secret, ...] = ()
     predictions: tuple[Prediction | str, ...] = ()
-    """Predicted times of its tasks; a text is the name of a file that is not read yet."""
+    """Predicted times of the tasks; a text is the name of a file that is not read yet."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings that the workflow states, by attribute of ``RunSettings``."""
     description: str | None = None
     owner: str | None = None
     document: Document | None = field(default=None, compare=False, repr=False)
-    """The document it was read from, for the locations of errors; ignored by comparisons."""
+    """The document from which the workflow was read, for the locations of errors; comparisons ignore it."""
 
 
 def find_growth_files(workflow: Workflow) -> dict[str, str]:
-    """Return, by file whose lines are the values of a sweep, the name of the first task with such a sweep."""
+    """Return the file of each growing sweep, with the name of the first task that has this sweep.
+
+    The lines of the file are the values of the sweep.
+    """
     found: dict[str, str] = {}
     for task in workflow.tasks:
         for _, values in task.sweep.variables if task.sweep is not None else ():
@@ -116,7 +121,7 @@ def find_growth_files(workflow: Workflow) -> dict[str, str]:
 
 
 def set_growth_lines(workflow: Workflow, lines: Mapping[str, Sequence[str]]) -> Workflow:
-    """Return the workflow with ``lines`` (by file) as the values of the sweeps over the lines of a file."""
+    """Return the workflow in which growing sweeps have the values ``lines``, by file."""
     return dataclasses.replace(workflow, tasks=tuple(_set_lines(task, lines) for task in workflow.tasks))
 
 

@@ -137,7 +137,7 @@ def _nest_tasks(load: SupplyLoad, tasks: _Positions, order: _Positions, around_s
 def _bound_nested_sets(
     load: SupplyLoad, nests: Sequence[_NestedSets], tasks: _Positions, around_s: Floats, low_s: float
 ) -> float:
-    """Return the largest bound that the area of any of the sets gives, at least ``low_s``.
+    """Return the largest bound that the area of any of the sets gives, but at least ``low_s``.
 
     ``around_s`` is head plus tail of each task.
     """
@@ -216,7 +216,7 @@ def bound_by_area(
 def _turns_between(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats) -> float:
     """Return the largest sum of least head, ``bound_by_turns`` and least tail over some sets of tasks.
 
-    A set has all tasks whose head and tail are at least two thresholds.
+    A set consists of all tasks whose head is at least one threshold and whose tail is at least another.
     """
     best = 0.0
     if load.all_at_once(tasks):
@@ -239,7 +239,7 @@ def _pick_thresholds(values: Floats, number: int) -> list[float]:
 def heads_after_ancestors(
     edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad], *, whole: bool
 ) -> Floats:
-    """Return heads raised by the area of the ancestors of each task; ``whole``: all times are integers.
+    """Return heads raised by the area of the ancestors of each task. If ``whole``, all times are integers.
 
     The bound by area, applied to the ancestors of a task, raises its head. This is done in topological order,
     so bounds of successive levels add up. The reversed graph gives tails. O(v^2 + v e) time and O(v^2) space
@@ -318,7 +318,7 @@ def _count_ranges(first: NDArray[np.int64], end: NDArray[np.int64], tasks: int) 
 def heads_after_stages(
     edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad], *, whole: bool
 ) -> Floats:
-    """Return heads raised by the area of the stages before each task; ``whole``: all times are integers.
+    """Return heads raised by the area of the stages before each task. If ``whole``, all times are integers.
 
     Stages are separated by cuts, positions of the topological order such that every task before a cut is an
     ancestor of every task after it. Bounds of successive stages therefore add up. To find cuts, call the
@@ -351,7 +351,7 @@ class _StageWalk:
         self.head_s = base_s.tolist()
 
     def through(self, first: int, end: int, start_s: float) -> float:
-        """Raise the heads in a stage that starts at ``start_s``; return when its longest path ends."""
+        """Raise the heads in a stage that starts at ``start_s``; return the end of its longest path."""
         finish = start_s
         for task in range(first, end):
             head = max(self.head_s[task], start_s)
@@ -387,7 +387,7 @@ _NOTHING = 1e-300
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TimeWindows:
-    """The tasks that use a supply and its busy intervals, for tests whether a makespan T is possible.
+    """Test whether a makespan T is possible, by the tasks that use a supply and its busy intervals.
 
     Energetic reasoning (P. Baptiste, C. Le Pape, W. Nuijten, Annals of Operations Research 92, 1999): a task
     runs between its head and T minus its tail. Even if the task is shifted to one end of that interval, part
@@ -409,9 +409,9 @@ class TimeWindows:
     held_start_s: Floats
     held_finish_s: Floats
     held_rate: Floats
-    """Per busy interval: start, finish and share of the supply."""
+    """Per busy interval: ``held_start_s``, ``held_finish_s`` and the share of the supply (``held_rate``)."""
     points: int
-    """Number of starts, and of ends, of windows that are tried."""
+    """Number of window starts that are tried; equal to the number of window ends."""
 
     def refutes(self, limit_s: float) -> bool:
         """Return whether it is impossible that all tasks finish by ``limit_s``."""

@@ -42,7 +42,7 @@ class ColocationBound:
     instance: Instance
     source: _Numbers
     target: _Numbers
-    """Per edge: the task at its start and the task at its end."""
+    """Per edge: ``source`` is the task at its start, ``target`` the task at its end."""
     moving: TransferBounds
     shortest_s: Floats
     tied: tuple[_Numbers, _Numbers]
@@ -71,7 +71,7 @@ class ColocationBound:
         return False
 
     def _clusters(self, limit_s: float, head_s: Floats, tail_s: Floats) -> _TaskClusters | None:
-        """Return the clusters of tasks that must share a place to finish by ``limit_s``, or None."""
+        """Return clusters of tasks that must share a place to finish by ``limit_s``; None if none must."""
         whole = self.shortest_s + tail_s
         arrival = (head_s + self.shortest_s)[self.source] + self.moving.apart_s
         late = (arrival + whole[self.target] > limit_s) & (self.moving.apart_s > 0)
@@ -109,7 +109,10 @@ class ColocationBound:
 
 
 def _one_after_another(near: _Numbers, task: _Numbers, share_s: Floats, base_s: Floats) -> Floats:
-    """Return for each task when its predecessors (``near``) on its host can all have finished."""
+    """Return for each task the earliest time at which all its predecessors on its host have finished.
+
+    ``near`` and ``task`` are pairs of a predecessor and its successor.
+    """
     least = np.full(len(base_s), np.inf)
     np.minimum.at(least, task, base_s[near])
     total = np.bincount(task, share_s[near], len(base_s))
@@ -134,7 +137,7 @@ class _TaskClusters:
 
     @classmethod
     def of(cls, label: _Numbers, needs_s: Floats, head_s: Floats, tail_s: Floats) -> _TaskClusters:
-        """Return the clusters, given the cluster of each task (``label``) and the needs of each task."""
+        """Return the clusters, given the cluster of each task (``label``) and its needs (``needs_s``)."""
         order, size = np.argsort(label, kind="stable"), np.bincount(label)
         first = np.cumsum(size) - size
         return cls(

@@ -132,7 +132,7 @@ def _read(instance: Instance, group: ModeGroup, tasks: Indices, kept: _Positions
 
 
 def _stack(parts: list[BoundModes]) -> BoundModes:
-    """Return several parts with equal modes as one, with their rows concatenated."""
+    """Return one BoundModes for several parts with equal modes; the rows of the parts are concatenated."""
     if len(parts) == 1:
         return parts[0]
     first = np.cumsum([0] + [len(part.unit_s) for part in parts]).tolist()

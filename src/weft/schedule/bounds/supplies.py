@@ -48,7 +48,7 @@ class Supply:
         return np.asarray(weight * capacity * _round_shares(found.nodes / capacity, self.rounding))
 
     def scale(self, instance: Instance, modes: list[BoundModes]) -> Floats:
-        """Return a factor for the rates of each task: its resource amount; 1 if ``rate`` includes that."""
+        """Return a factor for the rates of each task: its resource amount; 1 if ``rate`` includes it."""
         if self.resource is None:
             return np.ones(len(instance))
         scale = self._counted(instance.graph.demand[:, self.resource])
@@ -58,7 +58,7 @@ class Supply:
         return scale
 
     def _counted(self, amount: Floats) -> Floats:
-        """Return a copy of the amounts; with ``rounding`` rounded as shares of the largest total."""
+        """Return a copy of the amounts; if ``rounding`` is set, rounded as shares of the largest total."""
         each = float(self.capacity.max())
         return each * _round_shares(amount / each, self.rounding) if self.rounding else amount.copy()
 
@@ -163,7 +163,7 @@ def _adjust_prices(modes: list[BoundModes], nodes: Floats, starts: list[Floats])
 
 
 _Request = tuple[NDArray[np.intp], Floats, Floats]
-"""Machine of each mode, node-seconds (rows x modes), and weight of each row."""
+"""A request: machine of each mode, node-seconds (rows x modes), and weight of each row."""
 
 
 def _sample_requests(found: BoundModes) -> _Request:

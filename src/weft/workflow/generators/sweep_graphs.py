@@ -52,7 +52,7 @@ Parents = tuple[tuple[tuple[int, ...], ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepLayers:
-    """A graph of sweep tasks: subtasks depend only on subtasks of the previous layer."""
+    """A graph of sweep tasks, in which subtasks depend only on subtasks of the previous layer."""
 
     lengths: tuple[tuple[float, ...], ...]
     """Per layer and subtask: seconds at throughput 1."""
@@ -253,9 +253,9 @@ def in_tree(layers: int, fan: int) -> Parents:
 
 
 def dense_out_tree(layers: int, first: int, fan: int, step: int) -> Parents:
-    """Return parents such that x has the children ``step * x`` to ``step * x + fan - 1`` of the next layer.
+    """Return parents such that subtask x has the children ``step * x`` to ``step * x + fan - 1``.
 
-    ``first``: the number of subtasks of the first layer.
+    The children are in the next layer. ``first`` is the number of subtasks of the first layer.
     """
     found, width = [_first(first)], first
     for _ in range(layers - 1):
@@ -272,17 +272,17 @@ def dense_out_tree(layers: int, first: int, fan: int, step: int) -> Parents:
 
 
 def dense_in_tree(layers: int, first: int, fan: int, step: int) -> Parents:
-    """Return parents such that x has the parents ``step * x`` to ``step * x + fan - 1`` of the layer before.
+    """Return parents such that subtask x has the parents ``step * x`` to ``step * x + fan - 1``.
 
-    ``first``: the number of subtasks of the first layer. Raises InvalidInput if these groups do not cover a
-    layer exactly.
+    The parents are in the previous layer. ``first`` is the number of subtasks of the first layer. Raises
+    InvalidInput if the groups of ``fan`` parents do not cover a layer exactly.
     """
     found, width = [_first(first)], first
     for _ in range(layers - 1):
         steps, rest = divmod(width - fan, step)
         if steps < 0 or rest:
-            rule = f"groups of {fan} with a shift of {step} must cover it exactly"
-            raise InvalidInput(f"a layer of {width} subtasks", rule=rule)
+            rule = f"groups of {fan} subtasks with a shift of {step} must cover it exactly"
+            raise InvalidInput(f"a layer has {width} subtasks", rule=rule)
         width = steps + 1
         found.append(tuple(tuple(range(step * child, step * child + fan)) for child in range(width)))
     return tuple(found)
