@@ -12,7 +12,7 @@ from weft.instance.compilation import compile_instance
 from weft.workflow.checks import check_and_unfold
 
 
-def test_both_simulations_end_between_the_bounds_of_the_graph() -> None:
+def test_makespans_of_both_simulations_are_between_the_bounds_of_the_graph() -> None:
     workflow, parents, seconds = benchmark.layered(400, seed=3)
     instance = compile_instance(check_and_unfold(workflow), load_platform("identical:64"))
     _, ours = benchmark.engine_s(instance)

@@ -81,7 +81,7 @@ FULL: dict[str, Any] = {
 }
 
 
-def test_values_are_stored_by_attribute_and_group():
+def test_values_read_from_a_file_are_stored_in_the_declared_attributes_and_groups():
     assert read(FULL) == Car(
         name="a",
         doors=2,
@@ -99,7 +99,7 @@ def test_written_records_read_back_and_defaults_are_left_out():
     assert list(CAR.write(read(FULL))) == list(FULL)
 
 
-def test_a_key_without_a_value_is_absent():
+def test_key_without_a_value_is_read_as_absent():
     assert read({"weft": 1, "name": "a", "doors": None}) == Car(name="a")
 
 

@@ -81,7 +81,9 @@ def test_a_users_file_follows_the_umask_and_keeps_its_permissions(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new"]
 
 
-def test_a_stream_is_private_whatever_the_umask_and_the_replaced_file(tmp_path: Path, umask: int) -> None:
+def test_stream_file_is_private_under_every_umask_and_after_replacing_a_public_file(
+    tmp_path: Path, umask: int
+) -> None:
     write_stream(tmp_path / "new", b"text")
     assert mode(tmp_path / "new") == 0o600
     (tmp_path / "new").chmod(0o644)
@@ -99,7 +101,9 @@ def test_a_link_in_the_state_folder_is_replaced(home: Path, canary: Path, plant,
     assert mode(home / "report.html") == 0o600
 
 
-def test_a_link_as_a_folder_of_the_state_is_refused(home: Path, tmp_path: Path, write) -> None:
+def test_link_in_place_of_a_folder_inside_the_state_folder_is_refused(
+    home: Path, tmp_path: Path, write
+) -> None:
     (tmp_path / "outside").mkdir()
     (home / "reports").symlink_to(tmp_path / "outside")
     with pytest.raises(UnsafeFile, match="reports' is a link or not a directory"):
@@ -119,7 +123,7 @@ def test_a_link_instead_of_the_state_folder_is_refused(tmp_path: Path, write) ->
     assert not list((tmp_path / "outside").iterdir())
 
 
-def test_a_link_in_place_of_a_users_file_is_refused_with_its_target(
+def test_symlink_in_place_of_a_user_file_is_refused_and_the_message_names_its_target(
     tmp_path: Path, canary: Path, write
 ) -> None:
     (tmp_path / "report.html").symlink_to(canary)
@@ -128,7 +132,7 @@ def test_a_link_in_place_of_a_users_file_is_refused_with_its_target(
     assert (tmp_path / "report.html").is_symlink()
 
 
-def test_a_link_in_a_folder_whose_name_begins_like_that_of_devices_is_refused(
+def test_link_in_a_folder_whose_name_starts_with_dev_is_refused(
     tmp_path: Path, canary: Path, write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(private_files, "_IN_PLACE", (str(tmp_path / "dev"),))
@@ -145,7 +149,9 @@ def test_a_users_folder_may_be_reached_through_a_link(tmp_path: Path, write) -> 
     assert (tmp_path / "there" / "plan.json").read_bytes() == b"text"
 
 
-def test_a_hard_link_of_a_users_file_is_not_written_through(tmp_path: Path, canary: Path, write) -> None:
+def test_writing_a_user_file_does_not_change_other_hard_links_of_it(
+    tmp_path: Path, canary: Path, write
+) -> None:
     (tmp_path / "report.html").hardlink_to(canary)
     write(tmp_path / "report.html", b"text")
     assert (tmp_path / "report.html").read_bytes() == b"text"
@@ -207,7 +213,7 @@ def test_a_lock_of_another_user_is_refused(home: Path) -> None:
         open_in_place(home / "lock")
 
 
-def test_permissions_of_others_are_removed_once(home: Path) -> None:
+def test_permissions_of_other_users_are_removed_and_a_second_call_changes_nothing(home: Path) -> None:
     home.chmod(0o755)
     assert close_to_others(home)
     assert mode(home) == 0o700

@@ -177,7 +177,7 @@ def test_no_part_of_a_secret_remains_where_a_text_is_cut(before: int, after: int
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="*"), min_size=8, max_size=40), st.data())
-def test_a_value_is_recognised_however_its_characters_are_quoted(value: str, data: st.DataObject) -> None:
+def test_secret_value_is_recognised_in_every_form_of_quoting(value: str, data: st.DataObject) -> None:
     redaction._declared = redaction._DeclaredValues()
     hide_values([value])
     forms = (
@@ -193,7 +193,7 @@ def test_a_value_is_recognised_however_its_characters_are_quoted(value: str, dat
     assert redact(f"<{unquote(quoted)}>") == f"<{HIDDEN}>"
 
 
-def test_bytes_read_for_the_end_of_a_text_cover_the_longest_secret() -> None:
+def test_number_of_bytes_read_from_the_end_of_a_text_covers_the_longest_secret() -> None:
     assert tail_bytes(10) == 65_546
     hide_values(["ü" * 100_000])
     assert tail_bytes(10) == 10 + 600_000

@@ -54,14 +54,14 @@ WORDS = [
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_word_that_leads_elsewhere_is_recognised(word: str) -> None:
+def test_word_that_would_redirect_a_path_or_url_is_recognised(word: str) -> None:
     assert redirects(word)
 
 
 @pytest.mark.parametrize(
     "word", ["", "x", "a/b.c", "...", "a..b", ".", "a:b", "50%", "x y", "new\nline", "ü"]
 )
-def test_harmless_word_is_recognised(word: str) -> None:
+def test_word_that_would_not_redirect_a_path_or_url_is_accepted(word: str) -> None:
     assert not redirects(word)
 
 
@@ -79,7 +79,7 @@ def test_harmless_word_is_recognised(word: str) -> None:
         ("http://a/\n", "http://a/x"),
     ],
 )
-def test_base_differs_if_a_word_redirects_the_text(text: str, plain: str) -> None:
+def test_base_of_a_path_or_url_differs_if_an_inserted_word_redirects_it(text: str, plain: str) -> None:
     assert find_base(text) != find_base(plain)
 
 
@@ -94,5 +94,5 @@ def test_base_differs_if_a_word_redirects_the_text(text: str, plain: str) -> Non
         ("file:a", "file:x"),
     ],
 )
-def test_base_is_the_same_if_no_word_redirects_the_text(text: str, plain: str) -> None:
+def test_base_of_a_path_or_url_is_the_same_if_no_inserted_word_redirects_it(text: str, plain: str) -> None:
     assert find_base(text) == find_base(plain)

@@ -75,7 +75,7 @@ class TestResults:
     def test_planner_named_twice_is_compared_once(self):
         assert compared(CHAIN, planners="heft, heft").planners == ("heft",)
 
-    def test_a_bound_proved_by_one_planner_applies_to_all(self, faulty_planners):
+    def test_lower_bound_proved_by_one_planner_applies_to_all_planners(self, faulty_planners):
         late = "late:by=3"
         for planners, bound_s in (
             (late, 7),
@@ -96,7 +96,7 @@ class TestResults:
 
 
 class TestPlanners:
-    def test_without_names_all_planners_that_support_a_workflow_are_compared(
+    def test_without_planner_names_all_planners_that_support_a_workflow_are_compared(
         self, faulty_planners, monkeypatch
     ):
         monkeypatch.setattr(
@@ -124,7 +124,7 @@ class TestPlanners:
         assert "unknown planner 'zzzzz'" in reported
         assert "nothing.yaml" not in reported
 
-    def test_unsupported_planners_are_listed_with_the_reason(self, faulty_planners):
+    def test_unsupported_planners_are_listed_and_the_reason_is_stated(self, faulty_planners):
         found = compared(CHAIN, FORK, planners="heft,smallinstances,refusing,infinite")
         assert row(found, "smallinstances").makespan_s == 7
         assert found.refusals == (
@@ -175,14 +175,14 @@ class TestPolicies:
         found = compared(SWEEPS, planners=(), policies="pm-s", baseline="shuffle")
         assert found.planners == ("policy:pm-s", "shuffle")
 
-    def test_unknown_policies_and_baselines_are_reported_with_unknown_planners(self):
+    def test_unknown_policies_baselines_and_planners_are_reported_together(self):
         with pytest.raises(weft.InvalidInput) as refused:
             compared(SWEEPS, planners="hefty", policies="m-ss", baseline="policy:pm-z")
         assert [problem.what for problem in refused.value.problems] == [
             "unknown planner 'hefty'", "unknown policy 'm-ss'", "unknown policy 'pm-z'",
         ]  # fmt: skip
 
-    def test_ase_percent_is_the_mean_percentage_of_the_baseline_and_wins_count_best_plans(self):
+    def test_ase_percent_is_the_mean_makespan_in_percent_of_the_baseline(self):
         found = compared(SWEEPS, FORK, planners="shuffle,xdcp", policies="m-s")
         assert found.baseline == "shuffle"
         standings = {standing.planner: standing for standing in found.standings}
@@ -199,7 +199,7 @@ class TestPolicies:
                 row(found, name, place).makespan_s <= best[place] * (1 + 1e-9) for place in (0, 1)
             )
 
-    def test_ase_percent_is_none_without_a_baseline_that_can_plan(self):
+    def test_ase_percent_is_none_if_no_baseline_can_plan(self):
         many = {"a": {"work": 1, "nodes": [1, 2]}}
         found = compared(many, on="cluster:2", planners="heft,shuffle")
         assert found.baseline is None
@@ -221,7 +221,7 @@ class TestObjectives:
         assert all(results.gap(result) is None for result in results.results)
         assert "makespan + cost" in found.refusals[0][2]
 
-    def test_larger_values_of_a_maximised_objective_win(self):
+    def test_planner_with_the_largest_value_of_a_maximised_objective_wins(self):
         found = compared(SWEEPS, planners="genetic", policies="m-s,fcfs", objective="efficiency",
                          plan_steps=200)  # fmt: skip
         (results,) = found.workflows

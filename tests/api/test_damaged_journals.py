@@ -65,7 +65,7 @@ def altered(record: dict[str, Any], keys: Keys, *values: Any) -> str:
     return json.dumps(changed)
 
 
-def test_deleted_and_repeated_records_are_refused(lines: list[str], tmp_path: Path) -> None:
+def test_journal_with_deleted_or_repeated_records_is_refused(lines: list[str], tmp_path: Path) -> None:
     assert problem_of(lines, tmp_path) == ""
     for index in range(1, len(lines) - 1):
         refused = problem_of([*lines[:index], *lines[index + 1 :]], tmp_path)
@@ -75,7 +75,7 @@ def test_deleted_and_repeated_records_are_refused(lines: list[str], tmp_path: Pa
             assert "journal damaged at entry" in problem_of([*lines[: index + 1], *lines[index:]], tmp_path)
 
 
-def test_records_in_another_order_are_refused(lines: list[str], tmp_path: Path) -> None:
+def test_journal_with_reordered_records_is_refused(lines: list[str], tmp_path: Path) -> None:
     entries = [index for index, line in enumerate(lines) if '"n":' in line[:6]]
     for first, second in pairwise(entries):
         swapped = list(lines)
@@ -95,7 +95,7 @@ def test_journal_with_altered_fields_is_read_or_refused_with_a_message(
     assert refused > 300
 
 
-def test_a_wrong_type_is_reported_with_entry_field_and_value(lines: list[str], tmp_path: Path) -> None:
+def test_error_about_a_wrong_type_names_entry_field_and_value(lines: list[str], tmp_path: Path) -> None:
     index = next(index for index, line in enumerate(lines) if '"event":["Ended"' in line)
     record = json.loads(lines[index])
     changed = altered(record, ("event", 1, "attempt"), "first")

@@ -43,7 +43,7 @@ def test_a_stored_front_is_restored_exactly(shown, tmp_path) -> None:
         assert chosen.verify() == []
 
 
-def test_a_front_of_the_published_procedure_is_restored_exactly(tmp_path) -> None:
+def test_stored_front_of_the_published_procedure_is_restored_exactly(tmp_path) -> None:
     one = platform({"nodes": 4, "queue": "fifo"})
     front = weft.pareto(workflow(TASKS), on=one, preset="s2", plan_steps=1_000)
     save_front(front, tmp_path)

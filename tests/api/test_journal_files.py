@@ -140,7 +140,7 @@ def damaged(journal: Path, folder: Path, change) -> Path:
         ),
     ],
 )
-def test_damaged_journal_is_reported_with_its_line(journal, tmp_path, change, line, words):
+def test_error_about_a_damaged_journal_names_the_line(journal, tmp_path, change, line, words):
     file = damaged(journal, tmp_path, change)
     with pytest.raises(InvalidInput) as caught:
         read_journal(file)

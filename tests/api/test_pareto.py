@@ -84,14 +84,14 @@ def rows(front) -> list[tuple[float, ...]]:
     return [(p.makespan_s, p.node_seconds, p.idle_share, p.alpha) for p in front.points]
 
 
-def test_front_of_time_and_cost_equals_enumeration(front) -> None:
+def test_front_of_time_and_cost_equals_the_enumerated_front(front) -> None:
     best = undominated(brute_force())
     found = [(point.makespan_s, point.node_seconds) for point in front.points]
     assert len(best) >= 4, "an instance in which there is something to choose"
     assert found == [(pytest.approx(time), pytest.approx(paid)) for time, paid in best]
 
 
-def test_front_of_time_and_idle_share_equals_enumeration() -> None:
+def test_front_of_time_and_idle_share_equals_the_enumerated_front() -> None:
     pairs = {(time, round(1 - paid / (NODES * time), 12)) for time, paid in brute_force()}
     best = undominated(pairs)
     found = [(point.makespan_s, point.idle_share) for point in tiny(against="idle").points]
@@ -247,7 +247,7 @@ def test_published_procedure_gives_a_verified_front() -> None:
     assert front.choose(len(front.points)).makespan_s == front.points[-1].makespan_s
 
 
-def test_amounts_of_a_front_against_a_formula_are_the_values_of_the_formula() -> None:
+def test_amount_of_each_point_is_the_value_of_the_formula_given_as_second_objective() -> None:
     front = tiny(against="node_seconds + 100*nodes_used", points=4, plan_steps=800)
     assert (front.unit, front.view.noun) == ("formula", "node_seconds + 100 * nodes_used")
     assert len(front) > 1

@@ -156,7 +156,7 @@ class TestChoices:
         with pytest.raises(weft.InvalidInput, match="did you mean 'makespan'"):
             plan_of(FORK, objective="makespam")
 
-    def test_an_unsupported_objective_is_rejected_with_the_reason(self):
+    def test_unsupported_objective_is_rejected_and_the_reason_is_stated(self):
         with pytest.raises(weft.InvalidInput, match="does not support the objective 'cost'"):
             plan_of(FORK, objective="cost")
 
@@ -260,11 +260,11 @@ INNER = {"last": "inner", "first": "inner", "max_iterations": 40}
 
 
 class TestLoops:
-    def test_expected_total_equals_the_makespan_without_loops(self):
+    def test_without_loops_the_expected_total_equals_the_makespan(self):
         planned = plan_of(FORK)
         assert planned.total_s == planned.makespan_s
 
-    def test_expected_iterations_of_a_loop_add_the_span_of_its_body(self):
+    def test_each_further_expected_iteration_adds_the_time_of_the_loop_body(self):
         planned = plan_of(BODY, {"scf": {**OUTER, "expect": 12}})
         assert planned.makespan_s == 15
         assert planned.total_s == 15 + 11 * 6

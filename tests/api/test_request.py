@@ -94,7 +94,7 @@ def test_a_resumed_run_unfolds_and_compiles_once(command: str, folder: Path) -> 
     assert count_calls([command], folder) == [ONCE]
 
 
-def test_one_request_serves_plan_and_front(folder: Path) -> None:
+def test_plan_and_front_use_the_same_compiled_instance_of_a_request(folder: Path) -> None:
     request = load_request(folder / "hello.yaml", on="identical:2")
     assert load_request(request, on="local") is request
     assert weft.plan(request, planner="heft").instance is request.instance

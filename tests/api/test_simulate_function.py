@@ -79,7 +79,7 @@ def test_simulation_record_is_plain_data():
     assert run["machines"][0]["replicated_node_s"] == 4
 
 
-def test_simulation_that_stands_still_ends_with_a_reason():
+def test_simulation_without_progress_ends_and_states_the_reason():
     scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4),))
     for preset in ("default", "s3"):
         simulated = weft.simulate(sweep(), on="identical:1", policy="fcfs", scenario=scenario, preset=preset)
@@ -110,7 +110,7 @@ def test_standstill_is_detected_under_endless_disturbances():
     assert simulated.outcome == "stuck"
 
 
-def test_a_loop_that_never_converges_ends_with_a_reason():
+def test_simulation_of_a_loop_that_never_converges_ends_and_states_the_reason():
     flow = weft.Builder("endless")
     flow.task("step", work=1)
     flow.loop("l", last="step", first="step", until="step.result.delta < 1")
@@ -130,7 +130,7 @@ def test_loop_that_reaches_its_iteration_limit_fails():
     assert "has not converged after 3 iterations" in simulated.first.history.runs[0].reason
 
 
-def test_history_keeps_its_tasks_when_the_graph_grows(tmp_path):
+def test_history_identifies_tasks_by_name_when_the_graph_grows(tmp_path):
     """Tasks are identified by name, because their numbers change when the graph grows."""
     flow = weft.Builder("grow")
     flow.task("split", outputs=["parts"], work=5)

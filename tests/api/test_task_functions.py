@@ -115,7 +115,7 @@ def _layout():
     return find_project()
 
 
-def test_functions_that_cannot_be_sent_are_rejected_with_advice() -> None:
+def test_functions_that_cannot_be_sent_are_rejected_and_advice_is_printed() -> None:
     @dataclass
     class Local:
         x: int

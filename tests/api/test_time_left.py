@@ -99,7 +99,7 @@ def test_time_left_falls_with_progress_and_grows_when_tasks_are_slow():
     assert hand.counts() == [("a", 0, 0, 1, 0), ("b", 0, 0, 1, 0), ("c", 0, 0, 1, 0)]
 
 
-def test_time_since_the_last_progress_report_counts_until_the_next_report_is_overdue():
+def test_time_left_decreases_after_a_progress_report_until_the_next_report_is_overdue():
     hand = CountedEngine(chain())
     hand.handle(ev.Progressed(attempt=0, work_done=0.25, age_s=2.0, every_s=3.0), 4.5)
     assert hand.left(4.5).p50_s == pytest.approx(5.5 + 20.0)
@@ -111,7 +111,7 @@ def test_time_since_the_last_progress_report_counts_until_the_next_report_is_ove
     assert hand.left(15.0).p50_s == pytest.approx(3.0 + 20.0)
 
 
-def test_time_left_is_unknown_until_a_task_of_the_same_kind_ends_when_there_are_no_estimates():
+def test_without_estimates_the_time_left_is_unknown_until_a_task_of_the_same_kind_has_ended():
     flow = Builder("unknown")
     flow.task("a")
     flow.task("b", after="a", sweep={"k": "1..2"})
@@ -126,7 +126,7 @@ def test_time_left_is_unknown_until_a_task_of_the_same_kind_ends_when_there_are_
     assert hand.progress.paces == {}
 
 
-def test_stated_and_measured_durations_are_distinguished():
+def test_time_left_uses_stated_durations_of_some_kinds_and_measured_durations_of_others():
     flow = Builder("mixed")
     flow.task("probe", command="true", sweep={"k": "1..2"})
     flow.task("solve", work=10, after="probe", sweep={"k": "1..2"})
@@ -139,7 +139,7 @@ def test_stated_and_measured_durations_are_distinguished():
     assert hand.left(80.0) == TimeLeft(p50_s=pytest.approx(20.0), p90_s=None)
 
 
-def test_range_of_the_time_left_equals_the_promise_before_a_task_has_ended():
+def test_before_any_task_has_ended_p50_and_p90_of_the_time_left_equal_the_promise():
     unsure = CountedEngine(chain(), predictor=Unsure(other=1.5))
     first = unsure.left(0.0)
     assert (first.p50_s, first.p90_s) == pytest.approx((unsure.promise.p50_s, unsure.promise.p90_s))
@@ -152,7 +152,7 @@ def test_range_of_the_time_left_equals_the_promise_before_a_task_has_ended():
     assert later.p90_s / later.p50_s == pytest.approx(first.p90_s / first.p50_s)
 
 
-def test_time_until_the_outputs_are_copied_again_counts_as_time_left():
+def test_time_left_includes_the_pause_before_the_next_try_to_copy_outputs():
     flow = Builder("copied")
     flow.task("a", work=10, outputs={"y": {"to": "copy of y"}})
     flow.task("b", after="a", work=10, outputs={"z": {"to": "copy of z"}})
@@ -172,7 +172,7 @@ def test_time_until_the_outputs_are_copied_again_counts_as_time_left():
     assert str(hand.left(10.0)) == "0 s"
 
 
-def test_time_until_the_planned_start_counts_as_time_left():
+def test_time_left_includes_the_time_until_the_planned_start():
     hand = CountedEngine(chain())
     run = hand.engine.state.runs[0]
     run.attempt_of.clear()
@@ -196,7 +196,7 @@ def test_time_left_after_a_migration_includes_the_tasks_that_run_outside_the_new
     assert str(hand.left(46.0)) == "unknown (the planned end has passed)"
 
 
-def test_tasks_that_wait_for_a_moved_task_or_for_its_machine_follow_it():
+def test_time_left_adds_tasks_that_wait_for_a_migrated_task_or_for_its_machine():
     flow = Builder("waiting")
     flow.task("x", work=40)
     flow.task("x2", after="x", work=10)
@@ -241,7 +241,7 @@ def looped(expect, inner=None):
 
 
 @pytest.mark.parametrize(("expect", "inner"), [(1, None), (4, None), (2, 3)])
-def test_remaining_iterations_follow_the_predicted_number(expect, inner):
+def test_time_left_includes_the_predicted_number_of_iterations(expect, inner):
     hand = CountedEngine(looped(expect, inner))
     assert (
         hand.left(0.0).p50_s == hand.promise.p50_s == 10 + 5 * (expect - 1) + 3 * expect * ((inner or 1) - 1)
@@ -274,7 +274,7 @@ def test_the_time_left_of_several_runs_is_the_maximum():
     assert str(latest_of([])) == "0 s"
 
 
-def test_reused_tasks_are_not_measured_and_failures_are_counted():
+def test_progress_ignores_durations_of_reused_tasks_and_lists_failures():
     hand = CountedEngine(chain(retries=1))
     hand.handle(ev.Ended(attempt=0, taken_over=3), 0.1)
     assert hand.progress.taken_over == {(0, "a"): 1}

@@ -66,7 +66,7 @@ def test_reference_is_a_bound_a_number_or_the_plan_of_a_planner(reference, expec
     assert len(found.experiments) == 1
 
 
-def test_runs_stop_at_the_reference_and_succeed_within_the_tolerance():
+def test_tuning_runs_stop_at_the_reference_and_count_as_successful_within_the_tolerance():
     whole = tuned(grid=None, repeat=3)
     found = tuned(grid=None, repeat=3, reference=whole.reference_value * 1.05, stop_at_reference=True)
     (one,), (all_of_it,) = found.experiments, whole.experiments

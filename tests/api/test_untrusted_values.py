@@ -86,7 +86,7 @@ def overwrite(file: Path, content: bytes) -> None:
     file.write_bytes(content)
 
 
-def test_value_that_is_overwritten_after_the_end_is_not_read(here: Path, marker: Path) -> None:
+def test_value_file_overwritten_after_the_end_of_its_task_is_not_read(here: Path, marker: Path) -> None:
     handle = ordering()(a=1)
     assert handle.result() == OrderedDict(a=1)
     file = value_file(here, handle.name)
@@ -97,7 +97,7 @@ def test_value_that_is_overwritten_after_the_end_is_not_read(here: Path, marker:
     assert not marker.exists()
 
 
-def test_value_that_another_task_overwrites_is_not_read(here: Path, marker: Path) -> None:
+def test_value_file_overwritten_by_another_task_is_not_read(here: Path, marker: Path) -> None:
     handle = ordering()(a=1)
     handle.result()
     file = str(value_file(here, handle.name))
@@ -162,7 +162,7 @@ def test_pickle_of_an_isolated_task_is_not_read_by_another_task(marker: Path) ->
         "not JSON",
     ],
 )
-def test_forged_exception_raises_only_task_failed(marker: Path, record: str) -> None:
+def test_forged_exception_of_a_task_is_raised_only_as_task_failed(marker: Path, record: str) -> None:
     @task(retries=0)
     def fail(record):
         import sys

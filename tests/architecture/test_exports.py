@@ -38,7 +38,7 @@ def test_every_module_has_a_docstring() -> None:
     assert [module_name(path) for path in files() if not ast.get_docstring(tree(path))] == []
 
 
-def test_packages_that_define_names_list_them_in_all() -> None:
+def test_every_package_lists_the_names_it_defines_in_all() -> None:
     wrong = [
         module_name(path)
         for path in files()

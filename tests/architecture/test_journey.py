@@ -39,7 +39,7 @@ with open(output, "w") as file:
 """Runs the workflow and writes the exit code and the files in the order of the first call, imports excluded."""
 
 
-def test_a_run_enters_the_files_in_the_order_of_the_page(tmp_path) -> None:
+def test_run_enters_source_files_in_the_order_of_the_journey_page(tmp_path) -> None:
     (tmp_path / "one.yaml").write_text(WORKFLOW)
     output = tmp_path / "entered.json"
     command = [sys.executable, "-c", TRACED, str(PACKAGE), str(output)]
@@ -50,7 +50,7 @@ def test_a_run_enters_the_files_in_the_order_of_the_page(tmp_path) -> None:
     assert [name for name in order if name in FILES] == FILES
 
 
-def test_the_page_names_at_most_twenty_files() -> None:
+def test_journey_page_names_at_most_twenty_files() -> None:
     assert 10 <= len(FILES) <= 20
     assert len(set(FILES)) == len(FILES)
     assert set(re.findall(r"`([\w/]+\.py)`", PAGE)) == set(FILES), "each named file has a number"

@@ -60,7 +60,7 @@ def test_no_module_is_marked_as_unfinished() -> None:
     ] == []
 
 
-def test_no_module_contains_a_path_of_one_machine() -> None:
+def test_no_module_contains_a_path_of_a_particular_computer() -> None:
     found = [
         f"{module_name(path)}:{node.lineno}"
         for path in files()

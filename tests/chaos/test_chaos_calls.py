@@ -14,7 +14,7 @@ from chaos.shim import ENGINE, RUNNER, TASK
 
 
 @pytest.mark.parametrize("roles", [ENGINE, RUNNER, TASK, ENGINE | RUNNER | TASK])
-def test_run_completes_after_failing_system_calls(
+def test_run_completes_although_system_calls_fail(
     scenes: Callable[..., Scene], preloaded: Stable, expected_small: Outcome, roles: int
 ) -> None:
     failed = 0

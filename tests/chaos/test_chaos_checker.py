@@ -114,7 +114,7 @@ _FORGERIES: dict[str, Callable[[Forge], object]] = {
 }
 
 
-def test_true_history_is_accepted(tmp_path: Path) -> None:
+def test_checker_accepts_a_true_history(tmp_path: Path) -> None:
     assert Forge(tmp_path).found() == []
 
 
@@ -123,7 +123,7 @@ def test_every_rule_of_the_checker_has_a_forged_history() -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(_FORGERIES))
-def test_forged_history_is_refused(tmp_path: Path, rule: str) -> None:
+def test_checker_refuses_a_forged_history(tmp_path: Path, rule: str) -> None:
     forge = Forge(tmp_path)
     _FORGERIES[rule](forge)
     assert rule in {text.partition(":")[0] for text in forge.found()}, forge.found()
@@ -184,7 +184,7 @@ _MORE: tuple[tuple[Callable[[Forge], object], str], ...] = (
 
 
 @pytest.mark.parametrize(("change", "reason"), _MORE)
-def test_forgery_is_refused_with_its_reason(
+def test_checker_states_the_reason_for_refusing_a_forged_history(
     tmp_path: Path, change: Callable[[Forge], object], reason: str
 ) -> None:
     forge = Forge(tmp_path)
@@ -218,7 +218,7 @@ def test_kill_of_another_program_is_not_accepted_as_the_cause_of_a_preemption(tm
     assert any("did not kill its program" in text for text in forge.found())
 
 
-def test_programs_before_a_power_cut_may_be_missing_in_the_journal(tmp_path: Path) -> None:
+def test_checker_accepts_that_programs_before_a_power_cut_are_missing_in_the_journal(tmp_path: Path) -> None:
     forge = Forge(tmp_path)
     lost = _program("other", 7, inputs={}, outputs={})
     forge.records = [*forge.given, *lost, {"what": "loss", "kind": "power cut"}, *forge.first, *forge.last]

@@ -52,7 +52,9 @@ def fill(disk: Path) -> Path:
 
 
 @_as_root
-def test_run_on_a_full_sandbox_goes_on_when_there_is_space(scenes: Scenes, expected_small: Outcome) -> None:
+def test_run_with_a_full_sandbox_continues_when_space_becomes_free(
+    scenes: Scenes, expected_small: Outcome
+) -> None:
     scene = scenes("small")
     scene.record_fault("full disk")
     with small_disk(scene.project / ".weft" / "sandbox", 256) as disk:
@@ -80,7 +82,9 @@ def test_run_without_space_for_attempt_records_can_be_resumed(
 
 
 @_as_root
-def test_runner_without_space_for_logs_loses_no_end(scenes: Scenes, expected_small: Outcome) -> None:
+def test_runner_that_cannot_write_its_logs_loses_no_end_record(
+    scenes: Scenes, expected_small: Outcome
+) -> None:
     """A runner that cannot write its logs keeps the ends in memory; no task runs twice."""
     scene = scenes("small")
     scene.record_fault("full disk")
@@ -112,7 +116,7 @@ def test_run_without_space_for_the_database_can_be_resumed(scenes: Scenes, expec
 
 @_as_root
 @pytest.mark.parametrize("retries", [0, 1])
-def test_program_that_fills_the_sandbox_fails_alone(
+def test_program_that_fills_the_sandbox_causes_no_failure_of_other_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], retries: int
 ) -> None:
     monkeypatch.chdir(tmp_path)

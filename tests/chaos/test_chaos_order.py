@@ -17,7 +17,7 @@ from weft.engine.state.state import EngineState
 from weft.repository.journal_store import JournalStore
 
 
-def test_journal_has_starts_and_ends_before_the_runner_is_notified(
+def test_starts_and_ends_are_in_the_journal_before_the_runner_is_notified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: a runner had dropped an end that a killed engine had not recorded, and the run hung.

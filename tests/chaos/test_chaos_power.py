@@ -114,13 +114,15 @@ def test_synced_data_is_never_lost_and_unsynced_data_may_be(
     assert found == {b"kept", b"keptlost"}
 
 
-def test_pages_reach_the_disk_in_any_order(preloaded: Stable, tmp_path: Path) -> None:
+def test_unsynced_pages_of_a_file_are_written_to_the_disk_in_any_order(
+    preloaded: Stable, tmp_path: Path
+) -> None:
     disk = _record(tmp_path, "write('a', b''); sync_folder(); write('a', b'x' * 8192, sync=False)")
     found = set(_contents(disk, tmp_path / "work" / "a", "ordered"))
     assert found == {b"", b"x" * 4096, b"x" * 8192, bytes(4096) + b"x" * 4096}
 
 
-def test_file_name_may_be_lost_without_a_directory_sync_in_the_strict_model(
+def test_rename_without_a_directory_sync_may_be_lost_in_the_strict_disk_model(
     preloaded: Stable, tmp_path: Path
 ) -> None:
     disk = _record(tmp_path, "write('a', b'x'); os.rename('a', 'b'); write('c', b'y')")

@@ -16,7 +16,7 @@ from chaos.scene import EVERYTHING, OUTSIDE, Outcome, Scene
 Scenes = Callable[..., Scene]
 
 
-def test_run_completes_after_the_state_of_any_commit_is_restored(
+def test_run_completes_after_its_state_is_reset_to_any_earlier_commit(
     preloaded: Stable, expected_small: Outcome, tmp_path: Path
 ) -> None:
     """The sandboxes are outside the project, so they are newer than the restored state."""

@@ -58,7 +58,7 @@ def test_new_run_in_the_sandbox_of_a_deleted_state_gives_the_undisturbed_result(
     assert scene.audit(expected) == []
 
 
-def test_second_engine_without_locks_makes_the_first_one_stop(
+def test_first_engine_stops_when_a_second_engine_starts_on_a_file_system_without_locks(
     scenes: Scenes, preloaded: Stable, expected: Outcome, tmp_path: Path
 ) -> None:
     """The file system has no locks, and the lock file was removed by somebody who took it for stale."""
@@ -79,7 +79,9 @@ def test_second_engine_without_locks_makes_the_first_one_stop(
     control.close()
 
 
-def test_output_of_an_earlier_project_is_not_taken_for_that_of_a_task(scenes: Scenes, tmp_path: Path) -> None:
+def test_file_left_by_an_earlier_project_does_not_count_as_the_output_of_a_task(
+    scenes: Scenes, tmp_path: Path
+) -> None:
     """Regression: a file left in the sandbox counted as the output of a task that wrote nothing."""
     scene = scenes("silent", platform=_ONE_SANDBOX.format(tmp_path / "sandbox"))
     scene.finish()

@@ -145,7 +145,7 @@ ATTACKS = {
     ("command", "name"),
     [*(("check", name) for name in (MISTAKES | ATTACKS)), *(("plan", name) for name in MISTAKES)],
 )
-def test_a_bad_workflow_is_rejected_with_its_position(name: str, command: str, folder: Path) -> None:
+def test_error_about_a_bad_workflow_names_line_and_column(name: str, command: str, folder: Path) -> None:
     content, words = (MISTAKES | ATTACKS)[name]
     (folder / "bad.yaml").write_text(content)
     options = ["--on", "identical:2"] if command == "plan" else []
@@ -197,7 +197,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
-def test_bad_files_of_other_formats_are_rejected_with_their_position(name: str, folder: Path) -> None:
+def test_error_about_a_bad_file_of_another_format_names_the_position(name: str, folder: Path) -> None:
     content, word = OTHERS[name]
     (folder / name).write_text(content)
     assert len(refused(weft("check", name, folder=folder), 2, name, word)) == 1

@@ -169,7 +169,7 @@ def test_very_long_values_are_shortened_in_messages(arguments: tuple[str, ...], 
     assert 1 <= len(shown.err.splitlines()) <= 4
 
 
-def test_help_is_shown_without_arguments(folder: Path) -> None:
+def test_weft_without_arguments_prints_the_help(folder: Path) -> None:
     shown = weft(folder=folder)
     assert shown.code == 2
     assert "Commands:" in shown.err
@@ -199,7 +199,7 @@ _WRITING = [
 @pytest.mark.parametrize(
     ("command", "option"), [(command, option) for command, options in _WRITING for option in options]
 )
-def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+def test_unwritable_output_file_is_refused_before_any_work_is_done(
     project: Project, command: tuple[str, ...], option: str
 ) -> None:
     (project.folder / "folder.json").mkdir()
@@ -220,7 +220,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
     assert not list(project.folder.glob(".weft-new-*"))
 
 
-def test_a_read_only_file_is_refused_before_the_run(project: Project, monkeypatch) -> None:
+def test_read_only_output_file_is_refused_before_the_run(project: Project, monkeypatch) -> None:
     project.write("report.html", "old", 0o444)
     # Root may write it nevertheless.
     access = os.access

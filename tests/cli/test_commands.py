@@ -50,7 +50,7 @@ def test_every_command_has_a_module() -> None:
     assert {main.SHARED_MODULES.get(name, name) for name in COMMANDS} <= files
 
 
-def test_plan_shows_facts_and_chart(folder: Path) -> None:
+def test_plan_prints_key_figures_and_a_chart(folder: Path) -> None:
     shown = weft(*PLAN, folder=folder)
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith("hello: 6 tasks, 8 edges on grid; auto took ")
@@ -346,7 +346,7 @@ def test_a_converted_workflow_gives_the_same_plan(ending: str, folder: Path) -> 
     assert found[0]["makespan_s"] == pytest.approx(found[1]["makespan_s"])
 
 
-def test_convert_names_a_format_that_cannot_be_written(folder: Path) -> None:
+def test_error_of_convert_names_a_format_that_cannot_be_written(folder: Path) -> None:
     shown = weft("convert", "hello.yaml", "out.stg", folder=folder)
     refused(shown, 2, "files '.stg' have the format 'stg', which can be read, not written")
 
@@ -362,7 +362,7 @@ def test_convert_prints_json_on_request(folder: Path) -> None:
     assert (record["in"], record["out"], record["format"]) == ("hello.yaml", "out.json", "wfformat")
 
 
-def test_formats_planners_and_policies_list_the_registries(folder: Path) -> None:
+def test_commands_formats_planners_and_policies_list_the_registries(folder: Path) -> None:
     for command, registry in (("formats", FORMATS), ("planners", PLANNERS), ("policies", POLICIES)):
         lines = weft(command, folder=folder).out.splitlines()
         assert [line.split()[0] for line in lines] == list(registry)
@@ -408,7 +408,7 @@ def test_log_messages_go_to_standard_error(folder: Path) -> None:
     refused(weft("ls", folder=folder, WEFT_LOG="loud"), 2, "Invalid value for WEFT_LOG: 'loud' is not one of")
 
 
-def test_plan_says_which_tasks_are_bound_by_rank(folder):
+def test_plan_states_how_many_tasks_are_placed_by_their_rank(folder):
     text = "weft: 1\ntasks:\n  a: {work: 4, rank: -price_per_node_hour}\n  b: {work: 4}\n"
     (folder / "ranked.yaml").write_text(text)
     (folder / "prices.yaml").write_text(
@@ -423,7 +423,7 @@ def test_plan_says_which_tasks_are_bound_by_rank(folder):
     assert {line["task"]: line["machine"] for line in record["schedule"]} == {"a": "cheap", "b": "dear"}
 
 
-def test_check_reads_files_that_state_the_programs_of_services(tmp_path: Path) -> None:
+def test_check_accepts_files_that_define_the_programs_of_services(tmp_path: Path) -> None:
     (tmp_path / "services.yaml").write_text("weft: 1\nservices: {succ: {command: 'echo {in} > {out}'}}\n")
     (tmp_path / "bad.yaml").write_text("weft: 1\nservices: {succ: {comand: 'echo'}}\n")
     assert weft("check", "services.yaml", folder=tmp_path).out == (

@@ -118,7 +118,7 @@ def test_waiting_for_a_hanging_engine_times_out(
     assert project.weft("release", "b[1]").code == 1
 
 
-def test_requests_are_rejected_without_a_running_engine(project: Project) -> None:
+def test_requests_are_rejected_if_no_engine_runs(project: Project) -> None:
     assert project.weft("run", "tiny.yaml", "-q").code == 0
     for words in (["hold", "a"], ["release", "a"], ["migrate", "a"], ["cancel"]):
         refused(project.weft(*words), 1, "no engine is running", "the run has ended (completed)")

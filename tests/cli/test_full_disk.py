@@ -50,7 +50,7 @@ def folders(folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("killed", [False, True], ids=["ended", "killed"])
 @pytest.mark.parametrize("command", [["clean"], ["status"], ["ls"]], ids=" ".join)
-def test_command_works_without_space(project: Project, command: Sequence[str], killed: bool) -> None:
+def test_command_works_on_a_full_disk(project: Project, command: Sequence[str], killed: bool) -> None:
     assert project.weft("run", "tiny.yaml", "-q").code == 0
     if killed:
         leave_log(project.folder)
@@ -65,7 +65,7 @@ def test_command_works_without_space(project: Project, command: Sequence[str], k
             assert database.rows("SELECT value FROM kept WHERE execution = 9") == [("v",)]
 
 
-def test_clean_makes_room_on_a_small_disk(tmp_path: Path) -> None:
+def test_clean_removes_run_folders_on_a_full_disk(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
     with small_disk(tmp_path / "disk", 4000) as disk:
@@ -97,7 +97,7 @@ machines:
 """
 
 
-def test_failure_on_a_full_disk_says_so(project: Project) -> None:
+def test_failure_reason_of_a_task_on_a_full_disk_says_that_the_disk_is_full(project: Project) -> None:
     """A program reports the error, or leaves a full disk; the message has place, space and advice."""
     disk = project.folder / "disk"
     with small_disk(disk, 4096):

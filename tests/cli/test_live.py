@@ -81,7 +81,7 @@ def test_live_block_fits_the_terminal_size(
     assert failure in blocks[-1]
 
 
-def test_failures_are_printed_as_lines_without_a_terminal(project: Project) -> None:
+def test_without_a_terminal_failures_are_printed_as_separate_lines(project: Project) -> None:
     project.write("shown.yaml", FLOW)
     done = project.weft("run", "shown.yaml", "-k")
     assert done.code == 1

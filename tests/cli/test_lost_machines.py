@@ -50,7 +50,7 @@ def test_a_run_fails_when_its_only_machine_stays_lost(project: Project):
     assert project.json("report")["outcome"] == "failed"
 
 
-def test_a_requirement_that_is_never_met_is_the_reason_of_the_failure(project: Project):
+def test_failure_message_of_a_run_names_the_requirement_that_was_never_met(project: Project):
     project.write(
         "never.yaml",
         'weft: 1\nname: never\ntasks:\n  q: {command: "true", work: 1s, requirements: "free_memory > 900*TB"}\n',
@@ -68,7 +68,7 @@ def test_a_requirement_that_is_never_met_is_the_reason_of_the_failure(project: P
     assert [each["text"] for each in conditions if each["holds"] and "free_memory" in each["text"]] == []
 
 
-def test_explanation_of_a_transfer_lists_no_missing_resources(project: Project):
+def test_explanation_of_a_transfer_does_not_list_resources_as_missing(project: Project):
     project.write(
         "move.yaml",
         """\
@@ -105,7 +105,7 @@ def test_a_machine_whose_sandbox_is_unusable_from_the_start_is_lost(project: Pro
     )
 
 
-def test_opening_a_lost_machine_says_that_it_is_lost(project: Project):
+def test_request_to_open_a_lost_machine_reports_that_the_machine_is_lost(project: Project):
     until = f"until test -e {project.folder}/go; do sleep 0.1; done"
     busy = f"  b: {{command: '{until}', requirements: name == 'other'}}\n"
     project.write("short.yaml", SHORT.replace('}"', "}\", requirements: name == 'only'") + busy)
@@ -172,7 +172,7 @@ def test_events_of_a_run_contain_machine_measurements(project: Project):
     assert all(each["load"] >= 0.0 and each["free_memory_bytes"] > 0.0 for each in measured)
 
 
-def test_outputs_on_a_lost_machine_are_produced_again_on_another(project: Project):
+def test_outputs_lost_with_a_machine_are_produced_again_on_another_machine(project: Project):
     sandbox = project.folder / "disk"
     project.write("two.yaml", ONE.format(sandbox=sandbox) + "  other: {speed: 0.5, backend: {kind: local}}\n")
     project.write(
@@ -232,7 +232,7 @@ def test_a_sandbox_that_can_never_be_created_is_refused(project: Project):
         project.end(process)
 
 
-def test_a_task_does_not_leave_for_a_machine_that_cannot_be_used(project: Project):
+def test_running_task_does_not_migrate_to_a_machine_that_cannot_be_used(project: Project):
     project.write("long.yaml", LONG)
     sandbox = project.write("disk", "")
     slow = f"  slow: {{speed: 0.5, backend: {{kind: local, sandbox: {sandbox}}}}}\n"
@@ -277,7 +277,7 @@ def test_the_only_usable_machine_is_not_removed_while_programs_run_there(project
         project.end(process)
 
 
-def test_a_loss_is_shown_once_although_machines_join_later(project: Project):
+def test_loss_of_a_machine_is_shown_once_although_other_machines_join_later(project: Project):
     project.write(
         "long.yaml", LONG.replace("exec sleep 600", f"until test -e {project.folder}/go; do sleep 0.1; done")
     )
@@ -303,7 +303,7 @@ def test_a_loss_is_shown_once_although_machines_join_later(project: Project):
     assert project.weft("report").out.count("machine slow is lost") == 1
 
 
-def test_tasks_that_only_waited_on_a_lost_machine_have_not_failed(project: Project):
+def test_tasks_that_never_started_on_a_lost_machine_do_not_count_as_failed(project: Project):
     project.write(
         "many.yaml", "weft: 1\nname: many\ntasks:\n  x: {sweep: {k: 1..3}, command: 'true', seconds: 1}\n"
     )

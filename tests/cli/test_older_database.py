@@ -83,7 +83,7 @@ def test_older_run_is_resumed_and_its_results_are_used(older: Project) -> None:
     assert older.weft("logs", "second", "--run", "2").out == "waiting\n"
 
 
-def test_results_of_an_older_run_are_reused_if_their_content_is_the_recorded_one(older: Project) -> None:
+def test_results_of_an_older_run_are_reused_if_their_content_matches_the_record(older: Project) -> None:
     done = older.weft("run", "tiny.yaml", "--on", "m.yaml")
     assert (done.code, "2 of them reused" in done.out) == (0, True), done
 

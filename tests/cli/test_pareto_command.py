@@ -66,7 +66,7 @@ def test_pareto_is_infeasible_when_no_plan_meets_the_limits(folder: Path) -> Non
     assert len(reported) == 1
 
 
-def test_pareto_prints_a_table_and_plan_chooses_a_point_of_it(folder: Path) -> None:
+def test_pareto_prints_a_table_and_plan_can_choose_a_point_from_that_table(folder: Path) -> None:
     shown = new_weft(*QUICK, folder=folder)
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
@@ -84,7 +84,7 @@ def test_pareto_prints_a_table_and_plan_chooses_a_point_of_it(folder: Path) -> N
     refused(new_weft(*CHOOSE, "77", folder=folder), 2, "point 77", f"it has {len(known)} points")
 
 
-def test_choose_computes_a_front_if_none_is_stored(folder: Path) -> None:
+def test_option_choose_computes_a_front_if_none_is_stored(folder: Path) -> None:
     shown = weft(*CHOOSE, "1", "--plan-steps", "200", "--no-chart", folder=folder)
     assert shown.code == 0
     assert re.search(r"note: point 1 of \d+ of the front of time against cost", shown.out)

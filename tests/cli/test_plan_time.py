@@ -69,7 +69,7 @@ def test_equal_steps_give_equal_plans(hard: Path) -> None:
     assert (heft["plan_time_s"], heft["found_by"]) == (None, "heft")
 
 
-def test_plan_depends_on_the_number_of_islands_not_on_the_workers(hard: Path) -> None:
+def test_plan_depends_on_the_number_of_islands_but_not_on_the_number_of_workers(hard: Path) -> None:
     two = record("--plan-steps", "400", "--workers", "2", folder=hard)
     alone = record("--plan-steps", "400", "--planner", "auto:islands=2", folder=hard)
     assert kept(two) == kept(alone)

@@ -29,7 +29,7 @@ def weft(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_programs_of_the_example_backend_end_with_a_killed_engine(project: Project) -> None:
+def test_programs_of_the_example_backend_end_when_their_engine_is_killed(project: Project) -> None:
     packages: Path = project.folder / "packages"
     install(packages, "weft.backends", "child", "child_backend:ChildBackend", backend_example())
     project.write("once.yaml", WORKFLOW.format(folder=project.folder))
@@ -95,7 +95,9 @@ def install_failing(project: Project) -> None:
     install(packages, "weft.policies", "raising-policy", "failing:RaisingPolicy")
 
 
-def test_second_interrupt_says_that_resume_starts_tasks_again_if_programs_end(project: Project) -> None:
+def test_message_at_the_second_interrupt_says_that_resume_starts_ended_programs_again(
+    project: Project,
+) -> None:
     packages: Path = project.folder / "packages"
     install(packages, "weft.backends", "child", "child_backend:ChildBackend", backend_example())
     trap = 'trap "" TERM; echo on; while true; do sleep 0.05; done'

@@ -73,7 +73,7 @@ def test_json_escapes_control_characters_and_keeps_the_values(tmp_path: Path) ->
     assert json.loads(outcome.out)["workflow"] == f"wf{HOSTILE}"
 
 
-def test_colours_of_weft_reach_a_terminal_and_those_of_names_do_not(tmp_path: Path) -> None:
+def test_terminal_receives_colour_codes_of_weft_but_not_those_contained_in_names(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text(WORKFLOW)
     shown = on_a_terminal("plan", "w.yaml", "--on", "identical:2", folder=tmp_path)
     assert "\x1b[0m" in shown
@@ -95,7 +95,7 @@ def test_printable_text_is_not_changed(text: str) -> None:
     assert json.loads(escape_json(json.dumps(text, ensure_ascii=False))) == text
 
 
-def test_a_run_with_other_names_than_ascii_works_in_an_ascii_locale(tmp_path: Path) -> None:
+def test_run_with_non_ascii_names_works_in_an_ascii_locale(tmp_path: Path) -> None:
     """Before, names outside the locale's encoding ended in UnicodeEncodeError."""
     (tmp_path / "w.yaml").write_text(
         "weft: 1\nname: übung\nparams: {p: žluť}\ntasks:\n"

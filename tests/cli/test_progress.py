@@ -71,7 +71,7 @@ def test_no_progress_is_shown_on_a_dumb_terminal(terminal, monkeypatch):
         assert terminal.getvalue() == ""
 
 
-def test_no_progress_is_shown_without_a_terminal(monkeypatch, uncompiled):
+def test_no_progress_is_shown_if_the_output_is_not_a_terminal(monkeypatch, uncompiled):
     shown = io.StringIO()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=shown))
     with stage("planning"):
@@ -79,7 +79,7 @@ def test_no_progress_is_shown_without_a_terminal(monkeypatch, uncompiled):
     assert shown.getvalue() == ""
 
 
-def test_a_kernel_is_named_while_it_is_compiled(terminal, uncompiled):
+def test_progress_line_names_the_kernel_that_is_being_compiled(terminal, uncompiled):
     with stage("planning 3 tasks"):
         assert compilation.run_kernel(double_it, (3,), (), work_s=1.0) == 6
     reported = f"{CLEAR}planning 3 tasks: compiling double_it for this processor (once) …"
@@ -114,7 +114,7 @@ def test_a_search_reports_plan_bound_gap_and_planner(terminal):
     assert terminal.getvalue() == f"{CLEAR}planning …{reported}{CLEAR}"
 
 
-def test_search_progress_has_no_gap_without_a_bound(terminal):
+def test_progress_of_a_search_without_a_bound_shows_no_gap(terminal):
     with stage("planning") as line:
         line.on_progress(news(bound_s=0.0))
     assert "planning: 2m 30s by weave …" in terminal.getvalue()
@@ -127,7 +127,7 @@ def test_progress_updates_in_quick_succession_are_skipped(terminal):
     assert terminal.getvalue().count("by weave") < 20
 
 
-def test_no_progress_callback_is_set_without_a_terminal(monkeypatch):
+def test_no_progress_callback_is_set_if_the_output_is_not_a_terminal(monkeypatch):
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=io.StringIO()))
     with stage("planning") as line:
         assert line.on_progress is None

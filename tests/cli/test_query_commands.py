@@ -48,7 +48,7 @@ def test_commands_search_parent_directories_for_the_project(
     assert [run["number"] for run in done.json("ls")] == [1]
 
 
-def test_a_run_has_the_same_number_everywhere(done: Project) -> None:
+def test_every_command_shows_the_same_number_for_a_run(done: Project) -> None:
     done.write("bad.yaml", "weft: 1\nname: bad\ntasks: {a: {command: 'exit 3'}}\n")
     both = ("run", "bad.yaml", "tiny.yaml", "--on", "machines.yaml", "-k", "--policy", "plan")
     shown = done.json(*both)
@@ -68,7 +68,7 @@ def test_a_run_has_the_same_number_everywhere(done: Project) -> None:
     assert [(each["run"], each["kind"]) for each in again["stale"]] == [(5, "c")]
 
 
-def test_ls_lists_runs_with_their_promise(done: Project) -> None:
+def test_ls_lists_runs_and_their_promises(done: Project) -> None:
     lines = done.weft("ls").out.splitlines()
     heading = ["run", "workflow", "owner", "state", "started", "tasks", "promised", "P90", "took", "slowdown"]
     assert lines[0].split() == heading
@@ -91,7 +91,7 @@ def test_ls_lists_runs_with_their_promise(done: Project) -> None:
         ),
     ],
 )
-def test_a_promise_is_based_on_stated_times_only(
+def test_promise_uses_only_durations_stated_in_the_workflow_file(
     stated: dict[str, float], listed: str, reported: str, project: Project
 ) -> None:
     text = (project.folder / "tiny.yaml").read_text()
@@ -126,7 +126,7 @@ def test_status_counts_tasks_by_kind(done: Project) -> None:
     refused(done.weft("status", "7"), 2, "no run 7", "`weft ls`")
 
 
-def test_processes_left_behind_are_reported(project: Project) -> None:
+def test_processes_that_a_program_did_not_end_are_reported(project: Project) -> None:
     stray = "setsid env -i sleep 1000 & sleep 1000 & sleep 0.2"
     tasks = (
         f"weft: 1\nname: strays\ntasks:\n  a: {{command: {json.dumps(stray)}}}\n  b: {{command: 'true'}}\n"
@@ -178,7 +178,7 @@ loops:
 """
 
 
-def test_logs_and_explain_take_the_same_names_of_iterations(project: Project) -> None:
+def test_logs_and_explain_accept_the_same_names_of_iterations(project: Project) -> None:
     project.write("nested.yaml", NESTED)
     assert project.weft("run", "nested.yaml", "-q").code == 0
     for counters, attempt in (("1.1", 1), ("1.3", 3), ("2.1", 4), ("2.3", 6)):
@@ -202,7 +202,7 @@ def test_logs_and_explain_take_the_same_names_of_iterations(project: Project) ->
     refused(project.weft("logs", "never"), 2, "'never' did not start; `weft explain never` shows why")
 
 
-def test_logs_prints_the_output_of_a_task(done: Project) -> None:
+def test_logs_command_prints_the_output_of_a_task(done: Project) -> None:
     assert done.weft("logs", "a").out == "made a\n"
     assert done.weft("logs", "a", "--follow").out == "made a\n"
     silent = done.weft("logs", "b[2]")
@@ -214,7 +214,7 @@ def test_logs_prints_the_output_of_a_task(done: Project) -> None:
     refused(done.weft("logs", "a", "--attempt", "2"), 2, "attempt 2 of 'a'", "it had 1")
 
 
-def test_logs_explains_reused_tasks_and_errors(done: Project) -> None:
+def test_logs_command_explains_reused_tasks_and_errors(done: Project) -> None:
     assert done.weft("run", "tiny.yaml", "-q").code == 0
     assert "reused from run 1 (select it with --run 1)" in done.weft("logs", "a").err
     assert done.weft("logs", "a", "--run", "1").out == "made a\n"
@@ -224,7 +224,7 @@ def test_logs_explains_reused_tasks_and_errors(done: Project) -> None:
     assert done.weft("logs", "a", "--stderr").out == "wrong\n"
 
 
-def test_logs_does_not_follow_links(done: Project) -> None:
+def test_logs_command_does_not_follow_links(done: Project) -> None:
     secret = done.write("secret", "not yours\n")
     (log,) = done.folder.glob(".weft/attempts/1/0-*/out")
     log.unlink()
@@ -304,7 +304,7 @@ def test_run_without_journal_entries_is_refused(done: Project) -> None:
         assert done.weft(*command).code in (0, 2)
 
 
-def test_damaged_products_are_refused(done: Project) -> None:
+def test_damaged_product_records_in_the_database_are_reported_as_an_error(done: Project) -> None:
     damage(done, "UPDATE product SET parts = replace(parts, '{', '<')")
     refused(done.weft("report"), 2, "database damaged at product", "not valid JSON", "restore it")
 
@@ -319,7 +319,7 @@ tasks:
 """
 
 
-def test_stages_that_succeed_after_retries_are_counted_with_their_cause(project: Project) -> None:
+def test_status_counts_retried_stages_by_cause(project: Project) -> None:
     project.write("blocked.yaml", BLOCKED)
     place = project.write("out", "a file, not a folder")
     process = project.start("run", "blocked.yaml", "--json")

@@ -158,7 +158,9 @@ def test_the_next_engine_reports_why_a_product_was_stale(outliving: Outliving) -
     assert "early: 1 stale (input seed.txt changed)" in done.out
 
 
-def test_times_of_a_program_are_measured_when_it_ends_not_when_it_is_reported(outliving: Outliving) -> None:
+def test_end_time_of_a_program_is_the_time_it_ended_and_not_the_time_of_the_report(
+    outliving: Outliving,
+) -> None:
     outliving.begin_and_kill()
     outliving.let_end("early", "late")
     over_at = time.time()

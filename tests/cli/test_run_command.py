@@ -31,7 +31,7 @@ def test_a_run_leaves_results_and_prints_a_summary(project: Project) -> None:
     assert names == {"report.html", "trace.tsv", "events.jsonl", "wfformat.json"}
 
 
-def test_valid_results_are_reused_and_stale_results_are_named(project: Project) -> None:
+def test_second_run_reuses_valid_results_and_lists_stale_results(project: Project) -> None:
     assert project.weft("run", "tiny.yaml").code == 0
     again = project.weft("run", "tiny.yaml")
     assert "  b: 3 reused" in again.out
@@ -64,7 +64,7 @@ def test_only_the_owner_may_enter_the_state_folder(
     assert stat.S_IMODE(state.stat().st_mode) == later, "an engine removes the permissions of others"
 
 
-def test_names_of_outputs_may_contain_the_machine(project: Project) -> None:
+def test_names_of_outputs_may_contain_the_name_of_the_machine(project: Project) -> None:
     project.write(
         "named.yaml",
         "weft: 1\nname: named\ntasks:\n  a: {command: 'echo made > {outputs}', "
@@ -76,7 +76,7 @@ def test_names_of_outputs_may_contain_the_machine(project: Project) -> None:
     assert "  a: 1 reused" in project.weft("run", "named.yaml", "--on", "one.yaml").out
 
 
-def test_a_dry_run_plans_without_writing(project: Project) -> None:
+def test_dry_run_prints_a_plan_and_writes_no_file(project: Project) -> None:
     shown = project.weft("run", "tiny.yaml", "-n", "-j", "1")
     assert shown.code == 0
     assert shown.out.startswith("tiny: 5 tasks, 6 edges on local; auto took ")
@@ -190,7 +190,7 @@ def test_options_until_retries_and_parameter_take_effect(project: Project) -> No
     refused(part, 2, "'b[2]' is one point of a sweep", "name the task: 'b'")
 
 
-def test_tasks_that_could_not_start_count_as_failed_or_cancelled(project: Project) -> None:
+def test_summary_counts_tasks_that_could_not_start_as_failed_or_cancelled(project: Project) -> None:
     project.write(
         "broken.yaml",
         "weft: 1\nname: broken\ntasks:\n"
@@ -209,7 +209,7 @@ def test_tasks_that_could_not_start_count_as_failed_or_cancelled(project: Projec
     assert re.search(r"^  later( +-){5} +1$", shown, re.MULTILINE)
 
 
-def test_files_read_by_a_wildcard_are_not_results(project: Project) -> None:
+def test_files_read_through_a_wildcard_input_are_not_listed_as_results(project: Project) -> None:
     project.write(
         "wild.yaml",
         "weft: 1\nname: wild\ntasks:\n"
@@ -236,12 +236,12 @@ def test_run_prints_json_and_writes_requested_files(project: Project) -> None:
     refused(project.weft("run", "tiny.yaml", "--json", "--trace", "-"), 2, "cannot share the standard output")
 
 
-def test_quiet_prints_nothing(project: Project) -> None:
+def test_option_quiet_prints_nothing(project: Project) -> None:
     done = project.weft("run", "tiny.yaml", "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
-def test_quiet_prints_permanent_failures_to_the_standard_error(project: Project) -> None:
+def test_option_quiet_prints_permanent_failures_to_the_standard_error(project: Project) -> None:
     project.write(
         "bad.yaml",
         """\
@@ -332,7 +332,7 @@ def test_a_task_that_fits_no_machine_is_infeasible(project: Project) -> None:
     refused(project.weft("run", "wide.yaml"), 3, "wide: ", "nodes")
 
 
-def test_a_missing_program_is_named_with_its_log(project: Project) -> None:
+def test_error_about_a_missing_program_names_the_program_and_the_log(project: Project) -> None:
     project.write(
         "bad.yaml",
         "weft: 1\nname: bad\ntasks:\n  a: {command: nosuchprogram --now, outputs: [x]}\n"
@@ -377,7 +377,7 @@ def test_a_missing_output_fails_the_task(project: Project) -> None:
     assert re.search(r"'x'.*", done.out)
 
 
-def test_keep_going_runs_tasks_that_do_not_depend_on_the_failure(project: Project) -> None:
+def test_option_keep_going_runs_tasks_that_do_not_depend_on_the_failed_task(project: Project) -> None:
     project.write(
         "two.yaml",
         "weft: 1\nname: two\ntasks:\n  bad: {command: 'exit 3'}\n  needs: {command: 'echo', after: bad}\n"
@@ -389,7 +389,7 @@ def test_keep_going_runs_tasks_that_do_not_depend_on_the_failure(project: Projec
     assert (kinds["bad"]["failed"], kinds["needs"]["cancelled"], kinds["good"]["done"]) == (1, 1, 1)
 
 
-def test_a_run_that_waits_for_the_user_is_resumed(project: Project) -> None:
+def test_run_with_a_task_held_after_a_failure_can_be_resumed(project: Project) -> None:
     project.write(
         "held.yaml",
         "weft: 1\nname: held\ntasks:\n"
@@ -417,7 +417,7 @@ def test_identical_tasks_are_all_reused(project: Project) -> None:
         assert "  a: 4 reused" in project.weft("run", "same.yaml").out
 
 
-def test_a_large_run_is_summarised_in_one_line_without_reports(
+def test_large_run_prints_a_summary_of_one_line_and_writes_no_reports(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "_MOST_TASKS", 4)

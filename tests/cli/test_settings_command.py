@@ -32,7 +32,7 @@ def values(folder: Path, *arguments: str) -> dict[str, tuple[object, str]]:
     return {row["key"]: (row["value"], row["note"]) for row in rows}
 
 
-def test_values_are_those_that_a_run_uses(folder: Path) -> None:
+def test_settings_command_prints_the_values_that_a_run_uses(folder: Path) -> None:
     found = values(folder)
     assert found["alpha"] == (0.5, "")
     assert {key: found[key][0] for key in ("policy", "planner", "replan.planner", "plan_time")} == {
@@ -45,14 +45,14 @@ def test_values_are_those_that_a_run_uses(folder: Path) -> None:
     assert "(plan; of several runs foft" in shown
 
 
-def test_changed_lists_only_values_that_differ(folder: Path) -> None:
+def test_option_changed_lists_only_settings_that_differ_from_the_defaults(folder: Path) -> None:
     same = ("migration.gain=0.2", "planner=auto", "policy=plan", "alpha=none", "plan_time=2s")
     assert values(folder, "--changed", *(word for each in same for word in ("--set", each))) == {}
     assert values(folder, "--changed", "--set", "migration.gain=0.3") == {"migration.gain": (0.3, "")}
 
 
 @pytest.mark.parametrize("stated", WRONG)
-def test_unknown_names_are_refused_everywhere(stated: str, folder: Path) -> None:
+def test_unknown_names_of_settings_are_refused_wherever_they_are_stated(stated: str, folder: Path) -> None:
     (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{{stated}}}\n{TASK}")
     (folder / "good.yaml").write_text(f"weft: 1\n{TASK}")
     (folder / "profile.yaml").write_text(f"weft: 1\nprofile: {{settings: {{{stated}}}}}\n")
@@ -78,7 +78,7 @@ SELECTORS = {
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
-def test_selectors_that_are_no_policy_are_refused_before_a_run(selector: str, tmp_path: Path) -> None:
+def test_selector_that_is_not_a_policy_is_refused_before_the_run(selector: str, tmp_path: Path) -> None:
     flow = f"weft: 1\ntasks: {{a: {{command: 'true', work: 1s, selector: {selector}}}}}\n"
     (tmp_path / "flow.yaml").write_text(flow)
     for command in ("check", "run", "simulate"):
@@ -86,7 +86,7 @@ def test_selectors_that_are_no_policy_are_refused_before_a_run(selector: str, tm
     assert [each.name for each in tmp_path.iterdir()] == ["flow.yaml"]
 
 
-def test_a_plan_is_made_with_the_settings_of_the_workflow_like_that_of_a_run(folder: Path) -> None:
+def test_plan_command_uses_the_settings_of_the_workflow_as_run_does(folder: Path) -> None:
     flow, where = folder / "flow.yaml", ("flow.yaml", "--on", "two.yaml")
     (folder / "two.yaml").write_text(TWO)
 
@@ -131,7 +131,7 @@ def test_check_refuses_planners_that_cannot_plan_on_the_platform(stated: str, fo
     assert weft("check", "flow.yaml", "--on", "two.yaml", folder=folder).code == 0
 
 
-def test_options_of_planning_need_a_policy_that_follows_plans(folder: Path) -> None:
+def test_planning_options_are_refused_with_a_policy_that_follows_no_plan(folder: Path) -> None:
     (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{objective: cost}}\n{TASK}")
     for option in (("--objective", "cost"), ("--planner", "heft"), ("--set", "planner=heft")):
         for command in (("run",), ("run", "-n"), ("simulate",)):
@@ -140,7 +140,7 @@ def test_options_of_planning_need_a_policy_that_follows_plans(folder: Path) -> N
     assert weft("simulate", "flow.yaml", "--policy", "foft", folder=folder).code == 0
 
 
-def test_check_refuses_options_of_a_grid_that_no_planner_has(folder: Path) -> None:
+def test_check_refuses_a_grid_file_whose_options_no_planner_has(folder: Path) -> None:
     grid = folder / "knobs.yaml"
     grid.write_text("weft: 1\ngrid: {populaton: [4, 8]}\n")
     message = "planner 'genetic' has no option 'populaton'; did you mean 'population'?"

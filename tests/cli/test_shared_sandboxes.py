@@ -53,7 +53,9 @@ def sandbox(tmp_path: Path) -> Path:
     return tmp_path / "scratch"
 
 
-def test_projects_with_one_sandbox_do_not_find_files_of_each_other(project: Project, sandbox: Path) -> None:
+def test_projects_that_share_a_sandbox_do_not_see_files_of_each_other(
+    project: Project, sandbox: Path
+) -> None:
     for name in ("one", "two"):
         made = make_project(project, name, sandbox)
         run(made)
@@ -88,7 +90,9 @@ def test_clean_removes_only_files_of_its_own_project(project: Project, sandbox: 
     assert "2 of them reused" in run(two)
 
 
-def test_clean_removes_the_folder_of_the_project_with_its_last_files(project: Project, sandbox: Path) -> None:
+def test_clean_removes_the_project_folder_in_a_sandbox_when_its_last_files_are_removed(
+    project: Project, sandbox: Path
+) -> None:
     one = make_project(project, "one", sandbox)
     run(one)
     assert one.weft("clean", "--all", "--project", str(one.folder)).code == 0
@@ -108,7 +112,7 @@ def test_working_directories_identify_project_and_attempt_and_are_private(
     assert one.weft("logs", "find", "--project", str(one.folder)).code == 0
 
 
-def test_projects_find_files_of_each_other_in_directories_without_identities(
+def test_without_project_identities_in_paths_projects_would_see_files_of_each_other(
     project: Project, sandbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With numbers alone, as weft once named directories, the second project finds files of the first."""

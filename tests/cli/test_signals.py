@@ -63,7 +63,7 @@ def test_first_signal_stops_gracefully_and_the_run_can_be_resumed(
         slow.end(process)
 
 
-def test_a_program_stopped_with_the_engine_is_reported(slow: Project) -> None:
+def test_explanation_says_that_a_program_was_ended_because_the_engine_was_stopped(slow: Project) -> None:
     process = slow.start("run", "slow.yaml")
     try:
         slow.running(process, "on")
@@ -118,7 +118,7 @@ def test_second_signal_stops_immediately_and_the_run_can_be_resumed(
         slow.end(process)
 
 
-def test_a_killed_engine_is_resumed_while_its_program_runs(slow: Project) -> None:
+def test_run_of_a_killed_engine_is_resumed_while_its_program_still_runs(slow: Project) -> None:
     process = slow.start("run", "slow.yaml", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         slow.running(process, "on")
@@ -151,7 +151,7 @@ def test_a_signal_before_the_first_task_stops_the_run(slow: Project) -> None:
         slow.end(process)
 
 
-def test_reused_results_survive_a_killed_engine(slow: Project) -> None:
+def test_reused_results_are_kept_when_the_engine_is_killed(slow: Project) -> None:
     slow.write(
         "three.yaml",
         "weft: 1\nname: three\ntasks:\n  a: {command: 'echo 1 > x', outputs: [x]}\n"

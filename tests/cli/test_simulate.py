@@ -108,7 +108,7 @@ def test_a_run_is_shown_written_replayed_and_explained(folder: Path) -> None:
     assert record["waits_for"][0].startswith("run[1], which is ")
 
 
-def test_a_journal_that_was_changed_does_not_replay(folder: Path) -> None:
+def test_replay_of_an_altered_journal_fails(folder: Path) -> None:
     weft(*SIMULATE, "--policy", "fcfs", "--journal", "run.jsonl", folder=folder)
     journal = folder / "run.jsonl"
     journal.write_text(journal.read_text().replace('"machine":0', '"machine":1', 1))
@@ -119,7 +119,7 @@ def test_a_journal_that_was_changed_does_not_replay(folder: Path) -> None:
     assert "  + " in found.out
 
 
-def test_a_standstill_is_reported_with_its_reason(folder: Path) -> None:
+def test_simulate_reports_the_reason_of_a_standstill(folder: Path) -> None:
     (folder / "lost.yaml").write_text(LOST)
     found = weft(*SIMULATE, "--scenario", "lost.yaml", "--no-chart", folder=folder)
     assert found.code == 1
@@ -137,7 +137,7 @@ def test_simulate_exits_with_1_after_a_permanent_failure(folder: Path) -> None:
     assert record["simulations"][0]["failures"][0]["cause"] == "error"
 
 
-def test_a_policy_with_an_invalid_placement_is_named(folder: Path) -> None:
+def test_error_about_an_invalid_placement_names_the_policy(folder: Path) -> None:
     """The error names the policy of another package and the task that it placed on a busy machine."""
     (folder / "greedy.py").write_text(
         "from weft.policies.multi_workflow import Fcfs\n"

@@ -45,7 +45,7 @@ def on_a_terminal(*arguments: str, folder: Path, **variables: str) -> str:
     return shown.decode()
 
 
-def test_colour_is_used_only_on_a_terminal_and_not_with_no_color(folder: Path) -> None:
+def test_colour_is_used_only_on_a_terminal_and_only_if_no_color_is_not_set(folder: Path) -> None:
     assert ESCAPE not in weft(*PLAN, folder=folder, NO_COLOR="").out
     assert f"{ESCAPE}3" in on_a_terminal(*PLAN, folder=folder)
     quiet = on_a_terminal(*PLAN, folder=folder, NO_COLOR="1")
@@ -176,7 +176,7 @@ def test_sigterm_exits_with_143(folder: Path) -> None:
     assert err == b""
 
 
-def test_errors_are_json_with_the_json_option(folder: Path) -> None:
+def test_errors_are_printed_as_json_with_the_json_option(folder: Path) -> None:
     (folder / "bad.yaml").write_text("weft: 1\ntasks: {a: {wrok: 1}}\n")
     shown = warm_weft("plan", "bad.yaml", "--json", folder=folder)
     assert shown.code == 2

@@ -59,7 +59,7 @@ def test_every_view_counts_all_iterations_of_a_loop(loop: Project) -> None:
     assert re.search(r"^  tasks +10 completed$", loop.weft("report").out, re.MULTILINE)
 
 
-def test_every_view_tells_skipped_tasks_from_completed_ones(project: Project) -> None:
+def test_every_view_distinguishes_skipped_tasks_from_completed_tasks(project: Project) -> None:
     project.write(
         "flow.yaml",
         """\
@@ -96,7 +96,7 @@ def test_a_resumed_loop_counts_the_iterations_before_the_interruption(project: P
     assert [run["tasks"] for run in (*project.json("ls"), *project.json("report")["runs"])] == [10, 10]
 
 
-def test_reports_list_kinds_without_an_attempt(bad: Project) -> None:
+def test_report_lists_task_kinds_of_which_no_task_has_started(bad: Project) -> None:
     assert bad.json("status")["kinds"][3]["cancelled"] == 1
     row = bad.json("report")["kinds"][3]
     assert (row["kind"], row["completed"], row["tasks"], row["cancelled"]) == ("later", 0, 1, 1)
@@ -129,7 +129,7 @@ def test_every_view_uses_the_run_numbers_of_ls(bad: Project) -> None:
     assert re.search(r"<td>3</td>\s*<td>bad</td>", page)
 
 
-def test_logs_and_report_agree_about_useful_work(bad: Project) -> None:
+def test_logs_and_report_show_the_same_useful_share_of_an_attempt(bad: Project) -> None:
     for run, task in (("1", "a"), ("3", "bad"), ("3", "flaky")):
         record = bad.json("logs", task, "--run", run)["attempt"]
         reported = {each["number"]: each for each in bad.json("report", run)["attempts"]}[record["number"]]
@@ -137,7 +137,7 @@ def test_logs_and_report_agree_about_useful_work(bad: Project) -> None:
     assert bad.json("logs", "flaky")["attempt"]["useful_share"] == 1.0
 
 
-def test_explain_and_logs_name_the_run_of_reused_outputs(bad: Project) -> None:
+def test_explain_and_logs_name_the_earlier_run_that_produced_reused_outputs(bad: Project) -> None:
     bad.write("more.yaml", "weft: 1\nname: more\ntasks: {m: {command: 'true'}}\n")
     assert bad.weft("run", "more.yaml", "tiny.yaml", "-q").code == 0
     story = bad.weft("explain", "a", "--run", "5").out

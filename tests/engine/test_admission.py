@@ -22,7 +22,7 @@ def admitted(machine: int, admission: Admission) -> ev.MachineChanged:
     return ev.MachineChanged(machine=machine, admission=admission, reason="by the user")
 
 
-def test_drained_machine_keeps_its_task_and_gets_no_other():
+def test_drained_machine_keeps_its_running_task_and_gets_no_further_task():
     engine = DrivenEngine(one_task(**SWEPT), platform_of(1, 1))
     engine.handle(ev.Started(attempt=0))
     engine.handle(ev.Started(attempt=1))
@@ -34,7 +34,7 @@ def test_drained_machine_keeps_its_task_and_gets_no_other():
     assert any(word.startswith("assign 2 m0") for word in words)
 
 
-def test_tasks_leave_a_removed_machine_for_a_free_one():
+def test_running_task_migrates_from_a_removed_machine_to_a_free_machine():
     engine = DrivenEngine(one_task(), platform_of(2, 1))
     engine.handle(ev.Started(attempt=0))
     words = engine.handle(admitted(0, Admission.REMOVED), at=1)
@@ -60,7 +60,7 @@ def restored(platform, record, absent=()):
     return state
 
 
-def test_admission_survives_snapshots_and_journals():
+def test_admission_of_machines_is_restored_from_snapshots_and_journals():
     engine = DrivenEngine(one_task(), platform_of(1, 1))
     engine.handle(admitted(1, Admission.DRAINED), at=1)
     state = restored(platform_of(1, 1), take_snapshot(engine.engine.state))
@@ -69,7 +69,7 @@ def test_admission_survives_snapshots_and_journals():
     assert decode_message(json.loads(json.dumps(encode_message(event)))) == event
 
 
-def test_machine_that_joined_after_a_snapshot_is_absent_in_it():
+def test_machine_that_joined_after_a_snapshot_is_absent_in_the_restored_state():
     before = take_snapshot(DrivenEngine(one_task(), platform_of(1)).engine.state)
     state = restored(platform_of(1, 5), before, absent=("m1",))
     assert [each.admission for each in state.machines] == [Admission.OPEN, Admission.ABSENT]

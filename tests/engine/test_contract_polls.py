@@ -44,7 +44,7 @@ def test_iteration_is_compared_with_its_expected_time_on_the_machine():
     assert engine.handle(iterations(2.0, 0.1), at=12) == ["note believed"]
 
 
-def test_seconds_of_an_iteration_may_be_limited_for_all_machines():
+def test_one_limit_for_the_seconds_of_an_iteration_may_apply_to_all_machines():
     engine = running(RunSettings(iteration_limit_s=8.0, **EAGER))
     assert engine.handle(iterations(8.0, 0.2), at=10) == ["note believed"]
     assert "cancel 0 m0: performance" in engine.handle(iterations(8.01, 0.3), at=20)
@@ -59,7 +59,7 @@ def test_task_may_have_its_own_evaluator(evaluator, moves):
     assert ("cancel 0 m0: performance" in words) == moves
 
 
-def test_task_with_an_evaluator_program_is_polled_and_its_verdict_moves_it():
+def test_task_with_an_evaluator_program_is_polled_and_migrates_on_its_verdict():
     engine = running(RunSettings(**EAGER), evaluator="./monitor --gently")
     assert engine.handle(ev.TimerFired(timer="watch"), at=10) == ["probe progress 0"]
     failed = ev.Progressed(attempt=0, problem="the evaluator failed: exit code 2")
@@ -67,7 +67,7 @@ def test_task_with_an_evaluator_program_is_polled_and_its_verdict_moves_it():
     assert "cancel 0 m0: performance" in engine.handle(ev.Progressed(attempt=0, degraded="slow"), at=12)
 
 
-def test_progress_of_an_attempt_sets_the_speed_of_its_machine_until_it_expires():
+def test_machine_speed_learned_from_the_progress_of_an_attempt_expires():
     engine = running(RunSettings(contract=0.5, poll_every_s=10.0, belief_s=50.0), speeds=(2,))
     engine.handle(ev.Progressed(attempt=0, work_done=0.1), at=10)
     machine = engine.engine.state.machines[0]
@@ -78,7 +78,7 @@ def test_progress_of_an_attempt_sets_the_speed_of_its_machine_until_it_expires()
     assert machine.speed_factor == 1.0
 
 
-def test_restarted_attempt_is_judged_by_its_remaining_work():
+def test_contract_of_a_restarted_attempt_considers_only_the_remaining_work():
     facets = {"checkpoint": {"files": ["restart"]}, "outputs": {"r": 5}}
     engine = running(RunSettings(contract=0.5, **EAGER), **facets)
     engine.handle(ev.RequestReceived(what="migrate", run=0, task=0, machine=1), at=25)
@@ -92,7 +92,7 @@ def test_restarted_attempt_is_judged_by_its_remaining_work():
     assert "note violation" in words
 
 
-def test_late_task_without_reports_moves_to_an_idle_machine():
+def test_late_task_without_progress_reports_migrates_to_an_idle_machine():
     engine = running(RunSettings(contract=0.5, poll_every_s=1e6), speeds=(1, 1))
     assert engine.handle(ev.Progressed(attempt=0), at=150) == []
     assert engine.handle(ev.Progressed(attempt=0), at=151) == ["note violation", "note stay"]
@@ -101,7 +101,7 @@ def test_late_task_without_reports_moves_to_an_idle_machine():
     assert "assign 1 m1 after 0: performance" in words
 
 
-def test_late_task_without_reports_moves_less_and_less_often():
+def test_late_task_without_progress_reports_migrates_after_growing_intervals():
     """It is slow everywhere: the required saving grows with each move, up to 95 %."""
     engine, moves, now_s = running(RunSettings(contract=0.5, poll_every_s=1e6), speeds=(1,) * 9), [], 0.0
     for attempt in range(9):
@@ -119,7 +119,7 @@ def test_late_task_without_reports_moves_less_and_less_often():
     assert moves[:6] == [230, 250, 290, 410, 2100, 2100]
 
 
-def test_age_of_a_report_does_not_count_against_a_task_on_schedule():
+def test_age_of_a_progress_report_is_no_violation_until_the_next_report_is_due():
     for age_s, every_s, late in ((20, 25, False), (None, None, True), (20, 5, True)):
         engine = running(RunSettings(contract=0.5, poll_every_s=1e6), speeds=(1, 1))
         report = ev.Progressed(attempt=0, work_done=0.25, age_s=age_s, every_s=every_s)

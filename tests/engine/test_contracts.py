@@ -40,7 +40,7 @@ def test_attempt_is_not_late_before_its_start(done):
     assert find_breach(running(done=done), STRICT, 1000) is None
 
 
-def test_missing_progress_is_a_timeout_after_a_tenth_of_the_prediction():
+def test_ratio_of_an_attempt_without_progress_counts_from_a_tenth_of_the_prediction():
     watched = running(done=0.0)
     assert compute_ratio(watched, 1009.9) is None
     assert compute_ratio(watched, 1010) == pytest.approx(-0.9)
@@ -49,7 +49,7 @@ def test_missing_progress_is_a_timeout_after_a_tenth_of_the_prediction():
     assert find_breach(watched, HALF, after(1150)) is not None
 
 
-def test_no_progress_is_not_judged_before_the_first_report_is_due():
+def test_missing_progress_is_no_violation_before_the_first_report_is_due():
     watched = running(done=0.0, reports_every_s=170)
     assert compute_ratio(watched, 1169) is None
     assert compute_ratio(watched, 1170) == pytest.approx(0.7)
@@ -58,7 +58,7 @@ def test_no_progress_is_not_judged_before_the_first_report_is_due():
     assert next_check_s(watched, HALF, 1100) == 1170
 
 
-def test_progress_inside_the_grace_period_is_recorded_but_not_judged():
+def test_progress_within_the_grace_period_is_recorded_but_causes_no_violation():
     watched = running(done=0.01)
     assert compute_ratio(watched, 1008) == pytest.approx(7)
     assert find_breach(watched, HALF, 1008) is None
@@ -77,19 +77,19 @@ def test_attempt_without_a_prediction_is_never_late(predicted_s, done):
     assert next_check_s(watched, STRICT, 1000) is None
 
 
-def test_attempt_is_still_judged_after_its_predicted_end():
+def test_attempt_can_violate_its_contract_after_its_predicted_end():
     assert compute_ratio(running(done=0.9), 1180) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("done", [3.0, 3.5])
-def test_finished_work_is_not_judged(done):
+def test_finished_work_causes_no_contract_violation(done):
     watched = running(work=3.0, done=done, last_iteration_s=9, expected_iteration_s=1)
     assert compute_ratio(watched, 5000) is None
     assert find_breach(watched, HALF, 5000) is None
     assert next_check_s(watched, HALF, 1001) is None
 
 
-def test_after_a_restart_only_the_remaining_work_counts():
+def test_contract_after_a_restart_considers_only_the_remaining_work():
     # 30 of 100 units were left, predicted to take 60 s; 10 of them are done after 20 s: on schedule.
     assert compute_ratio(running(predicted_s=60, work=30, done=10), 1020) == pytest.approx(0)
 
@@ -107,7 +107,7 @@ def test_attempt_without_a_limit_is_never_late():
 # Periodic reports.
 
 
-def test_time_between_two_reports_does_not_count_against_the_attempt():
+def test_time_between_two_progress_reports_is_not_counted_as_delay():
     watched = running(done=0.3, reported_s=1030, reports_every_s=30)
     for now_s in (1031, 1045, 1059.9):
         assert compute_ratio(watched, now_s) == pytest.approx(0)
@@ -123,14 +123,14 @@ def test_overdue_report_counts_as_no_progress():
     assert compute_ratio(watched, 1075) == pytest.approx(0.5)
 
 
-def test_report_of_slow_work_is_a_breach_at_once():
+def test_progress_report_that_shows_slow_work_is_a_breach_at_once():
     watched = running(done=0.1, reported_s=1020)
     assert find_breach(watched, HALF, 1020) is not None
     assert next_check_s(watched, HALF, 1020) == 1020
     assert compute_ratio(watched, 1020) == compute_ratio(watched, 1100) == pytest.approx(1)
 
 
-def test_old_report_gives_only_the_timeout_when_the_report_interval_is_unknown():
+def test_old_report_causes_only_a_timeout_if_the_report_interval_is_unknown():
     watched = running(done=0.5, reported_s=1050)
     assert compute_ratio(watched, 1140) == pytest.approx(0.4)
     assert next_check_s(watched, HALF, 1060) == after(1150)
@@ -158,13 +158,13 @@ def test_threshold_in_seconds_replaces_the_factor():
     assert find_breach(running(last_iteration_s=16), contract, 1016) is not None  # no expected time is needed
 
 
-def test_program_that_stops_iterating_runs_into_the_timeout():
+def test_program_that_stops_iterating_causes_a_timeout():
     watched = running(last_iteration_s=2, expected_iteration_s=4)
     assert next_check_s(watched, HALF, 1020) == after(1150)
     assert compute_ratio(watched, 1150) == 0.5
 
 
-def test_waiting_beyond_its_limit_is_a_breach_of_its_own_kind():
+def test_attempt_that_waits_longer_than_its_limit_is_a_waiting_breach():
     contract = replace(HALF, waiting_limit_s=600)
     waiting = PerformanceSample(waiting_since_s=50)
     assert find_breach(waiting, contract, 650) is None
@@ -174,7 +174,7 @@ def test_waiting_beyond_its_limit_is_a_breach_of_its_own_kind():
     assert find_breach(waiting, HALF, 1e9) is None  # without a limit it may wait forever
 
 
-def test_suspended_attempt_is_a_waiting_breach():
+def test_suspension_longer_than_the_waiting_limit_is_a_waiting_breach():
     contract = replace(HALF, waiting_limit_s=10)
     suspended = running(waiting_since_s=1500)
     assert find_breach(suspended, contract, 1505) is Breach.PERFORMANCE
@@ -267,7 +267,7 @@ def test_more_work_done_never_increases_the_ratio(watched, contract, now_s, more
 
 
 @given(WATCHED, CONTRACTS, SECONDS)
-def test_breach_is_a_ratio_above_the_limit(watched, contract, now_s):
+def test_ratio_above_the_limit_is_a_breach(watched, contract, now_s):
     contract = replace(contract, iteration_limit_s=None, waiting_limit_s=None)
     found = compute_ratio(watched, now_s)
     if watched.started_s is None or contract.limit is None or now_s <= watched.started_s:

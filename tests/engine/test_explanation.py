@@ -65,7 +65,7 @@ def failing(candidate):
     return [condition.name for condition in candidate.refusals]
 
 
-def test_placement_is_explained_with_the_state_at_its_time():
+def test_explanation_of_a_placement_shows_the_state_at_the_time_of_the_decision():
     found = Recorded().explain("first", at_s=2.0)
     assert (found.state, found.waits_for, found.at_s) == ("running", (), 2.0)
     choice = found.choice
@@ -115,7 +115,7 @@ def test_selection_steps_are_conditions_of_a_placement():
     assert names[:4] == ["up", "listed", "access", "state"]
 
 
-def test_condition_is_false_for_a_machine_that_is_down():
+def test_explanation_lists_the_unmet_condition_up_for_a_machine_that_is_down():
     scenario = Scenario(failures=(Failure(machines=("quick", "slow"), at_s=3.0),))
     recorded = Recorded(scenario=scenario)
     found = recorded.explain("first")

@@ -42,7 +42,7 @@ def test_every_failure_cause_has_its_own_retries(cause):
     assert words[-1] == "finish failed"
 
 
-def test_epilog_that_the_backend_has_repeated_is_not_a_reason_to_run_the_program_again():
+def test_task_fails_without_running_its_program_again_when_the_repeated_epilog_has_failed():
     engine = DrivenEngine(one_task(retries={"epilog": 5}), platform_of(1, 1))
     started(engine)
     words = engine.handle(failing("epilog"))
@@ -83,7 +83,7 @@ def staging_out(retries=2, **facets):
     return engine
 
 
-def test_task_whose_outputs_are_copied_is_not_said_to_be_an_epilog():
+def test_state_of_a_task_that_copies_its_outputs_is_described_in_words():
     engine = staging_out()
     state = engine.engine.state
     (line,) = describe_stalled_run(state, engine.run)
@@ -139,7 +139,7 @@ def test_rescheduled_task_runs_on_another_machine(policy):
 
 
 @pytest.mark.parametrize("cause", ["oom", "timeout", "staging"])
-def test_rescheduled_task_avoids_the_machine_of_its_failure_whatever_the_cause(cause):
+def test_rescheduled_task_avoids_the_machine_on_which_it_failed_for_every_cause(cause):
     engine = DrivenEngine(one_task(**RESCHEDULED), platform_of(2, 1, memory=8e9))
     started(engine)
     engine.handle(failing(cause))
@@ -167,7 +167,7 @@ def test_exit_code_listed_as_outcome_is_a_success():
     assert engine.handle(failing(exit_code=3))[0] == "settle 0 COMPLETED"
 
 
-def test_machine_of_a_failed_attempt_is_tried_last():
+def test_retries_prefer_machines_on_which_the_task_has_not_failed():
     engine = DrivenEngine(one_task(retries=3), platform_of(3, 2))
     started(engine)
     assert engine.handle(failing(exit_code=1)) == [
@@ -255,7 +255,7 @@ def test_time_limit_grows_after_a_timeout():
     assert (ran.run.ending, ran.run.ended_s) == ("completed", 190.0)
 
 
-def test_timeout_does_not_exclude_the_machine():
+def test_task_that_timed_out_is_retried_on_the_same_machine():
     engine = DrivenEngine(one_task(time_limit="10s"), platform_of(2, 1))
     started(engine)
     assert engine.handle(failing("timeout"))[1] == "assign 1 m0"
@@ -292,14 +292,14 @@ def test_task_that_ended_because_the_engine_stopped_is_started_again():
         assert (assigned.attempt, begun.attempt) == (attempt + 1, attempt + 1)
 
 
-def test_endless_rerun_requests_without_progress_fail():
+def test_task_that_requests_reruns_without_progress_fails():
     ran = simulated(one_task(), platform_of(1), Scenario(exit_codes={"job": (99,)}))
     assert ran.run.ending == "failed"
     assert "101th time" in ran.run.stopping
     assert len(ran.commands(cm.Start)) == 101
 
 
-def test_rerun_requests_with_progress_are_unlimited():
+def test_task_that_makes_progress_may_request_any_number_of_reruns():
     engine = DrivenEngine(one_task(checkpoint={"files": ["r"]}, outputs={"o": 5}), platform_of(1))
     for attempt in range(150):
         started(engine, attempt)
@@ -310,7 +310,7 @@ def test_rerun_requests_with_progress_are_unlimited():
     assert engine.state() == "SUBMITTED"
 
 
-def test_attempts_of_a_task_are_numbered_whatever_ended_the_last_one():
+def test_attempts_of_a_task_are_numbered_consecutively_for_every_cause_of_an_end():
     engine = DrivenEngine(one_task(retries=1, checkpoint={"files": ["r"]}, outputs={"o": 5}), platform_of(1))
     numbers = []
     for attempt, ending in enumerate((85, 85, 99, 1)):
@@ -383,7 +383,7 @@ def test_continue_rule_runs_tasks_that_do_not_depend_on_the_failure():
     assert engine.handle(ev.Ended(attempt=number))[-1] == "finish failed"
 
 
-def test_retries_of_the_run_apply_to_tasks_without_their_own():
+def test_retries_setting_of_the_run_applies_to_tasks_that_state_no_retries():
     engine = DrivenEngine(one_task(), platform_of(1), RunSettings(retries={"error": 2}))
     for attempt in range(3):
         started(engine, attempt)
@@ -422,7 +422,7 @@ def test_unstarted_tasks_of_an_abstract_machine_wait_for_the_new_machine():
     assert len({ran.run.where[1], ran.run.where[2]}) == 1
 
 
-def test_planned_run_ends_when_early_assignments_wait_for_a_stopped_task():
+def test_planned_run_ends_when_tasks_assigned_early_wait_for_a_held_task():
     flow = Builder("ahead")
     flow.task("made", work=1, outputs={"data": 1e6})
     flow.task("broken", work=5, retries=0, on_failure="hold")

@@ -126,7 +126,7 @@ def test_new_attempt_on_another_machine_after_a_failure_is_a_migration():
     assert history.end_s == 14
 
 
-def test_work_in_a_checkpoint_survives_a_migration():
+def test_work_stored_in_a_checkpoint_is_kept_in_a_migration():
     """Machine a is ten times slower from 2 s on; the task migrates to b and restarts from its checkpoint."""
     flow = one_task(checkpoint={"files": ["r"], "every": 2}, progress="p", contract=0.5)
     scenario = Scenario(
@@ -155,7 +155,7 @@ def test_work_in_a_checkpoint_survives_a_migration():
     assert history.violations > 0
 
 
-def test_tasks_on_a_shared_machine_slow_each_other_down():
+def test_tasks_that_run_at_once_on_a_shared_machine_take_longer():
     history = simulate_history({"x": one_task(), "y": one_task()}, {"m": {}})
     assert [run.slowdown for run in history.runs] == [1, 2]
     assert list_slowdowns(history.runs) == {"x": [1.0], "y": [2.0]}

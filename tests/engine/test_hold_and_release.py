@@ -22,7 +22,7 @@ def two_tasks(**facets):
     return flow.build()
 
 
-def test_task_that_waits_is_held_until_it_is_released():
+def test_waiting_task_can_be_held_until_it_is_released():
     engine = DrivenEngine(two_tasks(), platform_of(1))
     assert engine.handle(hold(1)) == ["settle 1 HELD"]
     assert engine.handle(hold(1)) == []
@@ -44,7 +44,7 @@ def test_task_in_the_queue_of_its_machine_can_be_held():
     assert words == [f"settle {queued} READY", "assign 2 m0", "start 2 m0 from 0"]
 
 
-def test_task_with_open_data_requests_is_held_after_their_cancellation():
+def test_task_that_waits_for_data_is_held_after_its_data_requests_are_cancelled():
     staged = one_task(inputs=[{"file": "db", "from": "db", "size": 5}])
     engine = DrivenEngine(staged, platform_of(1))
     assert engine.handle(hold(0)) == ["cancel 0 m0: held"]

@@ -145,7 +145,7 @@ def test_plan_cursor_equals_a_sorted_list(data):
                     tasks.add(other, kinds[other])
 
 
-def test_cursor_skips_a_machine_class_after_sixteen_waiting_tasks():
+def test_plan_cursor_returns_at_most_sixteen_waiting_tasks_of_a_machine_class():
     known = CompiledWorkflow("w", instance({"a": {"sweep": {"k": "1..40"}, "work": 1}}, "identical:1"))
     stored = store_schedule(planned(known.instance), known, planner="heft", steps=0)
     tasks = PlannedTasks(RunPlan(stored, known, stored.key), known)
@@ -195,7 +195,7 @@ def test_binding_updates_the_kind_of_early_tasks():
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from([None, 0, 1])), max_size=40))
-def test_promised_work_of_a_machine_is_that_of_the_tasks_last_promised_to_it(steps):
+def test_promised_work_of_a_machine_counts_each_task_only_on_its_last_promised_machine(steps):
     known = chain_and_sweep()
     reported, last = {0: 0, 1: 0}, {}
 
@@ -213,7 +213,7 @@ def test_promised_work_of_a_machine_is_that_of_the_tasks_last_promised_to_it(ste
     assert reported == {0: 0, 1: 0}
 
 
-def test_task_is_promised_to_its_machine_when_it_is_ready_or_its_transfer_has_started():
+def test_ready_task_or_task_with_started_transfer_is_promised_to_its_machine():
     known, reported = chain_and_sweep(), {0: 0, 1: 0}
 
     def handle(machine, units):
@@ -289,7 +289,7 @@ def machine_with(capacity, holders, queue, speed):
 
 
 @given(queues(most=30), st.data(), st.sampled_from([0.5, 1.0, 2.0]))
-def test_free_time_of_a_machine_follows_its_queue_in_order(scene, data, speed):
+def test_time_at_which_a_machine_becomes_free_considers_its_queue_in_order(scene, data, speed):
     capacity, holders, queue = scene
     nodes = data.draw(st.integers(1, capacity))
     machine, attempts = machine_with(capacity, holders, queue, speed)
@@ -298,7 +298,7 @@ def test_free_time_of_a_machine_follows_its_queue_in_order(scene, data, speed):
 
 
 @given(queues(most=30), st.data())
-def test_work_beyond_the_first_queued_attempts_is_spread_over_all_nodes(scene, data):
+def test_free_time_estimate_divides_work_behind_the_first_queued_attempts_by_all_nodes(scene, data):
     capacity, holders, queue = scene
     nodes = data.draw(st.integers(1, capacity))
     with pytest.MonkeyPatch.context() as patch:

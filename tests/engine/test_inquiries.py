@@ -108,7 +108,7 @@ def test_queries_equal_those_of_the_reference(compared, simulation, discover, fe
     simulation.run(stop=lambda engine: engine.state.now > 60, check=check)
 
 
-def test_compared_simulations_contain_queries(compared):
+def test_simulations_of_the_comparison_contain_queries_of_every_kind(compared):
     assert len(compared) > 100
     assert {type(each) for each in compared} == {cm.Discover, cm.Probe, cm.Fetch}
 

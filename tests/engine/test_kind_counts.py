@@ -22,7 +22,7 @@ def nested_loops():
     return flow.build()
 
 
-def test_counts_grow_with_every_iteration_and_equal_the_report():
+def test_task_counts_by_kind_never_decrease_and_equal_the_report_at_the_end():
     written = journal_of(nested_loops(), platform_of(1.0, 1.0), policy="fcfs")
     history, done, tasks = History(), [0], [0]
     for entry, state in written.replay():

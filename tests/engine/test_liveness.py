@@ -100,7 +100,7 @@ def test_end_of_a_job_between_two_probes_is_recorded():
     assert engine.handle(job(alive=False)) == []
 
 
-def test_no_probes_are_sent_without_the_liveness_setting():
+def test_no_probes_are_sent_if_the_liveness_setting_is_missing():
     engine = DrivenEngine(one_task(**FACETS), platform_of(2, 1), RunSettings())
     engine.handle(ev.Started(attempt=0), at=10)
     assert engine.engine.state.timers == {}
@@ -120,7 +120,7 @@ def test_unconfirmed_cancellation_is_followed_by_a_probe_of_the_machine(back):
     assert polled(engine, 60) == [] if back else ["probe machine m0"]
 
 
-def test_attempts_on_a_lost_machine_are_lost_when_its_loss_ends_the_run():
+def test_attempts_on_a_machine_count_as_lost_when_its_loss_ends_the_run():
     lost = Scenario(failures=(Failure(machines=("m0",), at_s=5.0, repair_s=1.0),))
     found = simulated(one_task(sweep={"k": "1..2"}, retries=0), platform_of(1, nodes=2), lost)
     audit_journal(found.entries, [found.run.compiled])

@@ -71,7 +71,7 @@ def test_data_lost_during_a_transfer_are_produced_again():
     assert len(runs_of(done, "a")) == 2
 
 
-def test_bound_ancestors_of_a_failed_task_run_again_under_the_rule_always():
+def test_ancestors_bound_to_the_machine_of_a_failed_task_run_again_under_the_rule_always():
     flow = Builder("tied")
     flow.task("a", work=10, machine="here")
     flow.task("b", work=20, after=["a"], machine="here", retries=1)

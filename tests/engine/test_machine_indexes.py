@@ -83,7 +83,7 @@ ROUGH = Scenario(
 
 
 @pytest.mark.parametrize("policy", ["basic", "lazy", "lazy:by=finish"])
-def test_shortlist_gives_the_same_placements_as_all_machines(monkeypatch, policy):
+def test_placements_with_a_shortlist_of_machines_equal_placements_with_all_machines(monkeypatch, policy):
     made = instance(PAIRS, platform(*({"speed": 1.0 + number // 6} for number in range(12))))
     arrivals = [(0.0, "v"), (6.0, "w")]
     found = []

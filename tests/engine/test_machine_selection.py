@@ -71,7 +71,7 @@ def test_answer_of_a_machine_expires():
     assert (state.obstacle(0), state.obstacle(1)) == ("", "its state is not known")
 
 
-def test_speed_fetched_by_the_selection_is_used():
+def test_task_is_placed_by_the_machine_speeds_that_the_selection_has_fetched():
     engine = begun(RunSettings(fetch_every_s=30.0), speeds=(2, 1))
     # Three competing processes leave a quarter of m0.
     assert engine.handle(fetched(0, 0.25), fetched(1)) == ["assign 0 m1", "start 0 m1 from 0"]
@@ -99,7 +99,7 @@ def test_machine_listed_later_passes_all_selection_steps():
     assert words == ["discover", "probe access m0", "fetch m0", "probe access m1"]
 
 
-def test_no_queries_without_selection_settings():
+def test_no_machine_is_queried_if_selection_settings_are_missing():
     assert begun(RunSettings(), speeds=(1, 2)).first == ["assign 0 m1", "start 0 m1 from 0"]
 
 
@@ -114,7 +114,7 @@ class Careless:
                 yield Place(run=run.index, task=task, machine=len(view.machines) - 1)
 
 
-def test_policy_that_uses_a_machine_without_access_raises():
+def test_policy_that_places_a_task_on_a_machine_without_access_raises_an_error():
     engine = begun()
     engine.engine._context.policy = Careless()
     engine.handle(ev.Discovered(machines=(0, 1, 2)), access(0), access(1), access(2, alive=False), fetched(0))

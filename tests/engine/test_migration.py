@@ -81,7 +81,7 @@ def test_failed_clean_up_does_not_delay_the_migration():
     assert engine.handle(ev.CleanedUp(attempt=0, problem="no such directory")) == ["start 1 m1 from 0"]
 
 
-def test_dead_machine_is_not_cleaned_up():
+def test_no_clean_up_is_sent_to_a_lost_machine():
     engine = running()
     engine.handle(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
@@ -117,7 +117,7 @@ def test_outputs_of_a_task_that_completes_before_cancellation_are_staged_out():
     assert engine.handle(ev.StagedOut(attempt=0)) == ["settle 0 COMPLETED", "finish completed"]
 
 
-def test_task_that_fails_before_it_can_be_cancelled_has_failed():
+def test_task_that_fails_before_its_cancellation_counts_as_failed():
     engine = running(retries=0)
     moving(engine)
     words = engine.handle(ev.Ended(attempt=0, exit_code=1))
@@ -133,7 +133,7 @@ def test_duplicate_answer_to_a_cancellation_is_ignored():
     assert engine.handle(ev.StagedIn(attempt=1, part=0), cancelled()) == ["clean-up 0 m0"]
 
 
-def test_target_lost_before_the_old_attempt_ended_is_replaced():
+def test_migration_target_lost_before_the_old_attempt_has_ended_is_replaced():
     engine = running(platform_of(3, 2, 1))
     engine.handle(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
@@ -145,7 +145,7 @@ def test_target_lost_before_the_old_attempt_ended_is_replaced():
     assert engine.handle(ev.CleanedUp(attempt=0)) == ["start 2 m0 from 0.2"]
 
 
-def test_target_lost_during_preparation_is_replaced():
+def test_migration_target_lost_during_preparation_is_replaced():
     engine = running(platform_of(3, 2, 1))
     engine.handle(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
@@ -280,7 +280,7 @@ def test_migration_to_the_same_machine_is_refused():
     assert engine.state() == "RUNNING"
 
 
-def test_queued_attempt_moves_without_cancellation():
+def test_queued_attempt_migrates_without_a_cancel_command():
     flow = one_task(sweep={"i": "1..2"})
     engine = DrivenEngine(flow, platform_of(2, 1), policy="lazy")
     engine.handle(ev.Started(attempt=0))
@@ -311,7 +311,7 @@ class Restless:
         (Migrate(attempt=0, machine=1, count=5), "to machine 'm1' with 5 nodes: the task has no such mode"),
     ],
 )
-def test_impossible_migration_of_a_policy_raises(move, message):
+def test_impossible_migration_requested_by_a_policy_raises_an_error(move, message):
     engine = running(platform_of(3, 2, 1))
     engine.handle(ev.MachineChanged(machine=2, up=False))
     engine.engine._context.policy = policy = Restless()

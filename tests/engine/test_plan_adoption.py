@@ -84,7 +84,7 @@ PAIR = {
 }
 
 
-def test_bound_ancestors_of_a_migrated_task_run_again_under_the_rule_always_only():
+def test_ancestors_bound_with_a_migrated_task_run_again_only_under_the_rule_always():
     """docs/papers/dynamic-grid.md, section 10: task ``use`` violates its contract and migrates.
 
     Task ``make``, on the same abstract machine, runs again on the new machine.
@@ -136,7 +136,9 @@ def test_simultaneous_violations_cause_one_new_plan():
     (0.0, 0.0, [5.0, 10.0, 15.0, 20.0, 25.0, 30.0]),
     (0.0, 4.0, [4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 32.0]),
 ])  # fmt: skip
-def test_plans_are_made_at_the_replan_interval_or_back_to_back(every_s, seconds_per_point, expected):
+def test_new_plans_start_at_the_replan_interval_or_immediately_if_the_interval_is_0(
+    every_s, seconds_per_point, expected
+):
     """An interval of 0 starts planning when the last plan is ready, or at the poll interval if planning
     takes no time.
     """
@@ -169,7 +171,7 @@ def test_waiting_attempts_follow_the_plan_made_when_a_machine_returns(settings):
     assert done.run.ended_s == pytest.approx(30.0)
 
 
-def test_abstract_machine_leaves_a_lost_machine():
+def test_abstract_machine_is_bound_to_another_machine_after_a_loss():
     made = instance(PAIR, platform({"speed": 2}, {}))
     lost = replace(UNDISTURBED, failures=(Failure(machines=("m0",), at_s=12.0),))
     done = Done(made, RunSettings(), lost)
@@ -188,7 +190,7 @@ def test_migration_that_saves_too_little_does_not_happen():
     assert not [command for _, command in done.commands(cm.Assign) if command.replaces is not None]
 
 
-def test_plan_line_of_a_task_is_that_of_its_latest_planned_iteration():
+def test_plan_line_of_a_task_belongs_to_its_latest_planned_iteration():
     made = instance({"a": {"work": 1}, "b": {"work": 1, "after": "a"}}, "identical:1")
     known = WorkflowLibrary({"w": made})["w"]
     lines = {

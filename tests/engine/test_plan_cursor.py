@@ -265,7 +265,7 @@ def test_tasks_planned_on_an_unusable_machine_are_skipped():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2000)), max_size=40))
-def test_partitioned_set_keeps_the_first_of_each_part(steps):
+def test_partitioned_set_returns_the_first_position_of_each_part(steps):
     parts, twin = PartitionedIndexSet(), {}
     for part, place in steps:
         place = 4 * place + part  # a position belongs to one part only

@@ -61,15 +61,15 @@ def promised(tasks, on="identical:1", bodies=(), *, waited_s=0.0, predictor=None
 
 class TestIterations:
     @pytest.mark.parametrize(("expect", "total_s"), [(1, 10.0), (2, 15.0), (5, 30.0)])
-    def test_each_additional_iteration_adds_the_span_of_the_body(self, expect, total_s):
+    def test_each_additional_iteration_adds_the_time_of_the_loop_body(self, expect, total_s):
         made = instance(LOOP, "identical:1", loops(expect))
         assert promised(LOOP, bodies=loops(expect)).p50_s == total_s
         assert expected_total_seconds(planned(made), made.graph) == total_s
 
-    def test_inner_loop_adds_its_span_once_per_iteration_of_the_outer_loop(self):
+    def test_inner_loop_adds_its_time_once_per_iteration_of_the_outer_loop(self):
         assert promised(LOOP, bodies=loops(2, inner=3)).p50_s == 10 + 5 + 2 * 2 * 3
 
-    def test_cost_includes_all_iterations(self):
+    def test_promised_cost_includes_all_iterations(self):
         assert promised(LOOP, PRICED).cost_p50 == pytest.approx(10)
         assert promised(LOOP, PRICED, loops(2, inner=3)).cost_p50 == pytest.approx(1 + 2 * 2 + 6 * 3 + 4)
 
@@ -85,7 +85,7 @@ class TestIterations:
 
 
 class TestSpread:
-    def test_p90_is_unknown_without_a_spread(self):
+    def test_p90_is_unknown_if_no_duration_has_a_spread(self):
         found = promised(LOOP, PRICED)
         assert (found.p50_s, found.p90_s, found.cost_p90) == (10.0, None, None)
         assert (found.tasks, found.exact) == (4, 4)
@@ -106,7 +106,7 @@ class TestSpread:
         assert 30 * 1.1 < many.p90_s < 30 * 1.5
         assert many.cost_p90 == pytest.approx(many.p90_s)
 
-    def test_promise_has_no_cost_without_prices(self):
+    def test_promise_has_no_cost_if_machines_have_no_prices(self):
         found = promised(LOOP, predictor=Unsure())
         assert found.p90_s is not None
         assert (found.cost_p50, found.cost_p90, found.least_cost) == (None, None, None)

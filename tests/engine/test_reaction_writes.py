@@ -189,7 +189,7 @@ def test_direct_write_to_the_state_is_detected(line: str) -> None:
     assert violations(f"def react(context, run, task, attempt):\n    {line}\n")
 
 
-def test_local_containers_may_change() -> None:
+def test_writes_to_local_containers_are_not_reported_as_writes_to_the_state() -> None:
     source = (
         "def react(run):\n    found = []\n    found.append(run.index)\n    found[0] = 3\n    return found\n"
     )

@@ -112,7 +112,7 @@ def test_sweep_over_a_file_without_lines_is_skipped():
     assert set(starts(engine, entries)) == {"split", "other"}
 
 
-def test_file_lines_written_again_do_not_delay_started_tasks():
+def test_run_completes_when_the_file_of_a_sweep_is_written_again_after_a_loss():
     tasks, scenario = grown(3)
     tasks["split"]["requirements"] = "speed > 1"
     tasks["chunk"] |= {"work": 40, "retries": {"lost": 5}}
@@ -124,7 +124,7 @@ def test_file_lines_written_again_do_not_delay_started_tasks():
     assert engine.state.runs[0].ending == "completed"
 
 
-def test_early_assignment_of_a_placeholder_is_closed_when_the_graph_grows():
+def test_early_assignment_of_a_placeholder_task_is_closed_when_the_graph_grows():
     tasks, scenario = grown(3)
     tasks["early"] = {"work": 0.5}
     tasks["chunk"]["after"] = ["early"]
@@ -135,7 +135,7 @@ def test_early_assignment_of_a_placeholder_is_closed_when_the_graph_grows():
     }  # fmt: skip
 
 
-def test_run_ends_when_all_tasks_wait_for_a_stopped_task():
+def test_run_ends_when_all_remaining_tasks_wait_for_a_stopped_task():
     tasks = {"a": {"work": 1, "on_failure": "hold", "retries": 0}, "b": {"work": 1, "after": "a"}}
     engine, entries = simulate(tasks, "identical:1", scenario=Scenario(exit_codes={"a": (1,)}))
     assert engine.state.runs[0].ending == "stopped"

@@ -30,7 +30,7 @@ def slow(done=0.1):
     return ev.Progressed(attempt=0, work_done=done)
 
 
-def test_slowness_learned_from_progress_survives_the_next_measurement_of_the_machine():
+def test_slow_speed_learned_from_progress_is_kept_after_the_next_machine_measurement():
     engine = running(replace(EAGER, fetch_every_s=30.0, pushes_state=True, poll_every_s=600.0))
     for machine in (0, 1):
         engine.handle(ev.Fetched(machine=machine, speed_factor=1.0))
@@ -51,7 +51,7 @@ def test_slowness_learned_from_progress_survives_the_next_measurement_of_the_mac
     [(2.0, 2.0, False), (1.0, 3.0, False), (2.0, 0.0, True), (0.0, 0.0, True)],
     ids=["same load", "more load there", "load here only", "slow without load"],
 )
-def test_load_of_both_machines_is_compared_by_the_same_measure(load_here, load_there, moves):
+def test_migration_compares_the_measured_loads_of_both_machines(load_here, load_there, moves):
     """At a quarter of its speed a task has 180 s left, more than the measured load of 2 (a third) explains."""
     settings = RunSettings(contract=0.5, fetch_every_s=30.0, pushes_state=True, poll_every_s=600.0)
     engine = running(settings, platform_of(2, 2))
@@ -66,7 +66,7 @@ def test_load_of_both_machines_is_compared_by_the_same_measure(load_here, load_t
     assert ("note stay" in words) != moves
 
 
-def test_violation_always_moves_the_task_with_migrate_always():
+def test_violation_always_migrates_the_task_under_the_rule_always():
     engine = running(EAGER)
     words = engine.handle(slow(), at=20)
     assert words == [
@@ -113,7 +113,7 @@ def test_required_gain_rises_with_every_migration():
     assert again.handle(slow(), at=20)[-1] == "note stay"
 
 
-def test_rule_never_allows_only_mandatory_migrations():
+def test_rule_named_never_allows_only_mandatory_migrations():
     engine = running(replace(EAGER, migrate="never"))
     assert engine.handle(slow(), at=20) == ["note believed", "note violation"]
     words = engine.handle(ev.RequirementsChanged(attempt=0, requirements="speed < 2"), at=21)
@@ -157,7 +157,7 @@ def test_task_does_not_migrate_to_a_better_machine_that_saves_too_little():
     assert engine.handle(ev.TimerFired(timer="better"), at=60) == []
 
 
-def test_task_stays_after_the_time_in_which_better_machines_are_searched():
+def test_task_does_not_migrate_to_a_better_machine_after_the_search_time_limit():
     settings = RunSettings(better_every_s=60.0, better_until_s=55.0, gain=0.2)
     engine = DrivenEngine(one_task(**SWEPT), platform_of(2, 1), settings)
     engine.handle(ev.Started(attempt=0), ev.Started(attempt=1))
@@ -186,7 +186,7 @@ def test_task_in_a_machine_queue_migrates_after_the_waiting_timeout():
     assert engine.handle(ev.TimerFired(timer="waiting:0"), at=100) == []
 
 
-def test_preempted_attempt_continues_elsewhere_from_its_files():
+def test_preempted_attempt_continues_on_another_machine_from_its_restart_files():
     engine = running(RunSettings())
     engine.handle(ev.Checkpointed(attempt=0, work_done=0.4), at=20)
     words = engine.handle(ev.Ended(attempt=0, exit_code=None, cause="preempted", work_done=0.5), at=25)
@@ -212,7 +212,7 @@ def test_invalid_requirement_is_recorded_and_causes_no_migration():
     assert engine.state() == "RUNNING"
 
 
-def test_invalid_requirement_keeps_the_last_valid_one():
+def test_last_valid_requirement_applies_after_an_invalid_requirement():
     engine = running(RunSettings(), platform_of(1, 2, 1))
     assert engine.first[0] == "assign 0 m1"
     engine.handle(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5)
@@ -236,7 +236,7 @@ def test_rank_may_use_sweep_variables():
 
 
 @pytest.mark.parametrize("migrate", ["pays", "always"])
-def test_task_stops_migrating_between_machines_that_are_slow_in_turn(migrate):
+def test_task_stops_migrating_between_two_machines_that_become_slow_alternately(migrate):
     flow = one_task(work=1000, checkpoint={"files": ["restart"]}, outputs={"r": 10}, progress="steps")
     slowed = tuple(
         Perturbation(

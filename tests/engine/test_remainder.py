@@ -162,7 +162,7 @@ def test_remainder_without_tasks_is_infeasible():
         prepare_replan(state, 0)
 
 
-def test_infeasible_remainder_names_the_task():
+def test_error_about_an_infeasible_remainder_names_the_task():
     tasks = {"a": {"work": 10}, "b": {"work": 10, "after": "a", "requirements": "speed > 1"}}
     made = instance(tasks, platform({}, {"speed": 2}))
     broken = Failure(machines=("m1",), at_s=1.0)
@@ -172,7 +172,7 @@ def test_infeasible_remainder_names_the_task():
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_plan_carried_over_to_the_remainder_keeps_its_end_without_disturbances(seed):
+def test_without_disturbances_a_plan_applied_to_the_remainder_keeps_its_end(seed):
     rng = generator(seed, "promise")
     count = int(rng.integers(3, 14))
     tasks = {

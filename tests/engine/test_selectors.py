@@ -36,7 +36,7 @@ def test_job_is_placed_by_its_own_selector():
     assert ran.run.ending == "completed"
 
 
-def test_task_without_a_selector_is_placed_by_its_rank_too():
+def test_rank_determines_the_machine_of_tasks_with_and_without_a_selector():
     ran = simulated(two_kinds(), platform_of(1, 2, 3))
     assert (machines_of(ran, "plain"), machines_of(ran, "choosy")) == ([2], [0])
 
@@ -47,7 +47,7 @@ def test_selectors_take_options():
     assert (machines_of(ran, "plain"), machines_of(ran, "choosy")) == ([3, 2], [0, 1])
 
 
-def test_all_tasks_with_selectors_complete_on_few_machines():
+def test_all_tasks_complete_when_tasks_with_selectors_share_few_machines():
     ran = simulated(two_kinds("rank", count=5), platform_of(1, 2))
     assert ran.run.ending == "completed"
     assert len(ran.commands(cm.Start)) == 10

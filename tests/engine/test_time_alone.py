@@ -30,7 +30,7 @@ def slowdown(found):
 
 
 @pytest.mark.parametrize("iterations", [1, 4])
-def test_an_undisturbed_loop_has_a_slowdown_of_1(iterations):
+def test_run_of_an_undisturbed_loop_has_slowdown_1(iterations):
     found = simulated(workflow(CHAIN, LOOP), scenario=Scenario(iterations={"again": iterations}))
     assert found.end_s == pytest.approx(6 * iterations + 4)
     assert slowdown(found) == pytest.approx(1.0)
@@ -53,7 +53,7 @@ def test_nested_loops_count_every_iteration():
     assert slowdown(found) == pytest.approx(1.0)
 
 
-def test_time_alone_of_a_loop_beside_a_task_is_the_longer_of_both():
+def test_time_alone_of_a_loop_and_a_parallel_task_is_the_longer_of_their_times():
     """A task of 20 s runs beside a loop of 4 times 6 s: alone the run takes 24 s, not 20 + 3 * 6 s."""
     tasks = {name: keys for name, keys in CHAIN.items() if name != "end"} | {"beside": {"work": 20}}
     found = simulated(workflow(tasks, LOOP), scenario=Scenario(iterations={"again": 4}))
@@ -84,7 +84,7 @@ def test_time_alone_of_a_growing_sweep_counts_all_its_points():
     assert slowdown(found) == pytest.approx(1.0)
 
 
-def test_waiting_for_another_run_is_a_slowdown():
+def test_time_spent_waiting_for_another_run_increases_the_slowdown():
     flows = [workflow(CHAIN, LOOP), replace(workflow(CHAIN, LOOP), name="other")]
     found = weft.simulate(
         flows, on="identical:1", policy="fcfs", scenario=Scenario(iterations={"again": 2})
@@ -109,7 +109,7 @@ def instance_of(tasks, on):
     return request.instance
 
 
-def test_the_bound_of_several_workflows_counts_all_their_work_and_arrivals():
+def test_lower_bound_of_several_workflows_considers_all_their_work_and_arrivals():
     wide = instance_of({"a": {"sweep": {"k": "1..4"}, "work": 10}}, "identical:2")
     assert lower_bounds(wide).best_s == 20
     assert bound_arrivals([(wide, 0.0)]) == 20
@@ -123,7 +123,7 @@ def test_bound_of_two_chains_on_one_machine_is_the_first_arrival_plus_all_work()
     assert bound_arrivals([(chain, 3.0), (chain, 4.0)]) == pytest.approx(3.0 + 34.0)
 
 
-def test_the_bound_holds_for_every_policy_on_different_machines(tmp_path):
+def test_lower_bound_is_not_above_the_result_of_any_policy_on_different_machines(tmp_path):
     grid = tmp_path / "grid.yaml"
     grid.write_text("weft: 1\nmachines: {a: {speed: 2}, b: {nodes: 3}, c: {speed: 0.5, nodes: 2}}\n")
     flows = [

@@ -75,7 +75,7 @@ def test_nothing_changes_if_no_other_machine_can_run_the_task():
         (3, 1, "it is ready, not running"),
     ],
 )
-def test_impossible_request_is_refused_with_the_reason(task, machine, reason):
+def test_impossible_migration_request_is_refused_and_the_reason_is_stated(task, machine, reason):
     names = ("m0", "m1", "m2", "m3")
     machines = [Machine(name=name, memory=1e9 if name == "m1" else 8e9) for name in names]
     engine = running(5, Platform(machines=tuple(machines)), memory="4GB")
@@ -84,7 +84,7 @@ def test_impossible_request_is_refused_with_the_reason(task, machine, reason):
     assert (words, refused) == (["note refused"], [f"migrate: {reason}"])
 
 
-def test_task_migrates_to_a_busy_machine_when_that_becomes_free():
+def test_task_migrates_to_a_busy_machine_when_the_machine_becomes_free():
     engine = running(3, platform_of(1, 1))
     words, refused = migrate(engine, machine=1)
     assert (words, refused) == (["note awaits"], [])
@@ -97,7 +97,7 @@ def test_task_migrates_to_a_busy_machine_when_that_becomes_free():
     assert "start 2 m1 from 0" in leave(engine, 0)
 
 
-def test_nodes_of_a_busy_machine_are_kept_until_there_are_enough():
+def test_free_nodes_of_a_busy_machine_are_reserved_until_enough_nodes_are_free():
     machines = (Machine(name="m0", nodes=2), Machine(name="m1", nodes=2))
     flow = Builder("wide")
     flow.task("wide", work=100, nodes=2)
@@ -117,7 +117,7 @@ def test_nodes_of_a_busy_machine_are_kept_until_there_are_enough():
     assert any(word.endswith(": user") and word.startswith("assign") for word in words)
 
 
-def test_machine_is_not_awaited_after_the_task_ended_or_the_machine_is_lost():
+def test_machine_is_no_longer_awaited_after_the_task_has_ended_or_the_machine_is_lost():
     for event in (ev.Ended(attempt=0), ev.MachineChanged(machine=1, up=False)):
         engine = running(3, platform_of(1, 1))
         migrate(engine, machine=1)

@@ -165,7 +165,7 @@ def named(names, tasks):
 BRANCH = ("AB", "AC", "BD", "CE", "DE")
 
 
-def test_untaken_branch_removes_all_tasks_that_only_it_reaches():
+def test_tasks_reachable_only_through_an_untaken_branch_are_removed():
     state = dict.fromkeys("BCDE", "queued") | {"A": "completed"}
     window, names = simple(BRANCH, state, decided=["AB"])
     assert named(names, window.unreached) == "BD"
@@ -190,7 +190,7 @@ def test_first_task_of_an_exhausted_loop_still_runs():
     assert window.edges == ((0, 1),)
 
 
-def test_failed_task_repeats_completed_ancestors_of_its_machine_only():
+def test_failed_task_moves_only_completed_ancestors_that_ran_on_its_machine():
     # A and B ran on the machine of D, C elsewhere; E, also on that machine, is no ancestor of D.
     state = dict.fromkeys("ABCE", "completed") | {"D": "failed"}
     machine = dict.fromkeys("ABDE", 7) | {"C": 8}
@@ -203,7 +203,7 @@ def test_failed_task_repeats_completed_ancestors_of_its_machine_only():
     assert window.bindings.pinned == ((8, 1),)
 
 
-def test_completed_ancestors_of_an_earlier_iteration_are_not_moved():
+def test_completed_ancestors_in_an_earlier_iteration_are_not_moved():
     state = {"A": "completed", "B": "running"}
     window, names = simple(("AB",), state, machine=dict.fromkeys("AB", 1), violating="B", iteration={"B": 2})
     assert named(names, window.moving) == "B"

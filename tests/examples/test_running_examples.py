@@ -97,7 +97,7 @@ def test_the_promise_includes_all_iterations(converged):
     assert one.total_s > 3 * one.makespan_s
 
 
-def test_scripts_count_words_in_a_growing_graph(tmp_path):
+def test_word_count_example_completes_with_a_growing_graph(tmp_path):
     folder, history, _ = run_copy("words", tmp_path)
     assert (folder / "most").read_text().splitlines() == ["31 the", "10 and", "8 a", "8 is", "7 cloth"]
     completed = Counter(each.kind for each in history.attempts.values() if each.ending == "completed")
@@ -125,7 +125,7 @@ def test_the_key_of_the_example_is_used_and_not_stored(tmp_path):
     assert holding == ["out"], "what the program itself has written"
 
 
-def test_the_example_with_python_functions_gives_their_results(tmp_path):
+def test_example_with_python_functions_gives_the_expected_results(tmp_path):
     script = EXAMPLES / "functions" / "circle.py"
     for _ in range(2):
         done = subprocess.run(

@@ -89,7 +89,7 @@ def test_min_and_max_take_columns_of_one_type_and_keep_nan() -> None:
     np.testing.assert_array_equal(result, [0.75, np.nan])
 
 
-def test_pack_preserves_types() -> None:
+def test_pack_returns_an_array_with_the_type_of_the_values() -> None:
     assert pack([1, 2]).dtype == np.int64
     assert pack([1.0, 2.0]).dtype == np.float64
     assert pack([True]).dtype == bool

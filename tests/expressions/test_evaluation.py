@@ -118,7 +118,7 @@ def test_arithmetic_with_unknown_values_is_nan(text: str) -> None:
     assert math.isnan(result)
 
 
-def test_unknown_value_is_a_false_condition_and_an_unknown_item() -> None:
+def test_unknown_value_counts_as_false_and_its_items_are_unknown() -> None:
     assert value("not nothing") is True
     assert value("1 if nan else 2") == 2
     assert value("nothing or flag") is True
@@ -252,7 +252,7 @@ def test_evaluate_boolean_requires_a_condition() -> None:
         evaluate_boolean(parse("a"), CONTEXT)
 
 
-def test_reading_a_long_list_again_and_again_is_refused() -> None:
+def test_expression_that_reads_a_long_list_many_times_is_refused() -> None:
     """Every sum is allowed alone; 300 of them took minutes."""
     values = list(range(900_000))
     assert evaluate(parse("sum(l)"), {"l": values}) == sum(values)

@@ -44,7 +44,7 @@ def test_short_texts_are_parsed_once() -> None:
     assert parse("a + 12345") is parse("a + 12345")
 
 
-def test_unknown_names_come_with_column_and_suggestion() -> None:
+def test_error_about_an_unknown_name_has_column_and_suggestion() -> None:
     expression = parse("memry > 2*GB and conv.result.x < s and (memry > 1 or true or whole.y > wholes.z)")
     errors = find_unknown_names(expression, ["memory", "conv", "whole.y"])
     assert [(error.column, error.message) for error in errors] == [
@@ -54,7 +54,7 @@ def test_unknown_names_come_with_column_and_suggestion() -> None:
     assert "did you mean 'memory'?" in str(errors[0])
 
 
-def test_unknown_names_are_found_with_a_container_that_is_not_iterable() -> None:
+def test_known_names_may_be_given_as_a_container_that_is_not_iterable() -> None:
     class Anything:
         def __contains__(self, name: object) -> bool:
             return name == "a"
@@ -62,7 +62,7 @@ def test_unknown_names_are_found_with_a_container_that_is_not_iterable() -> None
     assert [error.message for error in find_unknown_names(parse("a + b"), Anything())] == ["unknown name 'b'"]
 
 
-def test_known_prefix_must_match_whole_parts_of_a_dotted_name() -> None:
+def test_known_name_matches_only_whole_parts_of_a_dotted_name() -> None:
     assert len(find_unknown_names(parse("conv.x"), ["con"])) == 1
     assert len(find_unknown_names(parse("conv"), ["conv.x"])) == 1
 

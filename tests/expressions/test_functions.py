@@ -145,13 +145,13 @@ def test_every_function_accepts_unknown_arguments(name: str) -> None:
     assert result is None or result is False or (isinstance(result, float) and math.isnan(result))
 
 
-def test_default_allows_an_undefined_name_only_as_first_argument() -> None:
+def test_function_default_allows_an_undefined_name_only_as_first_argument() -> None:
     requested = parse("default(mhz, base) > limit")
     assert [error.message for error in find_unknown_names(requested, {"base"})] == ["unknown name 'limit'"]
     assert find_unknown_names(requested, {"base", "limit"}) == []
 
 
-def test_default_over_columns_replaces_unknown_rows() -> None:
+def test_function_default_over_columns_replaces_unknown_rows() -> None:
     columns = {
         "mhz": np.array([2400.0, np.nan, 500.0]),
         "arch": np.array(["a", None, "b"], dtype=object),

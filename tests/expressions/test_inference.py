@@ -69,12 +69,12 @@ def test_kinds_of_expressions_are_inferred(text: str, kind: ValueKind) -> None:
         ("xs + xs", 4),
     ],
 )
-def test_wrong_kinds_are_reported_with_their_column(text: str, column: int) -> None:
+def test_error_about_a_wrong_kind_names_the_column(text: str, column: int) -> None:
     with pytest.raises(ExpressionError) as caught:
         infer_kind(parse(text), TYPES)
     assert caught.value.column == column
 
 
-def test_names_of_unknown_kind_are_never_an_error() -> None:
+def test_names_of_unknown_kind_cause_no_error_in_the_inference_of_kinds() -> None:
     text = "not a if c and d[e] in f and g < 'x' and g < 1 else -h * max(i, j) + k"
     assert infer_kind(parse(text), {}) is ValueKind.UNKNOWN

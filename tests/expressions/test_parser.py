@@ -21,7 +21,7 @@ def test_precedence_equals_that_of_python() -> None:
     )
 
 
-def test_lists_and_tuples_are_lists() -> None:
+def test_lists_and_tuples_are_parsed_as_lists() -> None:
     expected = ListOf(items=(Literal(value=1), Literal(value="a")))
     assert parse("[1, 'a']").tree == parse("(1, 'a')").tree == parse("1, 'a'").tree == expected
     assert parse("()").tree == ListOf(items=())

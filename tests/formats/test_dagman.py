@@ -67,7 +67,7 @@ def test_published_graph_with_done_jobs_is_read(published):
     assert tasks["K"].job.command == "/bin/echo I am the output of job K"
 
 
-def test_every_missing_template_is_reported(bench_data):
+def test_every_missing_template_of_a_graph_is_reported(bench_data):
     path = bench_data / "gridway-examples" / "workflow.dag"
     with pytest.raises(InvalidInput) as caught:
         read_workflow_file(path)
@@ -128,7 +128,7 @@ def load_workflow_of(folder, text):
         ("# nothing", None, "no jobs"),
     ],
 )
-def test_invalid_graphs_are_reported_with_their_line(folder, text, line, words):
+def test_error_about_an_invalid_graph_names_the_line(folder, text, line, words):
     with pytest.raises(InvalidInput) as caught:
         Dagman().read(SourceFile(name=str(folder / "graph.dag"), data=text.encode()))
     (problem, *_) = caught.value.problems
@@ -141,7 +141,7 @@ def test_error_about_a_cycle_in_dagman_lists_its_jobs(folder):
     assert "wait for each other: Y -> X -> Y" in str(refusals(folder, text)[0])
 
 
-def test_problems_of_a_template_have_its_file_and_lines(folder):
+def test_problems_of_a_template_name_the_template_file_and_the_line(folder):
     (folder / "b.jt").write_text(ECHO + "COLOUR = red\nRANK = )\n")
     problems = refusals(folder, "JOB X a.jt\nJOB Y b.jt\n")
     places = [(problem.location.file, problem.location.line) for problem in problems]

@@ -127,7 +127,7 @@ def test_apostrophe_in_arguments_is_not_a_quote():
         (b"<?xml version='1.0' encoding='martian'?><adag/>", None, "martian"),
     ],
 )
-def test_invalid_files_are_reported_with_their_line(data, line, words):
+def test_error_about_an_invalid_dax_file_names_the_line(data, line, words):
     problem = refusal(data)
     assert problem.location.line == line
     assert words in str(problem)
@@ -199,7 +199,7 @@ def test_published_dax_files_are_read(bench_data, file, jobs, edges, work):
     assert graph.work.sum() == pytest.approx(work)
 
 
-def test_rigid_tasks_keep_their_processors(bench_data):
+def test_rigid_tasks_keep_their_number_of_processors(bench_data):
     path = bench_data / "papers" / "floodplain.xml"
     workflow = Dax().read(SourceFile(name=path.name, data=path.read_bytes()))
     assert {task.name: task.nodes for task in workflow.tasks}["sin"] == (160,)

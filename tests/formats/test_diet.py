@@ -112,7 +112,7 @@ MADE = b'<node id="a" path="x"><out name="o" type="t"/></node>'
         (b"", None, "empty"),
     ],
 )
-def test_invalid_dags_are_reported_with_their_line(data, line, words):
+def test_error_about_an_invalid_dag_names_the_line(data, line, words):
     problem = refusal(data)
     assert problem.location.line == line
     assert words in str(problem)
@@ -192,7 +192,7 @@ def test_every_item_of_a_source_becomes_a_task():
     assert list(graph.names) == ["P[0]", "P[1]", "P[2]"]
 
 
-def test_ports_without_a_strategy_are_paired_up_to_the_shorter_source():
+def test_items_of_ports_without_a_strategy_are_paired_up_to_the_shorter_source():
     graph = unfolded(functional(processor(b"P", TWO % (b"0", b"")), FEED % b"r"), s=4, r=2)
     assert list(graph.names) == ["P[0]", "P[1]"]
 
@@ -212,7 +212,7 @@ def test_port_of_greater_depth_gathers_the_innermost_axis():
     assert edges(graph) == [(f"P[{i},{j}]", f"Q[{i}]") for i in (0, 1) for j in (0, 1, 2)]
 
 
-def test_container_of_known_size_is_split():
+def test_container_of_known_size_is_split_into_its_elements():
     made = processor(b"P", TWO % (b"1", b'card="2"'))
     links = FEED % b"r" + b'<link from="P:o" to="Q:a"/>'
     graph = unfolded(functional(made + processor(b"Q", ONE), links), s=2, r=2)
@@ -394,7 +394,7 @@ def test_published_files_that_cannot_be_unfolded_report_the_reason(bench_data, f
     assert words in str(caught.value)
 
 
-def test_published_string_example_unfolds_once_its_list_has_a_stated_length(bench_data):
+def test_published_string_example_is_unfolded_if_the_length_of_its_list_is_stated(bench_data):
     data = (bench_data / "diet-examples" / "func_string.xml").read_bytes()
     static = data.replace(b'depth="1"/>', b'depth="1" card="2"/>', 1)
     graph = unfolded(static, str_input=2)
@@ -402,13 +402,13 @@ def test_published_string_example_unfolds_once_its_list_has_a_stated_length(benc
     assert graph.edge_count == 8
 
 
-def test_file_of_many_instructions_is_refused_in_linear_time():
+def test_recognition_of_a_file_with_many_xml_instructions_takes_linear_time():
     # The pattern of the first element tried every way to divide the instructions: for 30 of them it took years.
     assert not Diet().recognises(source_of(b"<?xml?>\n" * 5000 + b"<other/>"))
     assert Diet().recognises(source_of(b"<?xml?>\n<!-- ?> -->\n" * 50 + b"<dag>"))
 
 
-def test_program_of_a_service_keeps_the_variables_of_its_task():
+def test_environment_variables_of_a_task_take_precedence_over_those_of_its_service():
     task = Task(name="a", service="s", job=JobSpec(env={"A": "1"}))
     program = ServiceProgram(command="true", env={"A": "2", "B": "3"})
     assert add_program(task, program, (), "").job.env == {"A": "1", "B": "3"}

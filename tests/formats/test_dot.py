@@ -75,7 +75,7 @@ def test_dot_strings_may_be_escaped_joined_and_unicode():
     assert [(task.name, task.work) for task in workflow.tasks] == [('a "b"c', 15), ("Ω", 0.5), ("-3", 1)]
 
 
-def test_last_of_duplicate_edges_counts_in_a_strict_graph_only():
+def test_in_a_strict_graph_only_the_last_of_duplicate_edges_counts():
     body = "digraph {\na [Weight=1] b [Weight=1]\na -> b [Weight=1]\na -> b [Weight=4] }"
     assert graph_facts(read("strict " + body))[1] == {("a", "b"): (0, 4)}
     problem = refusal(body)
@@ -122,7 +122,7 @@ def test_names_that_look_like_edges_get_separate_files():
         ("digraph { node [Weight=1] a -> a }", (None, None), "wait for each other"),
     ],
 )
-def test_invalid_files_are_reported_with_their_place(text, place, words):
+def test_error_about_an_invalid_dot_file_names_the_location(text, place, words):
     problem = refusal(text)
     assert (problem.location.line, problem.location.column) == place
     assert words in str(problem)

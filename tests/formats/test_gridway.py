@@ -121,13 +121,13 @@ def test_every_gridway_keyword_is_translated():
     assert task.attributes == {"CPULOAD_THRESHOLD": 50, "files_on_machine": ["/etc/hosts", "/var/log/x"]}
 
 
-def test_zero_switches_limits_off_as_in_gridway():
+def test_value_0_disables_a_limit_as_in_gridway():
     task = job("RESCHEDULING_INTERVAL = 0\nSUSPENSION_TIMEOUT = 0\nCPULOAD_THRESHOLD = 0\nDEADLINE = 0")
     assert task.settings == {"better_every_s": None, "suspension_timeout_s": None}
     assert task.job.evaluator is None
 
 
-def test_better_machines_are_searched_within_the_threshold():
+def test_rescheduling_threshold_limits_the_time_in_which_better_machines_are_searched():
     assert job("RESCHEDULING_INTERVAL = 60").settings == {"better_every_s": 60, "better_until_s": 300}
     assert job("RESCHEDULING_THRESHOLD = 60").settings == {}
 
@@ -152,7 +152,7 @@ def test_deadline_is_days_hours_and_minutes(text, seconds):
     assert workflow.settings == {"deadline_s": seconds}
 
 
-def test_unset_variables_of_arguments_are_empty_and_random_has_a_number():
+def test_unset_variables_in_arguments_are_empty_and_random_is_a_number():
     command = job("ARGUMENTS = $NO_SUCH ${ALSO:-x} $RANDOM").job.command
     ran = subprocess.run(
         ["/bin/sh", "-eu", "-c", command.replace("/bin/x", "echo")], capture_output=True, check=True
@@ -161,7 +161,7 @@ def test_unset_variables_of_arguments_are_empty_and_random_has_a_number():
     assert (words[0], words[1].isdigit(), len(words)) == (b"x", True, 2)
 
 
-def test_program_follows_the_architecture_of_the_machine():
+def test_name_of_the_program_contains_the_architecture_of_the_chosen_machine():
     """A3.8: the variable is replaced by the architecture of the chosen machine."""
     (task,) = read(b"EXECUTABLE = bin.${GW_ARCH}\n").tasks
     filled = [fill_template(task.job.command, {"machine.arch": arch}) for arch in ("alpha", "i686")]
@@ -262,7 +262,7 @@ def test_requirements_select_machines():
         ("ENVIRONMENT = 1A=2", 2, "NAME=value"),
     ],
 )
-def test_invalid_templates_are_reported_with_their_line(text, line, words):
+def test_error_about_an_invalid_template_names_the_line(text, line, words):
     problem = refusal(b"EXECUTABLE = x\n" + text.encode())
     assert problem.location.line == line
     assert words in str(problem)

@@ -63,7 +63,7 @@ def test_gridway_ranks_are_translated(text, ours):
 
 
 @pytest.mark.parametrize("text", ["", ";", "  "])
-def test_empty_expression_is_none(text):
+def test_empty_requirement_or_rank_is_translated_to_none(text):
     assert translated(text) is None
     assert translated(text, rank=True) is None
 
@@ -96,7 +96,7 @@ def test_and_and_or_associate_to_the_left_as_in_gridway():
         ("A = " + "9" * 400, 15, "too long"),
     ],
 )
-def test_invalid_requirements_are_reported_with_their_column(text, column, words):
+def test_error_about_an_invalid_requirement_names_the_column(text, column, words):
     with pytest.raises(InvalidInput) as caught:
         translated(text)
     (problem,) = caught.value.problems
@@ -176,7 +176,7 @@ def test_translated_requirement_agrees_with_gridway(tree, drawn):
     assert found.tolist() == [holds(tree, machine) for machine in platform]
 
 
-def test_rank_uses_0_for_unstated_attributes():
+def test_unstated_attributes_count_as_0_in_a_rank():
     rank = translated("CPU_MHZ / LICENCES + QUEUE_FREENODECOUNT", rank=True)
     platform = [Machine(name="a", nodes=4), Machine(name="b", attributes={"CPU_MHZ": 6, "LICENCES": 2})]
     assert evaluate_columns(rank, machine_columns(platform) | idle_columns(platform), 2).tolist() == [4, 4]

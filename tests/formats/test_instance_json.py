@@ -90,7 +90,7 @@ def test_instance_file_gives_tasks_and_machines(tmp_path):
 
 
 @pytest.mark.parametrize("facts", [UNLIKE, MOLDABLE])
-def test_instance_file_is_recognised_with_and_without_its_kind(facts):
+def test_instance_file_is_recognised_whether_or_not_it_states_its_kind(facts):
     assert detect_format(source(facts)).name == "instance-json"
     assert (
         detect_format(source({key: value for key, value in facts.items() if key != "kind"})).name
@@ -123,7 +123,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("change", "expected"), WRONG)
-def test_invalid_tasks_are_reported_with_their_path(change, expected):
+def test_error_about_an_invalid_task_names_its_path_in_the_file(change, expected):
     assert refused(UNLIKE | change) == [expected]
 
 
@@ -138,7 +138,7 @@ WRONG_MACHINES = [
 
 
 @pytest.mark.parametrize(("change", "expected"), WRONG_MACHINES)
-def test_invalid_machines_are_reported_with_their_path(change, expected):
+def test_error_about_an_invalid_machine_names_its_path_in_the_file(change, expected):
     assert refused(UNLIKE | change, InstanceJson.read_platform) == [expected]
 
 

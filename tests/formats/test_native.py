@@ -13,7 +13,7 @@ def _flow(*tasks: Task) -> Workflow:
     return Workflow(name="foreign", tasks=tasks)
 
 
-def test_unwritable_names_are_replaced_with_their_references():
+def test_unwritable_task_names_are_replaced_also_where_other_tasks_refer_to_them():
     flow = _flow(
         Task(name="a[1]", work=3),
         Task(name="a_1_", work=1),

@@ -51,7 +51,7 @@ def named_edges(workflow):
     return {(names[source], names[target]) for source, target in find_description_edges(workflow)}
 
 
-def test_edges_of_a_picture_come_from_after_from_loops_and_from_files():
+def test_edges_of_a_picture_follow_after_keys_loops_and_files():
     assert named_edges(wien2k()) == {
         ("lapw0", "lapw1"),
         ("lapw1", "fermi"),
@@ -129,7 +129,7 @@ def test_mermaid_shows_the_same_elements():
     assert 'n4{"tie"}' in moved
 
 
-def test_sweep_of_unknown_length_is_drawn_without_a_number():
+def test_picture_shows_a_question_mark_for_a_sweep_of_unknown_length():
     grown = Sweep(variables=(("chunk", parse("lines(split.parts)")),))
     workflow = Workflow(name="grow", tasks=(Task(name="each", sweep=grown),))
     assert 'label="each ×?"' in DotPicture().write(workflow)

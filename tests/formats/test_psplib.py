@@ -96,7 +96,7 @@ def test_jobs_become_tasks_and_modes_become_node_counts():
     )
 
 
-def test_psplib_workflow_is_valid_with_amounts_by_mode():
+def test_psplib_workflow_is_valid_and_has_amounts_for_every_mode():
     workflow = read()
     check(workflow)
     graph = unfold(workflow)
@@ -114,7 +114,7 @@ def test_machine_has_the_renewable_resources_and_enough_nodes():
     assert list(platform.find_problems()) == []
 
 
-def test_metrics_of_a_project_count_the_jobs_that_run_at_once(tmp_path):
+def test_metrics_of_a_psplib_project_count_concurrent_jobs_as_nodes(tmp_path):
     (tmp_path / "small.mm").write_text(SMALL)
     found = plan(tmp_path / "small.mm", on=tmp_path / "small.mm", plan_steps=500).metrics
     assert found.machines_used == 1
@@ -123,7 +123,7 @@ def test_metrics_of_a_project_count_the_jobs_that_run_at_once(tmp_path):
     assert found.overhead_s >= 0
 
 
-def test_refused_platform_names_the_resources_and_the_file_that_fit(tmp_path):
+def test_error_about_an_unsuitable_platform_names_the_needed_resources_and_a_suitable_file(tmp_path):
     (tmp_path / "small.mm").write_text(SMALL)
     with pytest.raises(Infeasible) as error:
         plan(tmp_path / "small.mm", on="identical:2")
@@ -137,7 +137,7 @@ def test_psplib_file_can_be_used_as_the_platform(tmp_path):
     assert load_platform(path) == Psplib().read_platform(source())
 
 
-def test_dialect_of_other_sets_is_read():
+def test_psplib_files_with_other_headings_tabs_and_line_ends_are_read():
     other = SMALL.replace("RESOURCEAVAILABILITIES:", "RESOURCE AVAILABILITIES").replace("duration", "dur")
     assert read(other.replace("  ", "\t")) == read()
     assert read(SMALL.replace("\n", "\r\n")) == read()
@@ -197,7 +197,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("old", "new", "what", "where"), REFUSED)
-def test_problems_of_psplib_files_have_their_line(old, new, what, where):
+def test_problems_of_psplib_files_name_the_line(old, new, what, where):
     text = SMALL.replace(old, new)
     with pytest.raises(InvalidInput) as caught:
         read(text)

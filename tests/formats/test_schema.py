@@ -147,7 +147,7 @@ def test_every_record_is_in_the_schema_with_help_for_every_key(kind, record):
     assert record.help in found
 
 
-def test_examples_of_the_format_are_accepted_by_schema_and_reader():
+def test_schema_and_reader_accept_the_examples_of_the_format():
     VALIDATORS["workflow"].validate(plain(WORKFLOW))
     VALIDATORS["platform"].validate(plain(PLATFORM))
     assert len(read("workflow", WORKFLOW).tasks) == 9

@@ -86,7 +86,7 @@ def test_first_and_last_task_with_a_duration_are_not_dummies():
         (b"1\n0 0 1 2\n1 5 1 0\n2 0 1 1\n", None, "wait for each other"),
     ],
 )
-def test_invalid_files_are_reported_with_their_line(data, line, words):
+def test_error_about_an_invalid_stg_file_names_the_line(data, line, words):
     problem = refusal(data)
     assert problem.location.line == line
     assert words in str(problem)
@@ -150,7 +150,7 @@ def test_critical_paths_of_graphs_of_fifty_tasks_equal_their_footers(bench_data)
     assert read_files == 180
 
 
-def test_sample_graphs_keep_the_bounds_of_the_published_table(bench_data):
+def test_sample_graphs_agree_with_the_bounds_of_the_published_table(bench_data):
     with (bench_data / "stg" / "reference.csv").open() as table:
         rows = {(row["file"], row["procs"]): row for row in csv.DictReader(table)}
     found = 0

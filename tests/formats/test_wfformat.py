@@ -117,20 +117,20 @@ def test_missing_version_is_derived_from_the_structure():
     assert read(document).tasks[0].name == "only"
 
 
-def test_children_add_missing_edges_only():
+def test_listed_children_add_only_edges_that_are_missing():
     tasks = [{"id": "a", "children": ["b", "b", "c"]}, {"id": "b", "parents": ["a"]}, {"id": "c"}]
     workflow = read(split(tasks))
     assert [task.after for task in workflow.tasks] == [(), (Dependency(task="a"),), (Dependency(task="a"),)]
 
 
-def test_files_add_missing_edges():
+def test_edges_that_follow_from_files_are_added():
     workflow = read(split([{"id": "b", "inputFiles": ["f"]}, {"id": "a", "outputFiles": ["f"]}]))
     names, edges, _ = graph_facts(workflow)
     assert edges == {("a", "b"): (0, 1)}
     assert names == ("a", "b")
 
 
-def test_first_of_several_writers_declares_the_file():
+def test_file_with_several_writers_is_an_output_of_the_first_writer():
     tasks = [
         {"id": "a", "outputFiles": ["f"]},
         {"id": "b", "outputFiles": ["f"]},
@@ -154,7 +154,7 @@ def test_file_that_a_task_reads_and_writes_is_an_input_if_another_task_writes_it
     assert set(graph_facts(workflow)[1]) == {("a", "u")}
 
 
-def test_input_that_would_cause_a_cycle_is_dropped():
+def test_input_file_that_would_cause_a_cycle_is_ignored():
     tasks = [
         {"id": "a", "inputFiles": ["late", "early"]},
         {"id": "b", "parents": ["a"], "outputFiles": ["late"]},
@@ -194,7 +194,7 @@ def test_braces_in_texts_of_other_tools_are_escaped():
         ([{"id": "a", "outputFiles": [{}]}], (*SPECIFIED, 0, "outputFiles", 0), "an object"),
     ],
 )
-def test_invalid_task_entries_are_reported_with_their_path(tasks, path, words):
+def test_error_about_an_invalid_task_entry_names_its_path_in_the_document(tasks, path, words):
     (problem,) = problems(split(tasks))
     assert problem.path == path
     assert words in str(problem)
@@ -240,7 +240,7 @@ def test_invalid_runtimes_are_reported(runtime):
         (joined([{"id": "a", "files": [{"link": "input"}]}]), ("workflow", "tasks", 0, "files", 0, "name")),
     ],
 )
-def test_invalid_documents_are_reported_with_their_path(document, path):
+def test_error_about_an_invalid_document_names_the_path_of_the_invalid_value(document, path):
     found = problems(document)
     assert found[0].path == path
     assert found[0].location.file == "small.json"
@@ -272,7 +272,7 @@ def test_problems_are_reported_together_up_to_a_limit():
         (b'{"name": "\\ud800", "workflow": {"tasks": [{"id": "a"}]}}', "an unpaired surrogate"),
     ],
 )
-def test_invalid_json_is_reported_with_its_place(data, words):
+def test_error_about_invalid_json_names_line_and_column(data, words):
     (problem,) = problems(data)
     assert words in str(problem)
 

@@ -60,12 +60,12 @@ class TestPlaces:
         }
         assert all(node.location.file == "w.yaml" for node in nodes(root))
 
-    def test_every_key_has_its_place(self) -> None:
+    def test_every_key_has_its_location(self) -> None:
         document = parse_document(self.TEXT, "w.yaml")
         assert str(document.location(("tasks", "a", "work"))) == "w.yaml:5:5"
         assert str(document.location(("tasks", "a", "inputs", 1))) == "w.yaml:4:17"
 
-    def test_columns_count_characters_without_a_byte_order_mark(self) -> None:
+    def test_column_numbers_do_not_count_a_byte_order_mark(self) -> None:
         root = parse_document("\ufeff{ä€😀: 1, b: 2}", None).root
         assert root is not None
         assert root.key_locations["b"].column == 10
@@ -120,7 +120,7 @@ class TestAliasesAndMerges:
         assert value["d"] == {"p": 1, "q": 2}
         assert value["e"] == {"z": 0, "y": 1}
 
-    def test_merged_key_has_its_original_place(self) -> None:
+    def test_merged_key_has_its_original_location(self) -> None:
         document = parse_document("a: &a\n  p: 1\nb:\n  <<: *a\n", "w.yaml")
         assert str(document.location(("b", "p"))) == "w.yaml:2:3"
 
@@ -182,7 +182,7 @@ class TestMistakes:
             ("? " + "k" * 1001 + "\n: 1", 1, 3, "at most 1,000"),
         ],
     )  # fmt: skip
-    def test_mistakes_are_reported_with_their_place(
+    def test_error_about_a_mistake_in_yaml_names_line_and_column(
         self, text: str, line: int, column: int, part: str
     ) -> None:
         found = problem(text)
@@ -190,7 +190,7 @@ class TestMistakes:
         assert found.location is not None
         assert (found.location.file, found.location.line, found.location.column) == ("w.yaml", line, column)
 
-    def test_every_duplicate_key_is_reported_with_both_places(self) -> None:
+    def test_error_about_a_duplicate_key_names_both_locations(self) -> None:
         with pytest.raises(InvalidInput) as caught:
             parse_document("a: 1\nb: {c: 1, c: 2}\na: 2\n", "w.yaml")
         assert [p.path for p in caught.value.problems] == [("b", "c"), ("a",)]
@@ -210,7 +210,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         "text", ['a: "' + "x" * 10_000_000, "x" * 10_000_000 + ": 1", "[" + "1," * 5_000_000, "'" * 9_999_999]
     )
-    def test_huge_line_is_rejected_with_a_short_message(self, text: str) -> None:
+    def test_error_about_a_huge_line_has_a_short_message(self, text: str) -> None:
         assert len(str(problem(text))) < 300
 
     def test_a_huge_text_is_read(self) -> None:

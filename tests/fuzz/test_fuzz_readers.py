@@ -54,12 +54,12 @@ def test_every_registered_format_has_a_fuzz_target() -> None:
 
 
 @pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
-def test_a_reader_accepts_one_of_its_first_inputs(target: Target) -> None:
+def test_every_reader_accepts_at_least_one_of_its_seed_inputs(target: Target) -> None:
     """Mutations of inputs that are all refused would not reach the code behind the first check."""
     assert any(run_case(target, data) for data in target.seeds)
 
 
-def test_the_corpus_belongs_to_targets_and_stays_small() -> None:
+def test_every_corpus_file_belongs_to_a_fuzz_target_and_the_corpus_is_small() -> None:
     files = sorted(CORPUS.glob("*.json"))
     assert {file.stem for file in files} <= {target.name for target in all_targets()}
     assert sum(file.stat().st_size for file in files) <= MOST_CORPUS_BYTES

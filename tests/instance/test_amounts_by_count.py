@@ -47,7 +47,7 @@ def test_amounts_beyond_every_total_are_reported():
         instance({"a": MOLDABLE | {"memory": "10*GB*nodes"}}, TWO)
 
 
-def test_tasks_are_grouped_by_how_amounts_depend_on_the_count():
+def test_tasks_whose_amounts_depend_on_the_node_count_in_the_same_way_share_a_group():
     light, heavy = MOLDABLE | {"memory": "1*GB*nodes"}, MOLDABLE | {"memory": "2*GB*nodes"}
     tasks = {"a": light, "b": heavy, "c": light, "d": MOLDABLE, "e": MOLDABLE | {"memory": "1GB"}}
     made = instance(tasks, TWO)
@@ -93,7 +93,7 @@ def random_instances(draw):
     random_instances(),
     st.lists(st.tuples(st.sampled_from([2, 4]), st.integers(2, 9)), min_size=1, max_size=3),
 )
-def test_exactly_the_modes_within_the_totals_remain_with_their_amounts(tasks, machines):
+def test_only_modes_within_the_totals_remain_and_they_keep_their_amounts(tasks, machines):
     where = platform(*({"nodes": nodes, "resources": {"x": most, "y": most}} for nodes, most in machines))
     try:
         made = instance(tasks, where, budgets={"x": 1000, "y": 1000})

@@ -71,7 +71,7 @@ class TestCandidates:
         offering = platform({"services": ("dock",)}, {"speeds": {"dock": 2.0}}, {})
         assert candidates({"a": {"work": 1, "service": "dock"}}, offering)["a"] == ["m0", "m1"]
 
-    def test_share_serves_only_its_service(self):
+    def test_share_of_a_machine_runs_only_tasks_of_its_service(self):
         shared = platform(
             {"nodes": 4, "services": ("dock",)}, {}, virtual=(Share(machine="m0", service="dock", nodes=1),)
         )
@@ -79,7 +79,7 @@ class TestCandidates:
         assert found["a"] == ["m0", "m0/dock"]
         assert found["b"] == ["m0", "m1"]
 
-    def test_cores_are_per_node_on_clusters_and_nodes_on_shared_hosts(self):
+    def test_required_cores_refer_to_one_node_of_a_cluster_and_to_nodes_of_a_shared_host(self):
         assert candidates({"a": {"work": 1, "cores": 4}})["a"] == ["m2", "m3"]
         assert candidates({"a": {"work": 1, "cores": 7}})["a"] == ["m2"]
 
@@ -125,14 +125,14 @@ class TestAbstractMachines:
         }
         assert candidates(tasks) == {"A": ["m1", "m2"], "B": ["m0", "m1", "m2", "m3"]}
 
-    def test_abstract_machine_with_a_sweep_variable_is_one_per_point(self):
+    def test_abstract_machine_named_by_a_sweep_variable_is_separate_for_every_point(self):
         tasks = {
             "a": {"work": 1, "sweep": {"k": "1..2"}, "machine": "A-{k}"},
             "b": {"work": 1, "sweep": {"k": "1..2"}, "machine": "A-{k}", "requirements": "speed > k"},
         }
         assert candidates(tasks) == {"A-1": ["m1", "m2"], "A-2": ["m2"]}
 
-    def test_conflicting_tasks_of_an_abstract_machine_are_reported_with_reasons(self):
+    def test_error_about_conflicting_tasks_of_an_abstract_machine_states_the_reasons(self):
         tasks = {
             "a": {"work": 1, "machine": "A", "requirements": "speed >= 3"},
             "b": {"work": 1, "machine": "A", "nodes": 4},
@@ -158,7 +158,7 @@ class TestAbstractMachines:
             ({"seconds": {"P1": 3, "P2": 4}}, "stated for the machines P1, P2"),
         ],
     )
-    def test_refusal_says_what_platform_fits(self, keys, hint):
+    def test_error_about_a_task_without_a_machine_describes_a_suitable_platform(self, keys, hint):
         assert hint in refusal({"b": {"work": 1} | keys if "seconds" not in keys else keys})
 
 
@@ -167,7 +167,7 @@ class TestModes:
         tasks = {"a": {"work": 8, "nodes": [1, 2, 4], "speedup": {"roofline": 4}}}
         assert modes(tasks, "a")[:4] == [(0, 1, 1, 8.0), (1, 1, 1, 4.0), (1, 2, 2, 2.0), (1, 4, 4, 1.0)]
 
-    def test_every_core_takes_a_node_on_a_shared_host(self):
+    def test_every_core_of_a_task_occupies_one_node_of_a_shared_host(self):
         tasks = {"a": {"work": 8, "nodes": [1, 2], "cores": 3, "speedup": {"roofline": 2}}}
         assert modes(tasks, "a") == [(2, 1, 1, 8 / 3), (3, 1, 3, 8.0), (3, 2, 6, 4.0)]
 
@@ -252,7 +252,7 @@ class TestRequirementMistakes:
         ("text", "printed"),
         [("sped > 1", "speed"), ("speed + 1", "true or false"), ("arch > 3", "arch")],
     )
-    def test_problems_have_the_place_of_the_requirements(self, text, printed):
+    def test_error_about_unmet_requirements_has_the_location_of_the_requirements(self, text, printed):
         with pytest.raises(InvalidInput) as caught:
             instance({"a": {"work": 1, "requirements": text}}, FOUR)
         problem = caught.value.problems[0]
@@ -288,13 +288,13 @@ def test_planned_nodes_of_the_local_machine_are_whole_cores():
     assert made.modes(0).nodes.tolist() == [2]
 
 
-def test_one_node_is_named_in_the_singular():
+def test_condition_about_one_node_uses_the_singular():
     made = instance({"a": {"work": 1}}, load_platform("cluster:2"))
     texts = [text for text, _ in list_conditions(made, 0)]
     assert "has 1 node (the largest has 2)" in texts
 
 
-def test_machine_that_is_too_small_is_rejected_with_one_reason():
+def test_rejection_of_a_machine_that_is_too_small_states_one_reason():
     flow = weft.Builder("wide")
     flow.task("a", nodes=512, work=1)
     with pytest.raises(weft.Infeasible) as caught:

@@ -245,7 +245,7 @@ def test_append_rule_leaves_gaps_and_insertion_rule_fills_them(form):
     assert ends == {APPEND: 10.0, INSERTION: 3.0}
 
 
-def test_append_rule_starts_a_task_when_enough_nodes_stay_free(form):
+def test_append_rule_starts_a_task_when_enough_nodes_are_free_from_then_on(form):
     # One of three nodes is permanently free from the start, so a narrow task starts at once although a wide one,
     # placed before it, starts later; a second wide one would fit before the first, but that is a gap.
     tasks = {
@@ -273,7 +273,7 @@ def test_a_later_busy_interval_does_not_delay_appended_tasks(form):
 
 
 @pytest.mark.parametrize("rule", [APPEND, INSERTION])
-def test_amounts_of_one_tenth_fill_three_tenths_of_a_resource_despite_rounding(form, rule):
+def test_three_amounts_of_a_tenth_fit_into_three_tenths_of_a_resource_despite_rounding(form, rule):
     assert 0.3 - 0.1 - 0.1 < 0.1
     tasks = {f"t{index}": {"work": 1, "resources": {"share": 0.1}} for index in range(4)}
     made = instance(tasks, platform({"nodes": 9, "resources": {"share": 0.3}}))

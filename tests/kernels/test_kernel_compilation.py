@@ -71,7 +71,7 @@ def run_script(**environment):
 RESULT = "False False False True True [0.0, 2.0, 4.0]"
 
 
-def test_many_small_jobs_trigger_compilation_which_is_reported_once(tmp_path):
+def test_many_small_kernel_calls_trigger_one_reported_compilation(tmp_path):
     assert run_script(XDG_CACHE_HOME=str(tmp_path)) == ["compiling fill_downward_ranks", RESULT]
     assert run_script(XDG_CACHE_HOME=str(tmp_path)) == [RESULT]
 
@@ -89,7 +89,7 @@ print(sum(compile_kernel(fill_downward_ranks).stats.cache_misses.values()))
 """
 
 
-def test_a_kernel_needed_by_several_processes_at_once_is_compiled_by_one(tmp_path):
+def test_kernel_needed_by_several_processes_at_once_is_compiled_by_one_process(tmp_path):
     environment = {"PYTHONPATH": os.pathsep.join(sys.path), "XDG_CACHE_HOME": str(tmp_path)}
     processes = [
         subprocess.Popen(

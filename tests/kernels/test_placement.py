@@ -108,7 +108,7 @@ def test_fast_path_and_general_kernel_return_the_same_plan(form, layout, integer
 
 @pytest.mark.parametrize("layout", ["related", "classes", "table"])
 @pytest.mark.parametrize("integers", [True, False])
-def test_earliest_finish_equals_the_textbook_algorithm(form, layout, integers):
+def test_placement_by_earliest_finish_equals_the_textbook_algorithm(form, layout, integers):
     for seed in range(4):
         made = layered(seed, integers=integers, layout=layout, bound=False, tasks=150)
         order = order_by_rank(upward_ranks(made))

@@ -132,7 +132,7 @@ def test_populations_are_queued_like_single_individuals(monkeypatch, integers, r
             assert without.makespan_s.tolist() == found.makespan_s.tolist()
 
 
-def test_node_counts_are_looked_up_singly_when_a_table_would_be_too_large(form, monkeypatch):
+def test_node_counts_are_looked_up_one_by_one_if_a_table_would_be_too_large(form, monkeypatch):
     made = crowded(2, integers=False)
     counts = np.array([random_counts(made, np.random.default_rng(seed)) for seed in range(3)])
     expected = run_queue_population(made, counts, "easy", times=True)
@@ -170,7 +170,7 @@ def test_each_backfilling_rule_lets_the_expected_tasks_overtake(form, rule, star
     assert {name: line[2] for name, line in found.items()} == starts
 
 
-def test_conservative_backfilling_delays_no_task_and_easy_delays_only_later_ones(form):
+def test_easy_backfilling_may_delay_later_tasks_and_conservative_backfilling_delays_no_task(form):
     # 4 nodes, 3 of them busy until 4. The first waits until 4 and leaves one node free; the second would start
     # beside it at 4. EASY lets the last one have that node from 0 to 9, conservative backfilling does not.
     tasks = {
@@ -197,7 +197,7 @@ def test_nodes_of_tasks_that_finish_together_are_freed_together(form):
 
 
 @pytest.mark.parametrize("rule", QUEUES)
-def test_queued_amounts_of_one_tenth_fill_three_tenths_despite_rounding(form, rule):
+def test_three_queued_amounts_of_a_tenth_fit_into_three_tenths_despite_rounding(form, rule):
     tasks = {f"t{index}": {"work": 1, "resources": {"share": 0.1}} for index in range(4)}
     made = instance(tasks, platform({"nodes": 9, "resources": {"share": 0.3}}))
     assert run_queue(made, [1] * 4, rule).start_s.tolist() == [0.0, 0.0, 0.0, 1.0]

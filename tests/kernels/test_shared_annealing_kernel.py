@@ -160,7 +160,7 @@ def test_compiled_and_plain_kernels_take_the_same_moves(monkeypatch):
     assert ends[:2] == ends[2:]
 
 
-def test_a_justified_schedule_is_not_longer(form):
+def test_justification_never_makes_a_schedule_longer(form):
     shorter = 0
     for seed in range(0, 12, 2):
         made, rng = project(seed, integers=True), np.random.default_rng(seed)

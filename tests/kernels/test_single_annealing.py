@@ -82,7 +82,7 @@ def test_incremental_paths_equal_those_computed_from_order_and_machines(form, la
 
 
 @pytest.mark.parametrize("aim", [TIME, LATE, MIXED], ids=["time", "late", "mixed"])
-def test_best_energy_is_that_of_the_best_state_and_not_above_the_first(form, aim):
+def test_best_energy_belongs_to_the_best_state_and_is_not_above_the_first_energy(form, aim):
     made = layered(np.random.default_rng(7), integers=False, layout="related")
     _, _, still, _ = wandered(made, aim, 3, steps=0)
     _, _, state, _ = wandered(made, aim, 3)
@@ -128,7 +128,7 @@ def test_tasks_do_not_wait_on_unlimited_machines_or_for_tasks_of_0_seconds():
         assert (state.previous.tolist(), state.following.tolist()) == standing.neighbours()
 
 
-def test_kernel_variant_for_transfers_by_bytes_only_equals_the_reference():
+def test_kernel_variant_for_transfer_times_proportional_to_bytes_equals_the_reference():
     tasks = {
         f"t{index}": {
             "work": 1 + index % 4,

@@ -26,7 +26,7 @@ from weft.randomness import generator
 from weft.workflow.unfold import unfold
 
 
-def test_the_testbed_equals_the_reference_data(spec_data):
+def test_generated_testbed_equals_the_testbed_of_the_reference_data(spec_data):
     facts = json.loads((spec_data / "s1_testbed.json").read_text())
     assert grid_testbed() == grid_of(facts)
 
@@ -38,7 +38,7 @@ def test_the_testbed_has_the_properties_stated_in_the_paper():
     assert max(machine.speed for machine in machines[FAST_MACHINES:]) < 2e9
 
 
-def test_the_workflow_equals_the_reference_data():
+def test_generated_workflow_equals_the_workflow_of_the_reference_data():
     ours, theirs = unfold(wien2k(shared=True)), unfold(reference_workflow())
     assert ours.names == theirs.names
     assert ours.variables == theirs.variables
@@ -59,7 +59,7 @@ def test_contracts_of_tasks_equal_those_of_the_paper(flow):
     ("full", "judged"),
     [(False, ["LAPW1 genetic", "DAG1 heft"]), (True, ["LAPW1 genetic", "DAG1 heft", "DAG1 genetic"])],
 )
-def test_cells_of_acceptance_row_a1_9_have_ten_seeds(full, judged):
+def test_cells_judged_in_acceptance_row_a1_9_have_ten_runs(full, judged):
     cells = MigrationStudy().cells(full=full)
     assert {cell.name: cell.runs for cell in cells if cell.name.startswith(("LAPW1", "DAG1"))} == (
         dict.fromkeys(judged, 10)
@@ -72,7 +72,7 @@ def test_cells_of_acceptance_row_a1_9_have_ten_seeds(full, judged):
     assert len({row.table for row in perturbed}) == len(judged)
 
 
-def test_rescheduling_share_is_shown_for_parallel_and_serial_cost_per_point():
+def test_rescheduling_share_is_shown_for_serial_and_for_parallel_evaluation_of_points():
     cells = MigrationStudy().cells(full=False)
     rows = MigrationStudy().rows(Results({cell.name: [Same(value=1.0)] for cell in cells}), full=False)
     costs = [row for row in rows if row.table.startswith("LAPW1") and "per point" in row.figure]
@@ -98,7 +98,7 @@ class Same(dict):
         return True
 
 
-def test_the_reference_time_equals_the_reference_data(spec_data):
+def test_computed_reference_time_matches_the_reference_data(spec_data):
     values = json.loads((spec_data / "s1_expected.json").read_text())["values"]
     assert reference_s() == pytest.approx(values["round_robin_16_fast"]["exclusive"], rel=1e-9)
 
@@ -159,7 +159,7 @@ def test_grid_rows_are_means_over_all_experiments_with_the_same_value():
     assert trends["generations at most 100"] == 1.0
 
 
-def test_ratios_are_defined_when_the_chosen_settings_beat_the_reference_time():
+def test_ratio_rows_have_a_verdict_if_the_chosen_settings_are_better_than_the_reference_time():
     rows = rows_with(lambda settings: -1.0 if not settings else 5.0)
     assert {row.within for row in rows if row.accepts == "A1.8"} == {True}
     rows = rows_with(lambda settings: -1.0)

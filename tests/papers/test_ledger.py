@@ -39,7 +39,7 @@ def test_incomplete_ledger_line_is_skipped(ledger, kept):
     assert ledger.read() == {("a", 0): {"x": 1.0}, ("a", 2): {"x": 3.0}}
 
 
-def test_first_of_several_lines_of_a_run_is_used(ledger):
+def test_first_of_several_ledger_lines_of_a_run_is_used(ledger):
     for value in (1.0, 2.0):
         with ledger:
             ledger.add(("a", 0), {"x": value})

@@ -73,7 +73,7 @@ def test_workflow_orders_depend_only_on_the_random_generator():
     assert first == again != other
 
 
-def test_starvation_arrivals_exceed_the_capacity():
+def test_arrival_rate_of_the_starvation_experiment_exceeds_the_capacity():
     arrivals = starvation_arrivals()
     load = WORK_S["GEE"] * len(arrivals) / SERVERS / (arrivals[-1].at_s + 45.0)
     assert (len(arrivals), load) == (100, pytest.approx(1.11, abs=0.005))
@@ -107,7 +107,7 @@ def test_tasks_in_server_queues_count_as_ready():
     assert {found[f"{policy}.{sample_measure('ready', 50.0)}"] for policy in POLICY_LABELS} == {10.0}
 
 
-def test_overhead_is_added_to_every_task():
+def test_overhead_per_task_is_added_to_the_duration_of_every_task():
     plain, delayed = (
         run_policy(reference_arrivals(0)[:1], "foft", servers=SERVERS, overhead_s=overhead_s)
         for overhead_s in (0.0, 0.25)
@@ -152,7 +152,7 @@ def wrong(found, accepts):
         ({"srpt": {"last_tenth_percent": 26.0}}, "A5.6", "SRPT"),
     ],
 )
-def test_rankings_of_policies_that_contradict_the_paper_are_counted(changed, accepts, figure):
+def test_policy_rankings_that_contradict_the_paper_are_out_of_tolerance(changed, accepts, figure):
     assert wrong(results(), accepts) == []
     (found,) = wrong(results(**changed), accepts)
     assert found.startswith(figure)

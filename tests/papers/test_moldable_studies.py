@@ -32,7 +32,7 @@ def test_the_local_optimum_equals_the_reference_data(spec_data, tasks):
 
 
 @pytest.mark.parametrize("tasks", SIZES)
-def test_simulations_are_fastest_on_35_nodes_and_processing_on_2(tasks):
+def test_simulation_tasks_are_fastest_on_35_nodes_and_processing_tasks_on_2_nodes(tasks):
     counts = local_counts(dependent_instance(tasks)).tolist()
     processing = (tasks - 1) // 2 if tasks % 2 else 2
     assert sorted(counts) == [2] * processing + [35] * (tasks - processing)
@@ -58,7 +58,7 @@ def test_search_returns_the_fastest_node_counts():
     assert found["visited"] == 25 * (found["generation_of_best"] + 1)
 
 
-def test_every_task_gets_one_node_when_alpha_weighs_only_the_cost():
+def test_every_task_gets_one_node_if_alpha_0_weighs_only_the_cost():
     cell = AlphaCase(alpha=0.0, tasks=7, population=25, generations=200).cell()
     found = AlphaStudy().run(cell, generator(4, "alpha"))
     # One node per task: 2252 s and 8628 node-seconds; with the fastest counts 512.5 s and 15020.

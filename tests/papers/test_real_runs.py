@@ -68,7 +68,7 @@ def test_load_that_begins_during_the_run_is_measured(monkeypatch):
             process.wait()
 
 
-def test_processes_of_the_run_are_no_disturbance():
+def test_processes_of_the_run_do_not_count_as_disturbance():
     meter = _LoadMeter()
     with meter:
         subprocess.run([sys.executable, "-c", "sum(range(20_000_000))"], check=True)

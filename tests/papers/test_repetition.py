@@ -109,7 +109,7 @@ class Uncertain(Toy):
         return [replace(row, error=5.0) for row in super().rows(results, full=full)]
 
 
-def test_only_the_quick_form_excuses_figures_within_two_standard_errors(ledger):
+def test_only_a_quick_reproduction_accepts_figures_outside_by_up_to_two_standard_errors(ledger):
     quick, whole = (reproduce(Uncertain(), ledger, full=full) for full in (False, True))
     assert ([row.figure for row in quick.by_chance], quick.outside) == (["large"], [])
     assert (whole.by_chance, [row.figure for row in whole.outside]) == ([], ["large", "grid"])

@@ -71,7 +71,7 @@ def test_cells_have_unique_names_and_can_be_pickled(name, full):
 
 
 @ALL
-def test_quick_cells_are_a_subset_of_the_full_ones(name):
+def test_cells_of_the_quick_form_are_a_subset_of_the_cells_of_the_full_form(name):
     reproduction = REPRODUCTIONS.load(name)()
     full = {cell.name: cell for cell in reproduction.cells(full=True)}
     for cell in reproduction.cells(full=False):
@@ -140,14 +140,16 @@ def test_tolerances_have_a_text_and_include_their_bounds(band, text, inside, out
         (79.9, 0.0, False, False),
     ],
 )
-def test_figures_outside_by_at_most_two_standard_errors_are_not_judged(ours, error, chance, within):
+def test_figure_outside_its_tolerance_by_at_most_two_standard_errors_counts_as_chance(
+    ours, error, chance, within
+):
     row = ResultRow(table="t", figure="f", ours=ours, error=error, band=ToleranceBand(least=80.0))
     found = row.left_to_chance()
     assert (found.by_chance, found.within) == (chance, within)
     assert found.as_record()["by_chance"] == chance
 
 
-def test_rows_without_a_tolerance_get_the_reason_of_their_table():
+def test_row_without_a_tolerance_shows_the_reason_that_its_table_states():
     rows = [
         ResultRow(table="times of jobs", figure="a", ours=1.0),
         ResultRow(table="times of jobs", figure="b", ours=1.0, why="its own"),
@@ -171,7 +173,7 @@ def rows_of(name):
     return reproduction.rows(results_of(reproduction, 1.0, full=True), full=True)
 
 
-def test_rows_without_a_verdict_have_their_own_reasons():
+def test_every_row_without_a_verdict_states_the_reason():
     """No row with a number of the paper says that there is none; chance and load are reasons too."""
     rows = rows_of("s2-local")
     told = {(bool(row.paper), row.why) for row in rows if row.band is None}

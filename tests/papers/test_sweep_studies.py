@@ -38,7 +38,7 @@ def test_percentages_of_shuffle_equal_those_of_an_independent_simulation(seed):
     assert found["xDCP"] <= 100.0
 
 
-def test_algorithms_that_tie_all_count_as_best():
+def test_all_algorithms_with_the_same_best_result_count_as_best():
     assert find_best({"xDCP": 30.0, "M-S": 30.0 * (1 + 1e-12), "pM-S": 31.0}) == ["xDCP", "M-S"]
     assert find_best({"xDCP": 30.1, "M-S": 30.0, "pM-S": 31.0}) == ["M-S"]
 
@@ -107,7 +107,7 @@ def test_effect_opposite_to_the_paper_is_out_of_tolerance(full):
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_xdcp_is_judged_against_pms_as_layers_are_added(full):
+def test_difference_between_xdcp_and_pms_is_judged_for_growing_numbers_of_layers(full):
     found = Found()
     for point in (11, 12):
         found.expected[f"#PST {point}"] = {"xDCP": 29.0, "M-S": 36.3, "pM-S": 33.4}
@@ -120,7 +120,7 @@ def test_xdcp_is_judged_against_pms_as_layers_are_added(full):
     ]  # fmt: skip
 
 
-def test_claims_that_are_not_reproduced_are_shown_with_the_reason():
+def test_claims_that_are_not_reproduced_are_shown_and_the_reason_is_stated():
     rows = TablesStudy().rows(Results({cell: [of, of] for cell, of in Found().expected.items()}), full=True)
     told = [(row.table.partition(":")[0], row.figure) for row in rows if "not reproduced" in row.why]
     assert told == [("#PST", "xDCP"), ("ADPS", "change of xDCP less that of the others")]

@@ -41,7 +41,7 @@ def test_settings_that_are_not_stated_by_file_keys_are_detected():
     assert unwritten("RunSettings(contract=0.5)") == ["contract"]
 
 
-def test_a_machine_can_count_as_slow_forever():
+def test_setting_slow_for_accepts_the_value_forever():
     layer = make_settings({"slow_for": "forever"})
     assert layer == {"belief_s": math.inf}
     assert write_settings(layer) == {"slow_for": "forever"}

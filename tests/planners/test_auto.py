@@ -117,14 +117,14 @@ class TestPlans:
         assert found.bound_s == found.schedule.makespan_s
         assert found.bound_by == "cp-sat"
 
-    def test_without_communication_the_search_runs_before_the_exact_planner(self):
+    def test_search_runs_before_the_exact_planner_if_tasks_exchange_no_data(self):
         tasks = {name: {"work": work} for name, work in zip("abcde", (3, 3, 2, 2, 2), strict=True)}
         with registered(weave="Idle", cp_sat="Proving") as calls:
             found = planned(instance(tasks, "identical:2"), steps=1_000_000)
         assert found.schedule.makespan_s == 7
         assert calls == ["idle", "proving"]
 
-    def test_planners_that_improved_nothing_run_later(self, open_gap):
+    def test_planners_that_have_not_improved_the_plan_are_left_out_of_the_next_rounds(self, open_gap):
         lucky, idle = (
             Contender(name=name, alone=alone, least_s=0.1, least_steps=1)
             for name, alone in (("weave", False), ("cp-sat", True))
@@ -261,7 +261,7 @@ class TestFailures:
         with pytest.raises(KeyboardInterrupt):
             planned(open_gap, steps=10)
 
-    def test_an_interrupt_among_the_first_plans_returns_the_best_of_them(self, open_gap, monkeypatch):
+    def test_interrupt_while_first_plans_are_made_returns_the_best_plan_so_far(self, open_gap, monkeypatch):
         monkeypatch.setattr("weft.planners.cpop.Cpop.plan", interrupt)
         found = planned(open_gap, steps=10)
         assert found.by == "heft"
@@ -274,7 +274,7 @@ class TestFailures:
         assert found.cut
         assert found.notes[0].startswith("the search ended early: a worker process")
 
-    def test_task_without_a_feasible_end_is_infeasible(self):
+    def test_task_that_would_never_end_is_infeasible(self):
         tasks = {"a": {"work": 1}, "b": {"work": 1, "after": "a"}}
         with pytest.raises(Infeasible, match=r"b would never start or never end|range of floating-point"):
             planned(instance(tasks, platform({"speed": 1e-308})), steps=10)
@@ -319,7 +319,7 @@ class TestObjectives:
             planned(open_gap, objective=replace(MAKESPAN, **limit), steps=5_000)
         assert calls == []
 
-    def test_a_search_makes_the_first_plan_if_no_list_planner_can(self):
+    def test_search_planner_makes_the_first_plan_if_no_list_planner_supports_the_instance(self):
         tasks = {"a": {"work": 5, "nodes": [1, 2], "consumes": {"fuel": {1: 2, 2: 5}}}, "b": {"work": 3}}
         made = instance(tasks, "cluster:2", budgets={"fuel": 4})
         with registered():

@@ -81,7 +81,7 @@ def test_batches_of_variables_do_not_change_the_result(monkeypatch):
     assert sorted(at_once) == [1, 1, 1, 1, 2]
 
 
-def test_choice_among_equal_modes_is_left_to_the_placement():
+def test_placement_chooses_among_equally_good_modes_by_finish_time():
     made = instance({f"t{index}": {"work": 1} for index in range(4)}, "identical:4")
     schedule = place_tasks(made, order_by_rank(upward_ranks(made)), problem=restrict_to_best_modes(made))
     assert schedule.makespan_s == 1

@@ -55,7 +55,7 @@ def test_cost_of_cheapest_is_the_minimum_over_all_bindings_and_counts():
     assert schedule_cost(planned(made, "cheapest"), made) == pytest.approx(min(costs))
 
 
-def test_mode_with_the_earliest_finish_is_used_among_equal_costs():
+def test_mode_with_the_earliest_finish_is_used_if_several_modes_cost_the_same():
     where = platform({"price_per_node_hour": 1.0}, {"speed": 2.0, "price_per_node_hour": 2.0})
     found = lines(planned(instance({"a": {"work": 4}, "b": {"work": 4}}, where), "cheapest"))
     # b ends at 4 s on both machines: the lower index is taken.

@@ -100,13 +100,15 @@ def test_the_examples_of_the_papers_are_proven_optimal(seconds, data, optimum):
         ("2p_Pipeline_Nodes_21_CCR_0.10_WeightType_Random.dot", 2, 904),
     ],
 )
-def test_communication_between_equal_machines_is_proven_optimal(bench_data, file, processors_used, optimum):
+def test_plan_with_communication_between_equal_machines_is_proven_optimal(
+    bench_data, file, processors_used, optimum
+):
     graph = unfold(load_workflow(bench_data / "comm-delay-optimal" / file))
     plan = solved(compile_instance(graph, load_platform(f"identical:{processors_used}")))
     assert plan.schedule.makespan_s == plan.bound_s == optimum
 
 
-def test_equal_machines_without_communication_are_proven_optimal(bench_data):
+def test_plan_on_equal_machines_is_proven_optimal_if_tasks_exchange_no_data(bench_data):
     with (bench_data / "stg" / "cpsat_bounds_ours.csv").open() as text:
         best = {(row["file"], row["procs"]): float(row["new_ub"]) for row in csv.DictReader(text)}
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
@@ -138,14 +140,14 @@ def test_modes_resources_and_budgets_are_modelled(bench_data, tmp_path, paramete
         assert plan.schedule.makespan_s == plan.bound_s == optimum
 
 
-def test_incumbent_of_moldable_tasks_between_barriers_is_not_made_worse(bench_data):
+def test_plan_of_moldable_tasks_between_barriers_is_not_worse_than_the_incumbent(bench_data):
     tasks, nodes = moldable_tasks(bench_data / "peers" / "moldable_64_barrier.json")
     plan = solved(instance(tasks, f"cluster:{nodes}"), budget=Budget(steps=300))
     assert 8012 <= plan.bound_s <= plan.schedule.makespan_s <= 8902
 
 
 @given(instances())
-def test_small_instances_are_proven_optimal_without_computed_bounds(made):
+def test_solver_proves_small_plans_optimal_if_no_lower_bound_is_given(made):
     start = None if made is None else some_start(made)
     if start is None:
         return
@@ -158,7 +160,7 @@ def test_small_instances_are_proven_optimal_without_computed_bounds(made):
 
 
 @given(workflows(), platforms())
-def test_incumbents_of_random_instances_are_never_made_worse(workflow, where):
+def test_plans_of_random_instances_are_never_worse_than_the_incumbent(workflow, where):
     try:
         made = compile_instance(unfold(workflow), where)
     except Infeasible:
@@ -205,7 +207,7 @@ def test_rounded_durations_give_a_valid_bound_and_the_best_order(unaided):
         ([1 / 3, 1.0], None, 1, False),
     ],
 )
-def test_time_tick_is_the_largest_common_measure_of_all_durations(times, per_second, measure, exact):
+def test_time_tick_is_the_greatest_common_divisor_of_all_durations(times, per_second, measure, exact):
     grid = choose_grid(np.array(times), 10.0)
     assert (grid.measure, grid.exact) == (measure, exact)
     assert per_second in (None, grid.per_second)
@@ -216,7 +218,7 @@ def test_time_tick_is_the_largest_common_measure_of_all_durations(times, per_sec
         assert grid.ended(grid.seconds(7)) == grid.begun(grid.seconds(7)) == 7
 
 
-def test_amounts_are_rounded_down_and_limits_up():
+def test_scaled_amounts_are_rounded_down_and_scaled_limits_are_rounded_up():
     amounts, limit = scale_to_integers(np.array([2.0, 4.0]), 9.0)
     assert (amounts.tolist(), limit) == ([1, 2], 4)
     amounts, limit = scale_to_integers(np.array([1 / 3] * 3), 1.0)
@@ -225,7 +227,7 @@ def test_amounts_are_rounded_down_and_limits_up():
     assert amounts.sum() > limit
 
 
-def test_equivalent_machines_are_modelled_as_one_without_communication():
+def test_equivalent_machines_are_modelled_as_one_place_if_tasks_exchange_no_data():
     tasks = {"a": {"work": 3}, "b": {"work": 3}, "c": {"work": 2, "after": "a"}}
     assert find_places(instance(tasks, "identical:3")).machines == ((0, 1, 2),)
     data = {"a": {"work": 3, "outputs": {"x": "1MB"}}, "b": {"work": 3, "inputs": ["x"]}}
@@ -280,7 +282,7 @@ def test_infeasible_budgets_are_proven_infeasible():
         solved(impossible)
 
 
-def test_search_of_one_step_reports_that_a_feasible_plan_may_exist(bench_data, tmp_path):
+def test_search_of_one_step_that_finds_no_plan_reports_that_one_may_exist(bench_data, tmp_path):
     made = project(bench_data, tmp_path, "j20", "j2037_1.mm")
     with pytest.raises(Infeasible, match="one may exist"):
         solved(made, budget=Budget(steps=1))

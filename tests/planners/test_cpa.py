@@ -43,7 +43,7 @@ def test_nodes_are_added_where_they_save_most_time_per_node():
     assert allotment_made.bottom_s.tolist() == [6.0, 2.0]
 
 
-def test_node_counts_that_are_not_faster_are_left_out():
+def test_node_counts_that_are_not_faster_than_smaller_counts_are_ignored():
     law = {"seconds": {1: 10, 2: 10, 3: 12, 4: 5}}
     made = instance({"a": {"nodes": "1..4", "speedup": law}}, "cluster:4")
     assert counts_of(made) == {"a": 4}
@@ -51,7 +51,7 @@ def test_node_counts_that_are_not_faster_are_left_out():
     assert counts_of(slower) == {"a": 1}
 
 
-def test_allotment_on_a_cluster_equals_the_published_one(bench_data):
+def test_allotment_on_a_cluster_equals_the_published_allotment(bench_data):
     file = bench_data / "peers" / "moldable_64_barrier.json"
     made = compile_instance(unfold(read_workflow_file(file)), load_platform(file))
     ways, counts, nodes = [], [], int(made.capacity[0])
@@ -100,7 +100,7 @@ def test_tasks_never_wait_on_unlimited_machines():
     assert set(plan_allotment(made).counts.tolist()) == {8}
 
 
-def test_smaller_count_is_used_when_nodes_are_busy_for_ever():
+def test_smaller_node_count_is_used_if_some_nodes_are_busy_forever():
     made = instance(
         {"a": {"work": 8, **EIGHT}},
         "cluster:8",

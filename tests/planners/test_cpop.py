@@ -24,7 +24,7 @@ def test_critical_path_is_placed_on_the_machine_of_least_total_time():
     assert machines_of(instance(CHAIN, TWO)) == dict.fromkeys("abc", "m0")
 
 
-def test_critical_path_is_placed_on_the_machine_that_can_run_most_of_it():
+def test_critical_path_is_placed_on_the_machine_that_can_run_most_of_its_tasks():
     tasks = CHAIN | {"b": {"seconds": {"m1": 6}, "after": "a"}, "c": {"seconds": {"m1": 9}, "after": "b"}}
     assert machines_of(instance(tasks, TWO)) == dict.fromkeys("abc", "m1")
     tasks["a"] = {"seconds": {"m0": 4}}

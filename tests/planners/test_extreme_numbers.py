@@ -36,7 +36,9 @@ def workflow(*works: str, tasks: int = 30) -> Workflow:
 
 @pytest.mark.parametrize("works", [("1e20", "1"), ("5e-324", "1"), ("1e299", "1e-300")], ids=str)
 @pytest.mark.parametrize("planner", ["annealing", "heft-moldable", "heft", "weave", "genetic", "minmin"])
-def test_planners_end_for_durations_that_vanish_in_rounding(planner: str, works: tuple[str, ...]) -> None:
+def test_planners_end_if_durations_are_too_small_to_change_a_start_time(
+    planner: str, works: tuple[str, ...]
+) -> None:
     """A start plus a duration that equals the start has removed a step of a machine's timeline twice."""
     assert planner in PLANNERS
     with cpu_limit(MOST_S):
@@ -57,7 +59,7 @@ def test_simulations_of_very_long_tasks_end() -> None:
     assert simulated.end_s > 1e298
 
 
-def test_work_units_of_infinite_seconds_are_limited() -> None:
+def test_infinite_seconds_are_converted_to_the_largest_number_of_work_units() -> None:
     assert to_units(float("inf")) == to_units(1e299)
     assert to_units(1.5) == 3 << 59
 

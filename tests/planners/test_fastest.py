@@ -20,7 +20,7 @@ def test_each_task_has_its_own_fastest_machine_and_ties_use_the_first():
     assert (found["a"][0], found["b"][0]) == ("m1", "m0")
 
 
-def test_tasks_of_one_abstract_machine_use_the_machine_of_their_least_total():
+def test_tasks_of_an_abstract_machine_use_the_machine_with_the_least_total_time():
     tasks = {
         "a": {"seconds": {"m0": 1, "m1": 4}, "machine": "A"},
         "b": {"seconds": {"m0": 9, "m1": 3}, "machine": "A"},

@@ -90,7 +90,7 @@ def test_values_of_populations_equal_those_of_their_schedules(made, text):
 
 @pytest.mark.parametrize("planner", ["auto", "genetic", "annealing"])
 @pytest.mark.parametrize("text", ["makespan + 3*cost", "makespan + cost**2", "1 - efficiency"])
-def test_planners_find_better_values_than_a_plan_of_the_shortest_makespan(made, planner, text):
+def test_planners_find_better_formula_values_than_the_plan_with_the_shortest_makespan(made, planner, text):
     goal = make_objective(text)
     fast = goal.value(planned(made), made)
     assert best(made, planner, goal) < fast
@@ -105,7 +105,7 @@ def test_linear_formulas_are_minimised_by_weave_and_cp_sat(made, planner):
 
 
 @pytest.mark.parametrize("planner", ["heft", "minmin", "shuffle", "cheapest"])
-def test_planners_with_fixed_objectives_refuse_formulas_with_a_reason(made, planner):
+def test_planners_with_fixed_objectives_refuse_formulas_and_state_the_reason(made, planner):
     refusal = make_planner(planner).supports(made, make_objective("makespan + cost"))
     assert "makespan + cost" in refusal.reason
 
@@ -145,7 +145,7 @@ def test_deadline_is_met_under_a_formula_objective(made):
     assert goal.value(found.schedule, made) >= free
 
 
-def test_every_quantity_is_measured(made):
+def test_every_quantity_of_formulas_is_measured_on_a_schedule(made):
     schedule = planned(made)
     found = measure_quantities(schedule, made, tuple(QUANTITIES))
     assert set(found) >= set(QUANTITIES)
@@ -154,7 +154,7 @@ def test_every_quantity_is_measured(made):
     assert make_objective("t_max + 0*makespan").value(schedule, made) == found["t_max"]
 
 
-def test_evaluator_does_not_build_schedules_for_cheap_formulas(made):
+def test_evaluator_builds_schedules_only_for_formulas_that_need_them(made):
     cheap, whole = (
         PopulationEvaluator(made, make_objective(text)) for text in ("makespan*cost", "local + 1")
     )

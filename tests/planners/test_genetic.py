@@ -50,7 +50,7 @@ def run(planner, made, objective=MAKESPAN, steps=400, seed=5, **more):
     )
 
 
-def test_number_of_genes_is_56_or_106_by_abstract_machines(spec_data):
+def test_number_of_genes_is_56_with_abstract_machines_and_106_without_them(spec_data):
     grid = grid_of(json.loads((spec_data / "s1_testbed.json").read_text()))
     assert (
         BindingEncoding(compile_instance(unfold(wien2k()), grid), MAKESPAN).space.sizes.tolist() == [314] * 56
@@ -135,7 +135,7 @@ def test_genome_of_a_schedule_contains_its_choices(seed):
     assert again.modes.tolist() == genome.modes.tolist()
 
 
-def test_node_count_that_a_machine_does_not_allow_becomes_the_next_smaller_one(made):
+def test_node_count_that_a_machine_does_not_allow_is_replaced_by_the_next_smaller_count(made):
     encoding = BindingEncoding(made, MAKESPAN)
     # The last gene is the count of c (1, 2 or 4 nodes); the second machine has one node, the first two.
     chosen = {}

@@ -87,7 +87,7 @@ def test_genome_of_a_decoded_schedule_decodes_to_the_same_schedule(flow, where, 
         assert (position[made.graph.predecessors(task)] < position[task]).all()
 
 
-def test_changed_durations_keep_the_order_on_every_machine():
+def test_order_of_tasks_on_every_machine_is_kept_when_durations_change():
     tasks = {f"t{index}": {"work": 1} for index in range(6)} | {"end": {"work": 1, "after": "t0"}}
     made = instance(tasks, platform({}, {"speed": 1.5}))
     schedule = planned(made)

@@ -224,7 +224,7 @@ class TestTransfers:
         }
         assert plan_of(tasks, platform({}, {}, {}))["c"][2] == 8
 
-    def test_shares_of_one_host_exchange_data_at_no_cost(self):
+    def test_transfers_between_shares_of_one_host_take_no_time(self):
         where = platform(
             {"nodes": 2, "services": ("dock",)}, virtual=(Share(machine="m0", service="dock", nodes=1),)
         )
@@ -271,7 +271,7 @@ class TestFixedDecisions:
         found = plan_of({"a": {"work": 4}}, platform({"nodes": 4}), busy=held)
         assert found["a"][2] == 0
 
-    def test_busy_amounts_are_not_used(self):
+    def test_amounts_occupied_by_busy_intervals_are_not_used(self):
         where = platform({"nodes": 4, "resources": {"licence": 2}})
         held = (BusyInterval(machine=0, start_s=0.0, finish_s=7.0, nodes=1, amounts=(1.0,)),)
         tasks = {"a": {"work": 4, "resources": {"licence": 2}}, "b": {"work": 4, "resources": {"licence": 1}}}
@@ -285,7 +285,7 @@ class TestFixedDecisions:
         assert found["a"][2:] == (9, 14)
         assert found["b"][2:] == (0, 2)
 
-    def test_a_machine_that_is_busy_for_ever_is_avoided_or_the_plan_is_infeasible(self):
+    def test_machine_that_is_busy_forever_is_not_used_or_the_plan_is_infeasible(self):
         held = (BusyInterval(machine=0, start_s=0.0, finish_s=math.inf, nodes=1),)
         assert plan_of({"a": {"work": 5}}, platform({"speed": 9.0}, {}), busy=held)["a"][0] == "m1"
         with pytest.raises(Infeasible, match="would never start or never end"):

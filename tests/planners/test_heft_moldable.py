@@ -71,7 +71,7 @@ def test_tightening_due_dates_shortens_plans(made):
     assert plan_for(made).schedule.makespan_s < simple
 
 
-def test_lazy_binding_is_far_worse_than_a_converged_genetic_search(bench_data):
+def test_plan_of_the_barrier_benchmark_is_shorter_than_the_plans_of_pygad_and_cp_sat(bench_data):
     file = bench_data / "peers" / "moldable_64_barrier.json"
     made = compile_instance(unfold(read_workflow_file(file)), load_platform(file))
     # PyGAD 9716; CP-SAT with an energy row and 60 s 8902; the lower bound is 7941 (SOURCE.md).
@@ -79,7 +79,7 @@ def test_lazy_binding_is_far_worse_than_a_converged_genetic_search(bench_data):
 
 
 @pytest.mark.parametrize("floor", [0.3, 0.5, 0.8, 1.0])
-def test_node_counts_of_the_first_plan_are_efficient(made, floor):
+def test_node_counts_of_the_first_plan_have_at_least_the_minimal_efficiency(made, floor):
     schedule = plan_for(made, budget=Budget(steps=1), efficiency=floor).schedule
     for task in range(len(made)):
         modes = made.modes(task)
@@ -89,7 +89,7 @@ def test_node_counts_of_the_first_plan_are_efficient(made, floor):
         assert taken[1] / (nodes * taken[nodes]) >= floor - 1e-9
 
 
-def test_first_plan_uses_the_earliest_finish_without_a_minimal_efficiency(made):
+def test_first_plan_uses_the_earliest_finish_if_the_minimal_efficiency_is_0(made):
     first = plan_for(made, budget=Budget(steps=1), efficiency=0.0).schedule
     plain = place_tasks(made, order_by_rank(upward_ranks(made)))
     assert first.finish_s.tolist() == plain.finish_s.tolist()
@@ -135,7 +135,7 @@ def test_later_deadline_reduces_the_cost(seed):
     assert costs[-1] < 0.8 * costs[0]
 
 
-def test_infeasible_limits_are_exceeded_by_little():
+def test_plan_for_infeasible_limits_exceeds_them_by_a_small_share():
     made = instance(layers(1), PRICED)
     fast, least = plan_for(made).schedule.makespan_s, cheapest_cost(made)
     goal = make_objective("makespan", deadline_s=fast / 10, max_cost=least)
@@ -192,7 +192,7 @@ def test_latest_finish_leaves_time_for_successors_and_transfers():
     assert found == {"a": 2.0, "b": 9.0, "move": 9.0, "c": 10.0, "d": 10.0}
 
 
-def test_unsupported_instances_are_refused_with_a_reason():
+def test_unsupported_instances_are_refused_and_the_reason_is_stated():
     made = instance({"a": {"work": 1}}, "identical:1")
     for goal in (make_objective("communication"), make_objective("communication", max_cost=1.0)):
         assert "communication" in HeftMoldable().supports(made, goal).reason

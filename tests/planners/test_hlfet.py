@@ -49,7 +49,7 @@ def test_moldable_task_uses_the_nodes_that_are_free():
     assert plan_of(tasks, "cluster:5")["wide"][1:] == (2, 0, 4)
 
 
-def test_tasks_do_not_wait_for_later_reservations():
+def test_task_that_ends_before_a_later_reservation_starts_at_once():
     held = (BusyInterval(machine=0, start_s=5.0, finish_s=50.0, nodes=1),)
     found = plan_of({"a": {"work": 4}, "b": {"work": 3}}, "identical:1", busy=held)
     assert (found["a"][2], found["b"][2]) == (0, 50)

@@ -29,7 +29,7 @@ def test_binding_by_transfer_time_keeps_all_tasks_on_one_machine():
     assert max(line[3] for line in by_finish.values()) < max(line[3] for line in plan_of(made).values())
 
 
-def test_the_task_after_a_transfer_inherits_its_machine():
+def test_task_after_a_transfer_is_bound_to_the_destination_of_the_transfer():
     tasks = {
         "a": {"work": 1, "machine": "A", "outputs": ["x"], "requirements": 'name == "m0"'},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "1MB"},

@@ -36,7 +36,7 @@ def made(price, more):
     more=st.sampled_from([0, 2]),
     planner=st.sampled_from(["heft", "random", "cheapest", "local-optimum"]),
 )
-def test_linear_form_has_the_value_of_the_objective(name, alpha, price, more, planner):
+def test_value_of_the_linear_form_equals_the_value_of_the_objective(name, alpha, price, more, planner):
     found = made(price, more)
     goal = make_objective(name, alpha if OBJECTIVES[name].has_alpha else None)
     schedule = planned(found, planner)
@@ -47,7 +47,7 @@ def test_linear_form_has_the_value_of_the_objective(name, alpha, price, more, pl
 
 
 @pytest.mark.parametrize("name", ["local", "efficiency", "static-idle-fraction", "throughput"])
-def test_an_objective_of_whole_schedules_is_not_linear(name):
+def test_objective_that_needs_a_whole_schedule_has_no_linear_form(name):
     assert linearise_objective(made(1, 1), make_objective(name)) is None
 
 
@@ -67,7 +67,7 @@ def test_maximised_objective_is_negated():
     assert evaluate_loss(found, goal, schedule) == (0, -goal.value(schedule, found))
 
 
-def test_objective_without_limits_has_infinite_limits():
+def test_deadline_and_maximal_cost_are_infinite_if_they_are_not_stated():
     linear = linearise_objective(made(1, 2), make_objective("makespan"))
     assert (linear.deadline_s, linear.max_cost, linear.is_makespan) == (math.inf, math.inf, True)
     assert not linearise_objective(made(1, 2), make_objective("makespan", max_cost=3)).is_makespan

@@ -40,7 +40,7 @@ def test_every_plan_is_valid(monkeypatch, flow, where, held):
         assert verify(planned(made, planner), made.graph, where) == [], planner
 
 
-def test_unsupported_objectives_and_budgets_are_refused_with_a_reason(planner):
+def test_unsupported_objectives_and_budgets_are_refused_and_the_reason_is_stated(planner):
     found = PLANNERS.load(planner)()
     free = instance({"a": {"work": 1}}, "identical:1")
     assert found.supports(free, MAKESPAN) is None

@@ -16,7 +16,7 @@ def test_longest_task_is_placed_first():
     }
 
 
-def test_task_is_selected_by_its_finish_on_its_best_machine():
+def test_maxmin_selects_a_task_by_its_finish_on_its_best_machine():
     tasks = {"slow": {"seconds": {"m0": 4, "m1": 4}}, "picky": {"seconds": {"m0": 3, "m1": 99}}}
     found = lines(planned(instance(tasks, platform({}, {})), "maxmin"))
     assert found == {"slow": ("m0", 1, 0, 4), "picky": ("m0", 1, 4, 7)}

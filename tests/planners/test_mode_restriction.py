@@ -83,7 +83,7 @@ def test_schedule_is_the_same_when_all_modes_are_kept(layout):
     assert again.finish_s.tolist() == place_tasks(made, order).finish_s.tolist()
 
 
-def test_rows_are_grouped_by_their_flags():
+def test_rows_with_equal_flags_are_grouped():
     flags = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=bool)
     found = {tuple(columns.tolist()): rows.tolist() for rows, columns in group_equal_rows(flags)}
     assert found == {(0, 2): [0, 2], (1,): [1], (0, 1, 2): [3]}

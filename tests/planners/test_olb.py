@@ -11,6 +11,6 @@ def test_slow_machine_is_used_when_it_is_free_first():
     assert found == {"a": ("m1", 1, 0, 1), "b": ("m0", 1, 0, 10), "c": ("m1", 1, 1, 2)}
 
 
-def test_start_on_a_machine_is_not_before_the_data_arrive():
+def test_olb_considers_that_a_task_cannot_start_before_its_data_arrive():
     tasks = {"a": {"work": 2, "outputs": {"x": {"seconds": 6}}}, "b": {"work": 1, "inputs": ["x"]}}
     assert lines(planned(instance(tasks, "identical:2"), "olb"))["b"] == ("m1", 1, 2, 3)

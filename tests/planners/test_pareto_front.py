@@ -45,7 +45,7 @@ def numbers(entries) -> list[tuple[float, float]]:
 
 
 @given(PAIRS)
-def test_no_entry_dominates_another_and_no_offered_plan_is_better_than_all(pairs) -> None:
+def test_no_entry_dominates_another_entry_and_an_entry_covers_every_offered_plan(pairs) -> None:
     archive, offered = archive_of(pairs)
     for one in archive.entries:
         assert not any(covers(other, one) for other in archive.entries if other is not one)
@@ -79,7 +79,7 @@ def test_integer_pairs_give_the_nondominated_set(pairs, shuffler) -> None:
     assert numbers(archive_of(shuffled)[0].entries) == sorted(best)
 
 
-def test_first_of_entries_equal_within_rounding_is_kept() -> None:
+def test_first_of_several_entries_that_differ_only_by_rounding_is_kept() -> None:
     first, second = entry(10.0, 5.0), entry(10.0 * (1 - 1e-12), 5.0 * (1 + 1e-12))
     archive = ParetoArchive()
     assert archive.offer(first)
@@ -91,7 +91,7 @@ def test_first_of_entries_equal_within_rounding_is_kept() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=30), st.integers(2, 8)
 )
-def test_thinning_keeps_the_end_points_and_removes_the_least_hypervolume(pairs, most) -> None:
+def test_thinning_keeps_the_end_points_and_removes_points_with_the_least_hypervolume(pairs, most) -> None:
     entries = archive_of(pairs)[0].entries
     kept = thin_front(entries, most)
     assert len(kept) == min(most, len(entries))
@@ -109,7 +109,7 @@ def test_hypervolume_share_equals_a_computation_by_hand() -> None:
     assert hypervolume_share(archive_of([(3, 3)])[0].entries) == 0.0
 
 
-def test_entry_is_its_decoded_genome_and_not_longer_than_the_offered_plan() -> None:
+def test_entry_of_a_front_is_the_decoded_genome_and_not_longer_than_the_offered_plan() -> None:
     tasks = {
         "a": {"work": 40, "nodes": "1..4"},
         "b": {"work": 30, "nodes": "1..4"},

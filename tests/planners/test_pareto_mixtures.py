@@ -21,7 +21,7 @@ TASKS = {
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_task_of_a_mixture_has_its_mode_from_one_plan(seed: int) -> None:
+def test_every_task_of_a_mixture_has_the_mode_of_one_of_the_two_plans(seed: int) -> None:
     made = instance(TASKS, platform({"nodes": 4}, {"nodes": 3, "speed": 2}))
     rng = generator(seed, "mixing")
     first, second = random_genome(made, rng), random_genome(made, rng)
@@ -43,7 +43,7 @@ def test_every_task_of_a_mixture_has_its_mode_from_one_plan(seed: int) -> None:
     assert (np.diff(changed[half:]) <= 0).all()
 
 
-def test_mixtures_can_combine_levels_of_different_plans() -> None:
+def test_mixture_can_combine_the_levels_of_one_plan_with_levels_of_another_plan() -> None:
     law = {"seconds": {1: 60, 4: 30}}
     tasks = {
         "a": {"work": 60, "nodes": [1, 4], "speedup": law},

@@ -51,7 +51,7 @@ def test_mean_quantiles_over_many_seeds_equal_those_of_the_estimate():
     assert np.mean([each.makespan_p90_s for each in found]) == pytest.approx(150, rel=0.02)
 
 
-def test_common_factor_of_a_machine_does_not_average_out():
+def test_uncertainty_common_to_all_tasks_of_a_machine_does_not_average_out():
     chain = {f"t{index}": {"work": 10, "after": [f"t{index - 1}"] * (index > 0)} for index in range(64)}
     _, _, found = outlook_for(chain, "identical:1", Unsure())
     ratio = found.makespan_p90_s / found.makespan_p50_s
@@ -118,14 +118,14 @@ def test_forecast_depends_only_on_the_seed(monkeypatch):
     assert forecast_schedule(schedule, made, seed=3) == found
 
 
-def test_estimates_without_p90_are_exact():
+def test_estimates_without_p90_count_as_exact():
     schedule, _, found = outlook_for(FORK, UNLIKE, Unsure(other=None))
     assert found.makespan_p50_s == found.makespan_p90_s == schedule.makespan_s
     assert found.cost_p50 == found.cost_p90 > 0
     assert (found.tasks, found.exact) == (11, 11)
 
 
-def test_p90_equal_to_the_p50_changes_nothing():
+def test_forecast_does_not_change_if_p90_equals_p50():
     schedule, _, found = outlook_for(FORK, UNLIKE, Unsure(other=1.0))
     assert found.makespan_p90_s == schedule.makespan_s
     assert found.exact == 0
@@ -148,7 +148,7 @@ def test_forecast_includes_transfer_times():
     assert 300 < found.makespan_p90_s < 300 + 2 * (5 + 5 / 1.5)
 
 
-def test_shares_of_one_machine_have_a_common_factor():
+def test_shares_of_one_machine_have_a_common_uncertainty_factor():
     # Both layers on shares of one machine, or each on its own machine.
     tasks = {
         "dock": {"sweep": {"k": "1..4"}, "work": 10, "service": "dock"},

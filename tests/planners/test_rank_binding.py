@@ -48,7 +48,7 @@ def test_task_is_not_bound_to_a_machine_that_is_busy_when_it_starts():
     assert machines_of(plan_of(made))["a"] == "m2"
 
 
-def test_rank_by_turnaround_waits_for_a_faster_machine():
+def test_task_ranked_by_turnaround_waits_for_a_faster_machine():
     tasks = {
         "long": {"work": 8, "requirements": "name == 'm0'"},
         "gate": {"work": 1, "requirements": "name == 'm2'"},
@@ -58,7 +58,7 @@ def test_rank_by_turnaround_waits_for_a_faster_machine():
     assert machines_of(plan)["a"] == "m0"
 
 
-def test_plan_without_ranks_and_pinned_tasks_is_unchanged():
+def test_rank_binding_changes_neither_plans_without_ranks_nor_pinned_tasks():
     tasks = {"a": {"work": 4, "rank": "memory"}, "b": {"work": 4}}
     plain = instance({name: {"work": 4} for name in tasks}, platform(*SPEEDS))
     schedule = plan_of(plain).schedule
@@ -75,7 +75,7 @@ def test_excluded_tasks_keep_the_machine_of_the_planner():
     assert (machines_of(plan), plan.ranked) == ({"a": "m0"}, ())
 
 
-def test_explicit_transfer_goes_where_the_task_behind_it_will_run():
+def test_destination_of_an_explicit_transfer_is_the_machine_of_the_task_that_reads_the_file():
     tasks = {
         "make": {"work": 1, "machine": "here", "outputs": {"x": "1MB"}},
         "move": {
@@ -123,7 +123,7 @@ def ranked_instances(draw):
 
 @given(ranked_instances())
 @settings(max_examples=40, deadline=None)
-def test_bound_schedule_is_valid_and_stable(made):
+def test_schedule_bound_by_ranks_is_valid_and_does_not_change_when_bound_again(made):
     plan = plan_of(made)
     assert verify(plan.schedule, made.graph, made.platform) == []
     again, choices = bind_by_rank(made, plan.schedule)

@@ -12,7 +12,7 @@ def machines_of(tasks, where, **options):
     }
 
 
-def test_tasks_are_bound_in_turn():
+def test_round_robin_binds_tasks_to_the_machines_in_turn():
     found = machines_of({f"t{index}": {"work": 1} for index in range(7)}, platform({}, {}, {}))
     assert list(found.values()) == ["m0", "m1", "m2", "m0", "m1", "m2", "m0"]
 
@@ -28,7 +28,7 @@ def test_machine_that_cannot_run_a_task_is_skipped():
     assert found == {"a": "m0", "b": "m2", "c": "m1", "d": "m2"}
 
 
-def test_abstract_machine_uses_one_turn_and_a_pinned_one_uses_none():
+def test_unpinned_abstract_machine_takes_one_turn_and_pinned_abstract_machine_takes_no_turn():
     tasks = {
         "a": {"work": 1, "machine": "A"},
         "b": {"work": 1, "machine": "B"},

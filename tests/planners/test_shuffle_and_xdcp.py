@@ -66,14 +66,14 @@ THREE = {"a": layer(1, 5), "b": layer(2, 3, "a[j]"), "c": layer(3, 2, ["b[j]", "
 ROOMS = servers("s1", "s1", "s2", "s3", "s3")
 
 
-def test_layers_are_determined_by_their_machines():
+def test_subtasks_with_the_same_machines_form_a_layer():
     made = instance(THREE, ROOMS)
     found = find_layers(made, "own")
     assert found.layer.tolist() == [0] * 5 + [1] * 3 + [2] * 2
     assert found.position.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
 
 
-def test_subtasks_without_predecessors_stay_in_their_layer():
+def test_subtasks_without_predecessors_belong_to_the_layer_of_their_machines():
     tasks = {"a": layer(1, 2), "b": layer(2, 4, {"task": "a", "pairs": [[1, 1], [2, 3]]})}
     made = instance(tasks, servers("s1", "s2"))
     assert find_layers(made, "own").layer.tolist() == [0, 0, 1, 1, 1, 1]
@@ -100,7 +100,7 @@ def test_virtual_tasks_need_no_machine():
     assert lines(plan(Xdcp(), bound).schedule)["all"][0] == "m2"
 
 
-def test_resource_amounts_do_not_matter_on_machines_of_one_node():
+def test_resource_amounts_have_no_effect_on_machines_of_one_node():
     tasks = {"a": layer(1, 3, memory="2GB", resources={"licence": 1})}
     made = instance(tasks, platform({"services": ("s1",), "resources": {"licence": 1}}))
     assert makespan(Xdcp(), made) == 6.0
@@ -123,7 +123,7 @@ def test_resource_amounts_do_not_matter_on_machines_of_one_node():
         ),
     ],
 )
-def test_unsupported_instances_are_refused_with_the_violated_condition(tasks, on, reason):
+def test_error_about_an_unsupported_instance_names_the_violated_condition(tasks, on, reason):
     made = instance(tasks, on)
     assert reason in refused(Xdcp(), made)
     assert reason in refused(Shuffle(), made)
@@ -141,7 +141,7 @@ def test_unsupported_instances_are_refused_with_the_violated_condition(tasks, on
         ),
     ],
 )
-def test_layers_that_share_machines_are_refused_only_with_pool_own(tasks, on, reason):
+def test_layers_that_share_machines_are_refused_only_with_the_option_pool_own(tasks, on, reason):
     made = instance(tasks, on)
     assert reason in refused(Xdcp(pool="own"), made)
     assert lines(plan(Xdcp(), made).schedule) == lines(plan(Xdcp(pool="shared"), made).schedule)
@@ -150,14 +150,14 @@ def test_layers_that_share_machines_are_refused_only_with_pool_own(tasks, on, re
 # Machines of several nodes, and data
 
 
-def test_a_machine_of_several_nodes_has_as_many_queues():
+def test_machine_of_several_nodes_has_one_queue_per_node():
     made = instance({"a": {"work": 3, "sweep": {"j": "1..5"}}}, "cluster:2")
     assert divide_machines(made).tolist() == [2]
     assert makespan(Shuffle(), made) == 9.0
     assert lines(plan(Shuffle(), made).schedule)["a[3]"] == ("cluster", 1, 3.0, 6.0)
 
 
-def test_queues_are_as_wide_as_the_widest_subtask_of_a_machine():
+def test_every_queue_of_a_machine_has_the_node_count_of_its_widest_subtask():
     tasks = {"a": layer(1, 4, nodes=3), "b": layer(2, 2, "a[j]"), "c": layer(2, 2, nodes=2)}
     made = instance(tasks, platform({"nodes": 8, "services": ("s1",)}, {"nodes": 3, "services": ("s2",)}))
     assert divide_machines(made).tolist() == [2, 1]
@@ -175,7 +175,7 @@ def test_resources_limit_the_queues_of_a_machine(keys, queues):
     plan(Xdcp(), made)
 
 
-def test_subtasks_use_the_cores_of_this_computer():
+def test_local_machine_has_one_queue_per_subtask_that_its_cores_can_run_at_once():
     where = platform({"nodes": 4, "backend": {"kind": "local"}})
     tasks = {"a": {"work": 2, "cores": 2, "sweep": {"j": "1..4"}}, "b": {"work": 1, "after": "a"}}
     made = instance(tasks, where)
@@ -192,7 +192,7 @@ def test_pinned_subtasks_use_all_queues_of_their_machine():
     assert makespan(Xdcp(), made) == 6.0
 
 
-def test_data_take_time_between_machines_and_none_on_the_same():
+def test_data_transfer_takes_time_between_machines_and_no_time_on_the_same_machine():
     tasks = {"a": {"work": 1, "outputs": {"x": "6MB"}}, "b": {"work": 1, "inputs": ["x"]}}
     apart = instance(tasks, platform({}, {}), pinned={"a": "m0", "b": "m1"})
     assert makespan(Shuffle(), apart) == makespan(Xdcp(), apart) == 1 + 6 + 1
@@ -200,7 +200,7 @@ def test_data_take_time_between_machines_and_none_on_the_same():
     assert makespan(Xdcp(), instance(tasks, platform({}, {}))) == 2.0
 
 
-def test_a_subtask_follows_its_data_if_moving_them_takes_longer():
+def test_subtask_is_placed_on_the_machine_of_its_data_if_a_transfer_takes_longer():
     tasks = {
         "a": {"work": 1, "sweep": {"j": "1..2"}, "outputs": {"x.{j}": "5MB"}},
         "b": {"work": 4, "sweep": {"j": "1..2"}, "inputs": ["x.{j}"]},
@@ -223,7 +223,7 @@ def test_busy_machines_and_other_objectives_are_refused():
     )
 
 
-def test_data_with_zero_transfer_time_are_no_communication():
+def test_layers_may_exchange_data_with_a_transfer_time_of_0():
     tasks = {"a": layer(1, 1, outputs={"x": 0}), "b": layer(2, 1, inputs=["x"])}
     assert makespan(Xdcp(), instance(tasks, servers("s1", "s2"))) == 2.0
 
@@ -295,7 +295,7 @@ def test_sequential_start_places_a_layer_on_one_machine():
     assert verify(start, made.graph, made.platform) == []
 
 
-def test_passes_converge_from_either_start():
+def test_passes_from_both_initial_schedules_converge_to_similar_makespans():
     ratios = []
     for seed in range(6):
         made = random_instance(seed, subtasks=60, layers=3)
@@ -310,7 +310,7 @@ def test_passes_converge_from_either_start():
     assert 0.8 < np.mean(ratios) < 1.25
 
 
-def test_passes_are_repeated_while_they_gain_enough_time():
+def test_passes_are_repeated_while_each_pass_saves_enough_time():
     made = random_instance(1, subtasks=60, layers=3)
     lengths = [plan(Xdcp(), made, Budget(steps=steps)).schedule.makespan_s for steps in range(1, 12)]
     assert lengths == sorted(lengths, reverse=True)
@@ -334,7 +334,7 @@ def test_step_budget_ends_the_passes():
     assert whole.schedule.makespan_s == makespan(Xdcp(), made)
 
 
-def test_pass_checks_the_clock_and_its_result_is_valid_when_interrupted(monkeypatch):
+def test_pass_that_the_clock_interrupts_returns_a_valid_schedule(monkeypatch):
     made = random_instance(2, subtasks=60, layers=3)
     whole = plan(Xdcp(), made)
     monkeypatch.setattr(sweeps, "_ELEMENTS_PER_CALL", 1000)  # several calls per pass

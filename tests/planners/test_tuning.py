@@ -47,7 +47,7 @@ class TestGrid:
         ]
         assert found.count == 4
 
-    def test_grid_of_single_changes_has_the_named_planner_and_every_value_alone(self):
+    def test_grid_with_vary_alone_contains_the_unchanged_planner_and_one_experiment_per_value(self):
         found = TuningGrid(options={"population": (10, 20), "scaling": (1.5,)}, vary="alone")
         assert list(found.experiments()) == [{}, {"population": 10}, {"population": 20}, {"scaling": 1.5}]
         assert found.count == 4
@@ -84,7 +84,7 @@ class TestGrid:
 
 
 class TestExperiments:
-    def test_options_of_the_grid_replace_those_of_the_name(self):
+    def test_options_of_the_grid_replace_options_in_the_planner_name(self):
         found = find_planners("genetic:population=30,scaling=2", TuningGrid(options={"population": (40,)}))
         assert found == {"population=40": GeneticPlanner(population=40, scaling=2.0)}
 
@@ -115,16 +115,16 @@ class TestTrial:
         assert found.value == found.schedule.makespan_s <= found.first_value
         assert found.evaluations_to_best == 20 * (found.generation_of_best + 1)
 
-    def test_trial_stops_at_its_target_with_the_result_of_a_full_trial(self):
+    def test_trial_that_stops_at_its_target_has_the_result_of_a_full_trial(self):
         whole = run_trial(PLANNER, request())
         found = run_trial(PLANNER, request(), target=whole.value)
         assert (found.value, found.generation_of_best) == (whole.value, whole.generation_of_best)
         assert found.generations == found.generation_of_best + 1 < 40
 
-    def test_target_that_is_not_reached_has_no_effect(self):
+    def test_trial_that_does_not_reach_its_target_runs_all_generations(self):
         assert run_trial(PLANNER, request(), target=0.001).generations == 40
 
-    def test_values_of_a_maximised_objective_are_not_negated(self):
+    def test_trial_reports_values_of_a_maximised_objective_with_their_sign(self):
         goal = make_objective("speedup")
         found = run_trial(PLANNER, request(objective=goal), target=1e9)
         assert found.value == pytest.approx(goal.value(found.schedule, made()))
@@ -168,7 +168,7 @@ class TestTrial:
         ({"population": [10], "mutations": [1], "mutation_rate": [0.1]}, "only one may be given"),
     ],
 )
-def test_grid_that_tune_refuses_fits_no_planner(options, rule):
+def test_no_planner_is_found_for_a_grid_that_weft_tune_refuses(options, rule):
     grid = TuningGrid(options={name: tuple(values) for name, values in options.items()})
     with pytest.raises(InvalidInput, match=rule):
         find_tuned_planners(grid)

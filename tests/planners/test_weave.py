@@ -137,7 +137,7 @@ def test_the_plan_is_never_worse_than_the_start(name, integers):
         assert plan.steps == 400
 
 
-def test_plan_for_less_cost_takes_more_time():
+def test_plan_for_a_lower_cost_has_a_longer_makespan():
     made = grid()
     cheap = woven(made, objective=make_objective("cost")).schedule
     balanced = woven(made, objective=make_objective("on-demand")).schedule
@@ -148,7 +148,7 @@ def test_plan_for_less_cost_takes_more_time():
     assert measure_schedule(cheap, made).machines_used == 1
 
 
-def test_deadline_is_met_at_low_cost_and_maximal_cost_in_short_time():
+def test_plan_within_a_deadline_is_cheap_and_plan_within_a_maximal_cost_is_short():
     made = grid()
     short, cheap = woven(made).schedule, woven(made, objective=make_objective("cost")).schedule
     deadline_s = 1.3 * short.makespan_s
@@ -183,7 +183,7 @@ class Threads:
         return (piece.result() for piece in pieces)
 
 
-def test_plan_depends_on_islands_not_on_workers():
+def test_plan_depends_on_the_number_of_islands_and_not_on_the_number_of_workers():
     made = layered(np.random.default_rng(6), integers=False, layout="related")
     plans = [
         Weave(islands=islands).plan(
@@ -281,7 +281,7 @@ class TestEquivalence:
         assert measure_schedule(plan.schedule, made).machines_used == 4
 
 
-def test_unsupported_instances_are_refused_with_their_reason():
+def test_instances_that_weave_does_not_support_are_refused_and_the_reason_is_stated():
     made = grid()
     assert "efficiency" in Weave().supports(made, make_objective("efficiency")).reason
     with pytest.raises(InvalidInput, match="efficiency"):

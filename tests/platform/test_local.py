@@ -64,6 +64,6 @@ def test_memory_is_the_minimum_of_installed_and_limit(
     assert usable_memory(_computer(tmp_path, files)) == expected
 
 
-def test_memory_is_read_from_sysconf_without_meminfo(tmp_path: Path) -> None:
+def test_memory_is_read_from_sysconf_if_meminfo_is_missing(tmp_path: Path) -> None:
     found = usable_memory(tmp_path)
     assert found == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -92,7 +92,7 @@ def test_a_node_is_a_core_on_local_and_dask_machines(kind: str | None, is_core: 
         ({"attributes": {"x": 1}, "resources": {"x": 1}}, ("attributes", "x"), "must be unique"),
     ],
 )
-def test_each_violated_rule_gives_one_problem_with_its_path(
+def test_each_violated_rule_of_a_machine_gives_one_problem_that_names_the_path(
     values: dict[str, Any], path: tuple[str, ...], words: str
 ) -> None:
     faults = list(Machine(**{"name": "m", **values}).find_problems())

@@ -64,11 +64,11 @@ def test_link_of_infinite_bandwidth_takes_only_its_latency() -> None:
     assert Link(latency_s=0.5, bandwidth_Bps=math.inf).seconds(1e12) == 0.5
 
 
-def test_planned_machines_are_the_machines_when_there_are_no_shares() -> None:
+def test_planned_machines_equal_the_machines_of_a_platform_without_shares() -> None:
     assert planned_machines(_platform()) == (A, A2, B, ALONE)
 
 
-def test_shares_are_machines_beside_the_rest_of_their_host() -> None:
+def test_host_is_planned_as_its_shares_and_a_machine_with_the_remaining_nodes() -> None:
     host = Machine(
         name="m", nodes=4, memory=8e9, disk=4e9, gpus=3, resources={"licence": 2.0}, speeds={"x": 3.0}
     )

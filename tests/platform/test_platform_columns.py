@@ -45,7 +45,7 @@ def test_built_in_names_take_precedence_over_attributes() -> None:
     assert found["speed"].tolist() == [2.0]
 
 
-def test_columns_are_empty_without_machines() -> None:
+def test_columns_of_a_platform_without_machines_are_empty() -> None:
     assert machine_columns(())["speed"].shape == (0,)
 
 

@@ -52,7 +52,7 @@ def test_random_node_counts_reach_their_bounds() -> None:
     assert {machine.nodes for machine in platform.machines} == {2, 3, 4, 5}
 
 
-def test_sites_are_equal_blocks_with_links_within_and_between() -> None:
+def test_sites_have_equal_numbers_of_machines_and_links_within_and_between_them() -> None:
     platform = random_platform(6, rng=generator(1), sites=3, between_latency_s=0.5, between_bandwidth_Bps=2.0)
     assert [machine.site for machine in platform.machines] == ["s1", "s1", "s2", "s2", "s3", "s3"]
     assert platform.sites == dict.fromkeys(["s1", "s2", "s3"], DEFAULT_LINK)
@@ -100,7 +100,7 @@ def test_the_same_generator_state_gives_the_same_platform() -> None:
         (3, {"price_per_speed": -1.0}, "at least 0"),
     ],
 )
-def test_invalid_options_are_rejected_with_their_rule(
+def test_error_about_an_invalid_platform_option_states_the_violated_rule(
     machines: int, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:

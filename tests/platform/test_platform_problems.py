@@ -69,7 +69,7 @@ MACHINES = (Machine(name="a", site="A", nodes=4), Machine(name="b", site="B"), M
         ),
     ],
 )
-def test_each_violated_rule_gives_one_problem_with_its_path(
+def test_each_violated_rule_of_a_platform_gives_one_problem_that_names_the_path(
     values: dict[str, Any], path: tuple[str | int, ...], words: str
 ) -> None:
     faults = list(Platform(**{"machines": MACHINES, **values}).find_problems())
@@ -77,7 +77,7 @@ def test_each_violated_rule_gives_one_problem_with_its_path(
     assert words in str(faults[0])
 
 
-def test_an_unknown_name_suggests_the_nearest() -> None:
+def test_error_about_an_unknown_name_in_a_platform_suggests_the_nearest_name() -> None:
     platform = Platform(machines=(Machine(name="altix1"),), links=(("altix1", "altixx", LINK),))
     assert "did you mean 'altix1'?" in str(next(platform.find_problems()))
 

@@ -125,7 +125,7 @@ def test_single_service_may_be_given_without_a_list() -> None:
     assert _read({"machines": {"m": {"services": "dock"}}}).machines[0].services == ("dock",)
 
 
-def test_speed_is_1_without_a_default_speed() -> None:
+def test_speed_is_1_if_no_default_speed_is_stated() -> None:
     (machine,) = _read({"machines": {"m": {"speed": {"dock": 3}}}}).machines
     assert (machine.speed, machine.speeds) == (1.0, {"dock": 3.0})
 
@@ -200,7 +200,9 @@ def test_shares_are_read() -> None:
         ("text", "machines.m", "must be a mapping"),
     ],
 )
-def test_an_invalid_machine_is_one_problem_with_its_path(machine: object, path: str, words: str) -> None:
+def test_invalid_machine_is_reported_as_one_problem_that_names_the_path(
+    machine: object, path: str, words: str
+) -> None:
     (problem,) = _problems({"machines": {"m": machine}})
     assert problem.removeprefix("<input>: ").startswith(f"{path}: ")
     assert words in problem
@@ -253,7 +255,7 @@ def test_an_invalid_machine_is_one_problem_with_its_path(machine: object, path: 
         ({"machines": {"m": {}}, "virtual": ["m"]}, "must be a mapping"),
     ],
 )
-def test_an_invalid_platform_is_one_problem(value: object, words: str) -> None:
+def test_invalid_platform_is_reported_as_one_problem(value: object, words: str) -> None:
     (problem,) = _problems(value)
     assert words in problem
 
@@ -270,14 +272,14 @@ def test_all_problems_of_a_platform_file_are_reported_together() -> None:
     assert len(problems) == 6
 
 
-def test_problem_of_several_machines_of_one_key_is_reported_once() -> None:
+def test_problem_of_a_key_that_defines_several_machines_is_reported_once() -> None:
     with pytest.raises(InvalidInput) as caught:
         _read({"machines": {"altix{1..16}": {"speed": 0}}})
     (problem,) = caught.value.problems
     assert problem.path == ("machines", "altix{1..16}", "speed")
 
 
-def test_problems_of_a_platform_have_lines() -> None:
+def test_problems_of_a_platform_file_have_line_numbers() -> None:
     speed = DocumentNode(value=0, location=SourceLocation(line=4, column=12), path=("machines", "m", "speed"))
     machine = DocumentNode(
         value={"speed": speed},
@@ -296,7 +298,7 @@ def test_problems_of_a_platform_have_lines() -> None:
     assert format_path(problem.path) == "machines.m.speed"
 
 
-def test_invalid_range_is_one_problem_beside_others() -> None:
+def test_invalid_range_of_machine_names_is_reported_together_with_other_problems() -> None:
     problems = _problems({"machines": {"a{2..1}": {"site": "s", "node": 2}, "b": {}}, "sites": {"s": {}}})
     assert [problem.split(": ")[1] for problem in problems] == ["machines.a{2..1}"] * 2
 

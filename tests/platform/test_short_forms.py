@@ -9,7 +9,7 @@ from weft.platform.platform import DEFAULT_LINK, Link, Platform
 from weft.platform.short_forms import SHORT_FORMS, parse_short_form
 
 
-def test_identical_gives_machines_of_equal_speed() -> None:
+def test_short_form_identical_gives_machines_of_equal_speed() -> None:
     assert parse_short_form("identical:3") == Platform(
         name="identical-3",
         machines=tuple(Machine(name=f"m{n}") for n in (1, 2, 3)),
@@ -17,7 +17,7 @@ def test_identical_gives_machines_of_equal_speed() -> None:
     )
 
 
-def test_identical_accepts_options() -> None:
+def test_short_form_identical_accepts_options() -> None:
     platform = parse_short_form(
         "identical:2, bandwidth=100MB/s, latency=1ms, speed=2, nodes=4, memory=1GB, price=0.5"
     )
@@ -26,7 +26,7 @@ def test_identical_accepts_options() -> None:
     assert platform.machines[1] == Machine(name="m2", speed=2.0, nodes=4, memory=1e9, price_per_node_hour=0.5)
 
 
-def test_a_cluster_is_one_machine() -> None:
+def test_short_form_cluster_gives_one_machine() -> None:
     platform = parse_short_form("cluster:64,cores=36,memory=192GB,speed=1.5,price=0.8,queue=easy")
     assert platform is not None
     assert platform.machines == (
@@ -42,7 +42,7 @@ def test_a_cluster_is_one_machine() -> None:
     )
 
 
-def test_local_is_this_computer_with_at_most_the_given_cores() -> None:
+def test_short_form_local_gives_this_computer_with_at_most_the_given_cores() -> None:
     whole, one, many = (parse_short_form(text) for text in ("local", "local:1", "local:1000000"))
     assert whole is not None
     assert one is not None
@@ -52,7 +52,7 @@ def test_local_is_this_computer_with_at_most_the_given_cores() -> None:
     assert whole.machines[0].node_is_core
 
 
-def test_random_is_reproducible_by_seed() -> None:
+def test_short_form_random_gives_equal_platforms_for_equal_seeds() -> None:
     text = "random:16,heterogeneity=8,sites=2,seed="
     first, again, other = (parse_short_form(text + seed) for seed in ("1", "1", "2"))
     assert first == again
@@ -63,7 +63,7 @@ def test_random_is_reproducible_by_seed() -> None:
     assert {machine.site for machine in first.machines} == {"s1", "s2"}
 
 
-def test_random_accepts_every_option() -> None:
+def test_short_form_random_accepts_every_option() -> None:
     platform = parse_short_form(
         "random:4,heterogeneity=2,distribution=classes,classes=2,nodes=3,sites=2,seed=5,bandwidth=1MB/s,"
         "latency=1ms,between_bandwidth=2MB/s,between_latency=2ms,price=0.5"
@@ -123,7 +123,7 @@ def test_other_texts_are_not_read_as_short_forms(text: str) -> None:
         ("random:4,seed=-1", "at least 0"),
     ],
 )
-def test_invalid_values_are_rejected_with_their_rule(text: str, words: str) -> None:
+def test_error_about_an_invalid_value_of_a_short_form_states_the_violated_rule(text: str, words: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_short_form(text)
     assert words in str(caught.value)

@@ -127,7 +127,7 @@ def joined(rng, tasks, *, nodes=1):
 
 @pytest.mark.parametrize("nodes", [1, 3])
 @pytest.mark.parametrize("seed", range(10))
-def test_the_forecast_equals_the_reference_with_files_from_many_machines(seed, nodes):
+def test_forecast_with_files_from_many_machines_equals_the_reference(seed, nodes):
     rng = np.random.default_rng(seed)
     made = joined(rng, 9, nodes=nodes)
     where = {task: int(rng.integers(6)) for task in range(int(rng.integers(10)))}
@@ -234,7 +234,7 @@ def test_forecast_on_equal_machines_is_at_least_mean_work_and_longest_path(seed,
     assert found <= 25.0 + work, "one after the other is never better"
 
 
-def test_running_tasks_beyond_the_limit_are_counted_once():
+def test_running_task_is_counted_once_if_the_limit_of_placed_tasks_is_exceeded():
     made = instance({"a": {"sweep": {"k": "1..9"}, "work": 4}, "last": {"work": 1}}, "identical:2")
     last = made.graph.index("last")
     with limit_placed_tasks(2):
@@ -244,7 +244,7 @@ def test_running_tasks_beyond_the_limit_are_counted_once():
         assert FinishForecast(StubView.of(made)).left_s(run_of(made)) == pytest.approx((9 * 4.0 + 1.0) / 2)
 
 
-def test_remaining_tasks_on_unlimited_machines_need_their_longest_path():
+def test_forecast_for_tasks_beyond_the_limit_on_unlimited_machines_is_the_longest_path():
     tasks = {
         "a": {"sweep": {"k": "1..9"}, "work": 4},
         "b": {"sweep": {"k": "1..9"}, "work": 2, "after": "a[k]"},
@@ -269,7 +269,7 @@ def test_a_change_of_speed_factors_clears_the_cache():
         assert FinishForecast(StubView.of(made, factors=factors)).left_s(run_of(made)) == expected
 
 
-def test_forecast_is_infinite_without_a_machine():
+def test_forecast_of_a_task_that_no_machine_can_run_is_infinite():
     made = instance({"a": {"work": 4}}, "identical:2")
     assert FinishForecast(StubView.of(made, factors=[0.0, 0.0])).left_s(run_of(made)) == float("inf")
 

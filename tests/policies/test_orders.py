@@ -28,7 +28,7 @@ def ancestors(graph, task):
         found = more
 
 
-def test_order_by_index_gives_equal_keys():
+def test_order_by_index_gives_all_tasks_the_same_key():
     order = ByIndex().of(random_instance(np.random.default_rng(0)))
     assert {order.key(task) for task in range(25)} == {0.0}
     assert list(order.completed(3)) == []

@@ -289,6 +289,6 @@ def test_lines_per_event_do_not_depend_on_the_number_of_machines(monkeypatch, po
 
 
 @pytest.mark.parametrize("policy", ["foft", "basic"])
-def test_lines_per_event_are_constant_with_the_default_limits(monkeypatch, policy):
+def test_lines_per_event_with_the_default_limits_do_not_depend_on_waiting_tasks(monkeypatch, policy):
     few, many = (lines_per_event(monkeypatch, policy, waiting, "pairs") for waiting in (1_000, 5_000))
     assert many <= WITHIN * few

@@ -35,7 +35,7 @@ def test_free_machine_with_the_highest_rank_is_used_under_every_policy(policy):
 
 
 @pytest.mark.parametrize("policy", EVERY)
-def test_rank_decides_between_those_machines_that_are_free(policy):
+def test_rank_decides_only_between_machines_that_are_free(policy):
     tasks = {"a": {"work": 4, "rank": "speed", "sweep": {"i": "1..3"}}}
     result = ran(tasks, THREE, policy)
     assert places(result) == {"a[1]": 0, "a[2]": 2, "a[3]": 1}
@@ -67,7 +67,7 @@ def test_rank_by_turnaround_counts_the_transfer_of_inputs(policy):
     assert places(far)["use"] == 0
 
 
-def test_tasks_that_rank_by_free_nodes_spread_over_machines():
+def test_tasks_ranked_by_free_nodes_are_distributed_over_machines():
     tasks = {"a": {"work": 4, "rank": "free_nodes", "sweep": {"i": "1..4"}}}
     result = ran(tasks, ({"nodes": 3}, {"nodes": 3}), "plan")
     assert sorted(places(result).values()) == [0, 0, 1, 1]
@@ -86,13 +86,13 @@ def test_task_without_a_free_machine_uses_the_first_that_becomes_free():
     assert result.lines[0]["a"].start_s == 2.0
 
 
-def test_nodes_claimed_by_planned_tasks_are_left_to_them():
+def test_ranked_task_does_not_use_nodes_reserved_for_planned_tasks():
     tasks = {"c": {"work": 12}, "a": {"work": 4, "rank": "speed"}}
     result = ran(tasks, ({"speed": 4.0}, {"speed": 1.0}), "plan")
     assert places(result) == {"c": 0, "a": 1}
 
 
-def test_first_task_of_an_abstract_machine_decides_by_its_rank_for_all():
+def test_rank_of_the_first_task_of_an_abstract_machine_decides_for_all_its_tasks():
     tasks = {
         "a": {"work": 4, "rank": "memory", "machine": "m"},
         "b": {"work": 4, "rank": "speed", "machine": "m", "after": "a"},
@@ -100,13 +100,13 @@ def test_first_task_of_an_abstract_machine_decides_by_its_rank_for_all():
     assert places(ran(tasks, THREE, "plan")) == {"a": 1, "b": 1}
 
 
-def test_strict_plan_is_followed_exactly_and_planned_by_rank():
+def test_strict_plan_places_tasks_by_rank_and_is_followed_exactly():
     result = ran({"a": {"work": 4, "rank": "memory"}}, THREE, "plan:strict=true")
     assert places(result) == {"a": 1}
     assert [each.reason for each in result.decisions] == ["planned"]
 
 
-def test_machine_for_which_the_rank_has_no_number_comes_last():
+def test_machine_for_which_the_rank_is_not_a_number_is_used_last():
     tasks = {"a": {"work": 4, "rank": "memory"}}
     assert places(ran(tasks, ({"speed": 9.0}, {"memory": 1e9}), "fcfs")) == {"a": 1}
     result = ran(tasks, ({"speed": 1.0}, {"speed": 2.0}), "fcfs")
@@ -114,7 +114,7 @@ def test_machine_for_which_the_rank_has_no_number_comes_last():
     assert [each.reason for each in result.decisions] == ["no machine has a rank of the free machines"]
 
 
-def test_attributes_and_parameters_take_precedence_over_names_of_the_run_time():
+def test_attributes_and_sweep_variables_take_precedence_over_run_time_names_in_ranks():
     machines = ({"attributes": {"load": 1}}, {"attributes": {"load": 5}})
     assert places(ran({"a": {"work": 4, "rank": "load"}}, machines, "fcfs")) == {"a": 1}
     swept = {"a": {"work": 4, "sweep": {"seconds": [2]}, "rank": "seconds * speed"}}

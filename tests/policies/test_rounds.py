@@ -45,19 +45,19 @@ def test_priority_of_a_run_scales_the_priority_of_its_tasks_in_every_formula(mad
     assert worth("aging-e", view, runs[1]) == pytest.approx(worth("aging-e", view, runs[0]) + math.log(3))
 
 
-def test_foft_keeps_a_running_task_on_its_machine(made):
+def test_foft_priority_assumes_that_a_running_task_stays_on_its_machine(made):
     run = run_of(made, alone_s=10.0)
     late = StubView.of(made, now=10.0, live=[attempt(0, 0, 13.0)])
     assert worth("foft", late, run) == (10.0 + 3.0 + 6.0) / 10.0
 
 
-def test_value_of_a_very_old_run_does_not_overflow(made):
+def test_aging_priority_of_a_very_old_run_does_not_overflow(made):
     old, older = (StubView.of(made, now=now) for now in (1e6, 2e6))
     run = run_of(made, alone_s=1.0)
     assert worth("aging-e", older, run) > worth("aging-e", old, run)
 
 
-def test_makespan_of_0_causes_no_division_by_zero():
+def test_priority_of_a_run_with_makespan_0_causes_no_division_by_zero():
     nothing = instance({"a": {"work": 0}}, "identical:1")
     view, run = StubView.of(nothing, now=3.0), run_of(nothing, alone_s=0.0)
     found = {name: worth(name, view, run) for name in PRIORITIES}

@@ -43,7 +43,7 @@ def test_a_single_workflow_follows_its_plan():
         ("shared-plans:inter=srpt", [51.0, 11.0]),
     ],
 )
-def test_workflows_are_served_by_priority(policy, ends):
+def test_tasks_of_workflows_with_higher_priority_start_first(policy, ends):
     found = both(ONE, LONG, SHORT, policy=policy)
     assert [found.ended_s(run) for run in (0, 1)] == ends
 

@@ -112,7 +112,7 @@ def test_job_without_a_feasible_machine_does_not_block_other_jobs():
         assert sorted(found[f"a[{k}]"].start_s for k in (1, 2, 3)) == [0.0, 5.0, 10.0]
 
 
-def test_transfer_tasks_distribute_tasks_over_their_destinations():
+def test_readers_of_transferred_files_are_distributed_over_the_machines():
     where = platform(*({} for _ in range(4)), link=Link(bandwidth_Bps=1e6))
     tasks = {"s": {"work": 1, "machine": "S", "outputs": {f"x{k}": "1MB" for k in range(4)}}}
     for k in range(4):
@@ -136,7 +136,7 @@ def test_rounds_place_one_task_of_each_workflow():
         assert [run for run, _ in order[1:5]] == runs
 
 
-def test_fastest_count_that_is_free_is_used():
+def test_fastest_node_count_that_fits_into_the_free_nodes_is_used():
     tasks = {
         "first": {"work": 8, "nodes": 5},
         "wide": {"work": 8, "nodes": [1, 2, 3, 8], "speedup": {"amdahl": 0.0}},
@@ -146,7 +146,7 @@ def test_fastest_count_that_is_free_is_used():
 
 
 @pytest.mark.parametrize("name", ["fcfs", "g-heft", "foft", "rank", "pm-s"])
-def test_only_the_first_of_many_equal_ready_tasks_is_evaluated(name):
+def test_policy_evaluates_only_the_first_of_many_ready_tasks_of_equal_kind(name):
     made = instance({"t": {"sweep": {"k": "1..500"}, "work": "1 + k % 3"}}, "identical:2")
     engine = Engine(WorkflowLibrary({"w": made}), made, make_policy(name), RunSettings())
     requested, modes = [], engine._view.modes

@@ -25,7 +25,7 @@ def test_planned_count_is_used_if_it_is_possible():
     assert [(m.machine, m.count) for m in size_modes(planned, 0, MODES[2:5], "fastest")] == [(0, 4), (3, 1)]
 
 
-def test_one_mode_per_machine_is_returned_unchanged():
+def test_list_with_one_mode_per_machine_is_returned_unchanged():
     assert size_modes(WITHOUT, 0, [], "fastest") == []
     assert size_modes(WITHOUT, 0, MODES[1:2], "frugal") == MODES[1:2]
     apart = [mode(0, 1, 9.0), mode(1, 1, 3.0)]

@@ -30,13 +30,13 @@ def test_first_predictor_with_an_estimate_is_used():
     assert PredictorChain((WorkOverSpeed(),)).predict(TaskFeatures(name="t", kind="t"), X, 1) is None
 
 
-def test_impossible_mode_ends_the_chain():
+def test_chain_stops_at_the_first_predictor_that_declares_a_mode_impossible():
     elsewhere = TaskFeatures(name="t", kind="t", work=10.0, explicit={"y": 3.0})
     found = default_chain().predict(elsewhere, X, 1)
     assert (found.possible, found.source) == (False, "seconds")
 
 
-def test_source_of_an_estimate_is_stored_per_task():
+def test_source_of_every_estimate_is_stored_for_each_task():
     graph = graph_of(
         Task(name="e", seconds=2.0),
         Task(name="w", work=2.0),
@@ -74,7 +74,7 @@ def test_other_predictors_estimate_unmeasured_sizes_of_measured_kinds():
     assert [seconds.at(graph.index(name), 0, 1) for name in ("a[1]", "a[2]")] == [4.5, 2.5]
 
 
-def test_kinds_and_services_separate_classes():
+def test_tasks_of_different_kinds_or_services_have_separate_classes():
     measured = PerformanceTable({"a": {1: {1: 9.0}}, "b": {1: {1: 30.0}}})
     tasks = [Task(name=name, work=6.0, service=service) for name, service in zip("abcd", "qqdq", strict=True)]
     graph = graph_of(*tasks, Task(name="e", seconds={"m": 1.0}))
@@ -105,7 +105,7 @@ def test_chain_calls_a_predictor_once_per_class():
     )  # z and the other task are equivalent
 
 
-def test_inputs_of_a_chain_are_those_of_its_predictors():
+def test_chain_reads_the_inputs_that_its_predictors_read():
     regression = Regression(fits={"a": fit([1, 2, 3], [1, 2, 3])}, parameter="n")
     assert default_chain().final
     assert not PredictorChain((regression, AssumedWork())).final

@@ -33,20 +33,20 @@ def test_machine_without_explicit_seconds_is_impossible_not_unknown():
     assert answer({}) is None
 
 
-def test_share_uses_the_seconds_of_its_host():
+def test_share_uses_explicit_seconds_of_its_host_unless_it_has_its_own():
     share = Machine(name="x/dock", host="x")
     assert answer({"x": 14.0, "*": 3.0}, share).p50_s == 14.0
     assert answer({"x": 14.0, "x/dock": 5.0}, share).p50_s == 5.0
 
 
-def test_law_scales_from_the_smallest_allowed_count():
+def test_explicit_seconds_apply_to_the_smallest_allowed_count_and_the_law_scales_from_there():
     perfect = Amdahl(serial=0.0)
     assert answer({"*": 12.0}, nodes=2, law=perfect, counts=(2, 4)).p50_s == 12.0
     assert answer({"*": 12.0}, nodes=4, law=perfect, counts=(2, 4)).p50_s == 6.0
     assert answer({"*": 12.0}, nodes=4, counts=(2, 4)).p50_s == 12.0
 
 
-def test_measured_law_scales_from_its_first_count():
+def test_explicit_seconds_with_a_measured_law_apply_to_its_first_measured_count():
     law = MeasuredSeconds(seconds={2: 10.0, 4: 5.0})
     assert answer({"*": 12.0}, nodes=2, law=law, counts=(1, 2, 4)).p50_s == 12.0
     assert answer({"*": 12.0}, nodes=4, law=law, counts=(1, 2, 4)).p50_s == 6.0
@@ -81,7 +81,7 @@ def test_seconds_of_a_published_task_graph_are_stored_as_a_table():
 
 
 @pytest.mark.parametrize("name", ["nowhere", "y"])
-def test_explicit_seconds_of_missing_machines_give_no_mode(name):
+def test_explicit_seconds_for_machines_outside_the_platform_give_no_mode(name):
     graph = graph_of(Task(name="a", seconds={name: 1.0}))
     seconds = default_chain().table(graph, [X])
     assert len(seconds.modes(0)[0]) == 0

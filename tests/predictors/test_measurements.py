@@ -43,7 +43,7 @@ def test_times_between_measured_counts_are_interpolated_in_log_log_space():
     assert (found.p90_s, found.source) == (100.0, "interpolated")
 
 
-def test_count_beyond_the_measured_ones_is_impossible():
+def test_node_count_above_the_measured_counts_is_impossible():
     assert not Measurements(SCALING).predict(task(), SLOW, 17).possible
 
 
@@ -53,7 +53,7 @@ def test_single_measured_count_is_scaled_by_the_law_of_the_task():
     assert table.predict(task(), SLOW, 4).p50_s == 100.0
 
 
-def test_rows_of_a_machine_take_precedence_and_are_not_scaled():
+def test_measurements_of_a_machine_take_precedence_on_it_and_are_not_scaled():
     table = Measurements([*SCALING, *rows({"machine": "fast", "seconds": 33.0})])
     assert table.predict(task(), FAST, 1).p50_s == 33.0
     assert table.predict(task(), SLOW, 1).p50_s == 100.0
@@ -62,7 +62,7 @@ def test_rows_of_a_machine_take_precedence_and_are_not_scaled():
 SIZES = rows(*({"parameters": {"size": x}, "seconds": 2.0 * x} for x in (10.0, 20.0, 40.0)))
 
 
-def test_parameters_are_interpolated_and_beyond_them_fitted():
+def test_times_are_interpolated_between_measured_parameters_and_fitted_outside_them():
     table = Measurements(SIZES)
     assert table.predict(task(size=20), SLOW, 1).source == "predictions"
     between = table.predict(task(size=30), SLOW, 1)
@@ -124,7 +124,7 @@ def test_csv_file_is_read(tmp_path: Path):
         ("kind,seconds\n", "no predictions"),
     ],
 )
-def test_wrong_csv_is_refused_with_line_value_and_rule(tmp_path: Path, text: str, message: str):
+def test_error_about_a_wrong_csv_file_names_line_value_and_rule(tmp_path: Path, text: str, message: str):
     file = tmp_path / "measured.csv"
     file.write_text(text)
     with pytest.raises(InvalidInput, match=message):
@@ -151,7 +151,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_predictions_of_a_workflow_serve_plans_and_simulations(folder: Path):
+def test_plans_and_simulations_use_the_predictions_of_a_workflow(folder: Path):
     planned = weft.plan(folder / "flow.yaml", on=folder / "grid.yaml")
     assert planned.makespan_s == 130.0
     assert planned.estimate_sources == {"predictions": 2}

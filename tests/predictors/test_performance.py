@@ -43,7 +43,7 @@ def test_reference_database_has_the_published_sizes_and_limits():
     assert REFERENCE.lookup("ST", 1, 35).p90_s is None
 
 
-def test_limit_best_count_and_efficiency_are_as_published():
+def test_largest_count_best_count_and_efficiency_are_as_published():
     assert REFERENCE.limit("ST", 1) == 36
     assert REFERENCE.best("ST", 1) == 35
     assert REFERENCE.efficiency("ST", 1, 35) == pytest.approx(0.5696, abs=1e-4)

@@ -147,7 +147,7 @@ def test_fitted_seconds_apply_to_every_machine():
 
 
 @pytest.mark.parametrize("parameters", [{}, {"n": "2"}, {"n": -100}])
-def test_function_values_of_0_or_less_give_no_estimate(parameters):
+def test_fitted_function_with_a_value_of_0_or_less_gives_no_estimate(parameters):
     assert (
         WORK.predict(TaskFeatures(name="t", kind="lapw0", parameters=parameters), Machine(name="m"), 1)
         is None

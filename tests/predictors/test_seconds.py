@@ -81,7 +81,7 @@ def test_tasks_without_work_take_0_seconds_on_one_node_of_every_machine():
     assert seconds.sources[seconds.source[task]] == "no work"
 
 
-def test_there_are_no_modes_without_machines():
+def test_platform_without_machines_has_no_modes():
     graph = graph_of(Task(name="a", work=4.0), Task(name="b", seconds={"x": 1.0}))
     for seconds in (
         WorkOverSpeed().table(graph, ()),
@@ -92,7 +92,7 @@ def test_there_are_no_modes_without_machines():
         assert np.isnan(seconds.means_over(np.zeros(0, dtype=np.uint32))).all()
 
 
-def test_related_layout_of_a_large_instance_stays_small():
+def test_layout_of_related_machines_needs_little_memory_for_a_large_instance():
     graph = graph_of(*(Task(name=f"t{i}", work=float(i)) for i in range(2000)), Task(name="s", seconds=4.0))
     machines = [Machine(name=f"m{i}", speed=1.0 + i) for i in range(500)]
     seconds = default_chain().table(graph, machines)
@@ -102,7 +102,7 @@ def test_related_layout_of_a_large_instance_stays_small():
     assert seconds.at(graph.index("s"), 499, 1) == 4.0
 
 
-def test_too_large_layout_is_rejected_with_its_sizes():
+def test_error_about_a_layout_that_is_too_large_names_the_sizes():
     with pytest.raises(InvalidInput, match=r"12,000,000 .*3,000 tasks.*at most 10,000,000.*give `work`"):
         check_entries(12_000_000, "3,000 tasks on 4,000 machines")
     check_entries(MAX_ENTRIES, "just enough")
@@ -115,7 +115,7 @@ def test_too_large_layout_is_rejected_with_its_sizes():
         default_chain().table(graph, machines)
 
 
-def test_too_large_explicit_tables_become_classes():
+def test_explicit_seconds_use_classes_if_a_table_would_be_too_large():
     graph = graph_of(*(Task(name=f"t{i}", seconds={"m0": 1.0 + i, "*": 2.0}) for i in range(5000)))
     machines = [Machine(name=f"m{i}", speed=1.0 + i) for i in range(2100)]
     seconds = default_chain().table(graph, machines)
@@ -125,7 +125,7 @@ def test_too_large_explicit_tables_become_classes():
     assert seconds.at(graph.index("t7"), 2099, 1) == 2.0
 
 
-def test_node_counts_are_limited_only_by_the_law_without_capacities():
+def test_without_capacities_only_the_speedup_law_limits_node_counts():
     zero = np.zeros(1, dtype=np.uint32)
     related = RelatedSeconds(
         sources=("work/speed",),

@@ -42,7 +42,7 @@ def test_duration_is_divided_by_the_speedup_law(law, nodes, expected):
     assert seconds(100.0, law, nodes).p50_s == pytest.approx(expected, rel=1e-12)
 
 
-def test_counts_beyond_a_measured_table_are_impossible():
+def test_node_counts_above_a_measured_table_are_impossible():
     beyond = seconds(100.0, MeasuredSeconds(seconds={1: 8.0, 4: 3.0}), 5)
     assert beyond is not None
     assert not beyond.possible

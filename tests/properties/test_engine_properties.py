@@ -117,7 +117,7 @@ def _small_limits(monkeypatch):
 
 @settings(max_examples=RUNS, suppress_health_check=list(HealthCheck))
 @given(simulations())
-def test_random_runs_satisfy_the_invariants_replay_and_end(simulation):
+def test_random_runs_end_satisfy_the_invariants_and_can_be_replayed(simulation):
     assert_sound(simulation)
 
 

@@ -90,7 +90,7 @@ def assert_as_planned(made, planner):
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(instances(), st.sampled_from(DENSE))
-def test_tasks_start_and_end_as_planned_without_disturbances(made, planner):
+def test_without_disturbances_tasks_start_and_end_as_planned(made, planner):
     assume(make_planner(planner).supports(made, MAKESPAN) is None)
     assert_as_planned(made, planner)
 

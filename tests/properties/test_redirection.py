@@ -57,7 +57,9 @@ def destination(text: str) -> str:
 
 
 @given(template=st.sampled_from(sorted(TEMPLATES)), a=WORDS, b=WORDS)
-def test_accepted_text_leads_to_the_place_that_the_user_stated(template: str, a: str, b: str) -> None:
+def test_accepted_path_or_url_stays_in_the_folder_or_host_stated_by_the_user(
+    template: str, a: str, b: str
+) -> None:
     values = {"a": a, "b": b}
     # Refused here, or by the function that splits the URL.
     with suppress(StagingProblem):

@@ -33,12 +33,12 @@ def example():
     return instance(matrix_tasks(SECONDS, COMMUNICATION), processors(3))
 
 
-def test_upward_ranks_equal_the_published_ones(example):
+def test_upward_ranks_equal_the_published_ranks(example):
     ranks = dict(zip(example.graph.names, upward_ranks(example).tolist(), strict=True))
     assert [ranks[f"n{index}"] for index in range(1, 11)] == pytest.approx(RANKS, abs=1e-3)
 
 
-def test_schedule_of_heft_equals_the_published_one_task_by_task(example):
+def test_every_task_of_the_heft_schedule_is_placed_as_published(example):
     schedule = planned(example)
     found = {task: (machine, start, finish) for task, (machine, _, start, finish) in lines(schedule).items()}
     assert found == SCHEDULE

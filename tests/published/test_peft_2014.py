@@ -36,7 +36,7 @@ def test_makespan_of_heft_is_133_as_published(example):
     assert verify(schedule, example.graph, example.platform) == []
 
 
-def test_schedule_of_peft_equals_the_published_one_task_by_task(example):
+def test_every_task_of_the_peft_schedule_is_placed_as_published(example):
     schedule = planned(example, "peft")
     found = {task: (machine, start, finish) for task, (machine, _, start, finish) in lines(schedule).items()}
     assert found == SCHEDULE

@@ -66,7 +66,7 @@ def test_every_file_is_read_and_checked(files):
         assert len(graph) == int(jobs[1]), source.name
 
 
-def test_bounds_are_not_above_the_optimum_and_times_are_whole(files):
+def test_bounds_are_not_above_the_optimum_and_times_are_integers(files):
     _, found, known = files
     for key in list(found)[::8]:
         graph = check_and_unfold(Psplib().read(found[key]))
@@ -77,7 +77,7 @@ def test_bounds_are_not_above_the_optimum_and_times_are_whole(files):
             assert np.array_equal(seconds, np.round(seconds)), key
 
 
-def test_files_read_back_the_same_from_the_weft_format(files):
+def test_psplib_files_written_in_the_weft_format_read_back_the_same(files):
     _, found, _ = files
     for source in list(found.values())[::12]:
         workflow, platform = Psplib().read(source), Psplib().read_platform(source)

@@ -44,7 +44,7 @@ def test_a1_9_rescheduling_costs_less_than_replicated_work(perturbed):
     assert all(found["replicated_percent"] > 0.0 for found in perturbed)
 
 
-def test_not_repeating_completed_tasks_saves_time(perturbed):
+def test_migration_saves_more_time_if_completed_tasks_are_not_repeated(perturbed):
     assert fmean(found["lost_gain"] for found in perturbed) > fmean(
         found["migration_gain"] for found in perturbed
     )

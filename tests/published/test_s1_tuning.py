@@ -49,5 +49,5 @@ def test_the_chosen_settings_come_close_to_the_reference_time(tuned):
         ("elitist=False", 1.5),
     ],
 )
-def test_other_settings_are_worse_than_the_chosen_ones(tuned, changed, times):
+def test_other_settings_of_the_search_give_worse_results_than_the_chosen_settings(tuned, changed, times):
     assert mean_of(changed, TREND_RUNS)["precision_percent"] > times * tuned["precision_percent"]

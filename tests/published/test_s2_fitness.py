@@ -85,7 +85,7 @@ def random_counts(facts, rng):
     return [int(rng.integers(1, 37 if kind == "S" else 3)) for kind in facts["kinds"]]
 
 
-def test_static_literal_objective_follows_from_static_with_another_alpha(figures, workflow):
+def test_static_literal_objective_equals_a_transformed_static_objective_with_another_alpha(figures, workflow):
     """A2.7: literal_alpha = alpha * idle_beta + (1 - alpha) with beta = 2 - 1/alpha, for alpha from 1/2 to 1."""
     facts, made = workflow
     rng = generator(27, "identity")

@@ -56,7 +56,7 @@ def test_the_local_optimum_equals_the_reference_data(figures, name):
 
 
 @pytest.mark.parametrize(("name", "paper"), [("tree15", 0.530), ("barrier16", 0.500)])
-def test_half_of_the_nodes_are_idle_under_the_local_optimum(figures, name, paper):
+def test_idle_share_of_the_local_optimum_equals_the_published_share(figures, name, paper):
     made, _ = reference(figures, name)
     assert measure_schedule(planned(made, "local-optimum"), made).idle_share == pytest.approx(paper, abs=0.03)
 
@@ -79,7 +79,7 @@ def test_plan_for_total_cost_leaves_few_nodes_idle(figures, name, objective):
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_smaller_weight_of_time_never_costs_more(figures, name):
+def test_plan_with_a_smaller_weight_of_time_never_costs_more(figures, name):
     made, _ = reference(figures, name)
     found = [weighed(made, "on-demand", alpha) for alpha in ALPHAS]
     costs, times = [one.node_seconds for one in found], [one.makespan_s for one in found]

@@ -65,7 +65,7 @@ def test_time_and_cost_of_the_reference_runs_equal_the_fixture(figures, name, ru
 
 
 @pytest.mark.parametrize(("name", "idle", "paper"), [("tree15", 0.519, 0.530), ("barrier16", 0.498, 0.500)])
-def test_fastest_counts_leave_half_of_the_machine_idle(figures, name, idle, paper):
+def test_schedule_with_the_fastest_node_counts_leaves_half_of_the_machine_idle(figures, name, idle, paper):
     made, counts, _ = fixture_run(figures, name, "local")
     fastest = [int(modes.count[np.argmin(modes.seconds)]) for modes in map(made.modes, range(len(made)))]
     assert counts == fastest
@@ -132,7 +132,7 @@ def passers(predecessors, counts, start, finish):
     [(tree(16), 0.87, 0.86), (barrier(15), 0.87, 0.86), (independent(32), 0.79, 0.78)],
     ids=["tree-31", "barrier-32", "independent-32"],
 )
-def test_backfilling_shortens_the_schedule_and_never_delays_the_first_in_the_queue(
+def test_backfilling_shortens_the_schedule_and_never_delays_the_first_job_of_the_queue(
     figures, shape, easy, first_fit
 ):
     kinds, inputs, predecessors = shape

@@ -33,7 +33,7 @@ def medians_of(case):
 
 
 @pytest.mark.parametrize("tasks", TABLE_1)
-def test_fastest_counts_are_found_as_soon_as_in_table_1(tasks):
+def test_fastest_node_counts_are_found_within_the_generations_of_table_1(tasks):
     population, generations = TABLE_1[tasks]
     name = f"steady-state tasks={tasks} population={population}"
     cell = next(cell for cell in LocalOptimumStudy().cells(full=False) if cell.name == name)
@@ -62,13 +62,13 @@ def test_on_demand_cost_is_reduced_as_in_the_paper(tasks, shortest, longest):
 
 @pytest.mark.parametrize("tasks", [15, 16])
 @pytest.mark.parametrize("objective", ["static", "static-literal"])
-def test_search_for_total_cost_reduces_makespan_and_idle_nodes(tasks, objective):
+def test_search_for_the_total_cost_objective_reduces_makespan_and_idle_share(tasks, objective):
     found = medians_of(AlphaCase(objective=objective, tasks=tasks))
     assert -55.0 <= found["makespan_percent"] <= -19.0
     assert found["idle_percent"] <= 39.0
 
 
-def test_smaller_weight_of_time_takes_longer_and_costs_less():
+def test_plan_with_a_smaller_weight_of_time_takes_longer_and_costs_less():
     found = [
         medians_of(AlphaCase(alpha=alpha, tasks=16, perturbed=True)) for alpha in (0.95, 0.8, 0.5, 0.2, 0.05)
     ]

@@ -103,7 +103,7 @@ def programs(ran):
     return found
 
 
-def test_a3_8_one_template_gives_a_program_per_architecture(tmp_path):
+def test_a3_8_one_template_selects_a_separate_program_for_every_architecture(tmp_path):
     path = tmp_path / "array.jt"
     path.write_text(TEMPLATE, encoding="utf-8")
     workflow = read_workflow_file(path)

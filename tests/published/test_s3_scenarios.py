@@ -49,7 +49,7 @@ def test_the_testbed_equals_the_fixture(figures):
     assert scenario_a().loads[0].processes == figures["scenario_A"]["competing_processes"]
 
 
-def test_a3_1_one_migration_for_performance(slowed):
+def test_a3_1_exactly_one_job_migrates_for_performance(slowed):
     (move,) = slowed.moves()
     assert (move.job, move.machine, move.reason) == (0, "babieca", "performance")
 

@@ -81,7 +81,7 @@ def test_a5_2_reference_order_gives_the_expected_slowdowns(figures, arrivals, na
 
 
 @pytest.mark.parametrize("policy", POLICIES.values())
-def test_a5_7_all_policies_are_equal_without_contention(figures, arrivals, policy):
+def test_a5_7_without_contention_all_policies_give_equal_results(figures, arrivals, policy):
     result = run_all(applications(figures, 600), arrivals, policy)
     assert result.end_s == pytest.approx(1896.0)
     flow = sum(result.ended_s(run) - time for run, (time, _) in enumerate(arrivals))

@@ -80,7 +80,7 @@ def test_all_sites_are_used(whole):
     assert used == {"cluster", "station", "cloud"}
 
 
-def test_g_heft_delays_short_workflows(whole, g_heft):
+def test_short_workflows_have_a_larger_slowdown_under_g_heft(whole, g_heft):
     slowdowns = [[run.slowdown for run in ran.history.runs] for ran in (whole, g_heft)]
     assert sum(slowdowns[1]) > sum(slowdowns[0])
     assert slowdowns[1][2] + slowdowns[1][3] > slowdowns[0][2] + slowdowns[0][3]

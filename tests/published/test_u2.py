@@ -51,7 +51,7 @@ def test_subtasks_start_in_the_order_of_the_paper(ran, policy):
 
 
 @pytest.mark.parametrize("policy", EXPECTED)
-def test_no_subtask_starts_before_its_predecessors_end_or_ends_early(ran, policy):
+def test_no_subtask_ends_early_or_starts_before_its_predecessors_have_ended(ran, policy):
     found = ran[policy]
     for name, (start, end) in found.items():
         assert start >= EXPECTED[policy][name] - 0.05
@@ -82,7 +82,7 @@ def test_priorities_reduce_the_makespan_by_a_third(ran):
         ({"total_units": 30.0, "in_order": 0.0, "disturbance": 0.9}, []),
     ],
 )
-def test_figures_outside_their_tolerance_are_named_unless_disturbed(changed, outside):
+def test_figures_outside_their_tolerance_are_named_if_the_run_was_not_disturbed(changed, outside):
     fine = {
         policy: {
             "total_units": float(total),

@@ -91,7 +91,7 @@ def test_array_example_runs_with_the_given_number_of_tasks(examples):
         ("test_prolog_stdin_nr", "staging", 1),
     ],
 )
-def test_failure_without_rescheduling_holds_the_job(examples, name, cause, attempts):
+def test_failed_job_that_is_not_rescheduled_is_held(examples, name, cause, attempts):
     ran = examples.run(f"{name}.jt")
     assert ran.outcome == "stopped"
     assert [each.cause for each in examples.attempts(name)][-1] == cause
@@ -110,7 +110,7 @@ def test_held_job_is_released_by_resume(examples, capsys):
     assert shell.weft("resume", "--quiet").code == 0
 
 
-def test_rescheduled_job_is_tried_again_and_fails(examples):
+def test_rescheduled_job_is_tried_once_on_each_machine_and_then_fails(examples):
     name = "test_failed_execution_reschedule"
     assert examples.run(f"{name}.jt").outcome == "failed"
     tried = examples.attempts(name)
@@ -118,7 +118,7 @@ def test_rescheduled_job_is_tried_again_and_fails(examples):
     assert len({each.machine for each in tried}) == len(tried) == 2, "each machine is tried once"
 
 
-def test_example_with_a_gsiftp_url_is_refused_with_the_url(examples, capsys):
+def test_error_about_an_example_with_a_gsiftp_url_names_the_url(examples, capsys):
     shell = Project(examples.folder, capsys)
     refused = shell.weft("check", "test_checkpoint_gsiftp.jt")
     assert (refused.code, "gsiftp://draco.dacya.ucm.es" in refused.err) == (2, True)
@@ -141,7 +141,7 @@ def test_graph_examples_run_in_the_order_of_their_dependencies(examples):
     assert "".join(each.task for each in started) in ("EGHKIFJ", "EGKHIFJ")
 
 
-def test_monitor_of_a_template_runs_beside_the_job_and_moves_it(examples):
+def test_monitor_of_a_template_runs_during_the_job_and_can_cause_its_migration(examples):
     monitor = 'kill -0 "$1"; [ "$GW_HOSTNAME" = m2.lrz.de ] || echo slow > gw_perf; sleep 1000'
     examples.write("monitor.sh", f"#!/bin/sh -e\n{monitor}\n").chmod(0o755)
     waits = 'until [ "$GW_HOSTNAME" = m2.lrz.de ]; do sleep 0.05; done; echo "$GW_HOSTNAME" > out'

@@ -110,7 +110,9 @@ def test_exit_code_of_a_failing_prolog_is_never_an_outcome_of_the_task(machines)
         ),
     ],
 )
-def test_failure_of_a_wrapper_is_told_apart_from_that_of_the_command(machines, wrapper, outcome, text):
+def test_failure_of_a_wrapper_is_distinguished_from_a_failure_of_the_command(
+    machines, wrapper, outcome, text
+):
     flow(machines, wrapper=wrapper, command="echo fine", outcomes=[outcome])
     assert machines.run("flow.yaml", on="one.yaml").outcome == "failed"
     ended = machines.attempt("a")
@@ -123,7 +125,7 @@ def test_exit_code_of_a_command_under_a_wrapper_is_an_outcome(machines):
     assert machines.attempt("a").exit_code == 3
 
 
-def test_epilog_that_fails_is_run_again_but_not_the_program(machines):
+def test_failed_epilog_is_run_again_and_the_program_is_not_run_again(machines):
     fails_once = f"{noted('epilog')}; [ -e $LOG.again ] || {{{{ touch $LOG.again; exit 5; }}}}"
     flow(machines, command=f"{noted('command')}; echo x > out", epilog=fails_once, outputs=["out"])
     assert machines.run("flow.yaml", on="one.yaml").completed
@@ -179,7 +181,7 @@ def moving(real, **facets):
     )  # fmt: skip
 
 
-def test_evaluator_moves_a_task_and_its_modules_keep_the_order_of_a_migration(machines):
+def test_modules_of_a_task_that_its_evaluator_migrates_run_in_the_order_of_a_migration(machines):
     moving(machines)
     assert machines.run("flow.yaml").completed
     assert log_of(machines) == [
@@ -198,7 +200,7 @@ def test_evaluator_moves_a_task_and_its_modules_keep_the_order_of_a_migration(ma
     assert given["running_s"] > 0
 
 
-def test_epilog_that_fails_on_the_old_machine_does_not_keep_the_task_from_the_new_one(machines):
+def test_task_migrates_although_its_epilog_fails_on_the_old_machine(machines):
     moving(machines, epilog=f"{noted('epilog')}; [ {{machine.name}} = m2 ]")
     reported = run_and_note(machines)
     assert log_of(machines)[-3:] == ["epilog m1", "command m2", "epilog m2"]
@@ -277,7 +279,7 @@ def test_selector_that_accepts_no_machine_is_called_again(machines):
     ],
     ids=["selector", "requirements"],
 )
-def test_run_without_an_accepted_machine_says_so_and_fails_after_the_timeout(
+def test_run_whose_selector_accepts_no_machine_fails_after_the_timeout_with_a_message(
     machines, capsys, facets, reason
 ):
     program(machines, "select", 'echo asked >> "$LOG"')
@@ -313,7 +315,9 @@ def test_run_without_an_accepted_machine_says_so_and_fails_after_the_timeout(
         ("sleep 1000", "the selector failed: it was still running after 0.5 s"),
     ],
 )
-def test_failing_selector_is_reported_and_the_usual_order_used(machines, capsys, text, problem):
+def test_failure_of_a_selector_is_reported_and_the_usual_order_of_machines_is_used(
+    machines, capsys, text, problem
+):
     program(machines, "select", text)
     settings = "{timeouts: {selector: 0.5s}}"
     flow(
@@ -377,7 +381,7 @@ def test_epilog_runs_when_the_run_is_cancelled(machines, capsys):
         shell.end(process)
 
 
-def test_prolog_of_a_killed_engine_is_ended_and_runs_again(machines, capsys):
+def test_prolog_started_by_a_killed_engine_is_ended_and_run_again(machines, capsys):
     waits = f"{noted('prolog')}; echo $$ >> $LOG.pids; until [ -e $LOG.go ]; do sleep 0.05; done; {noted('ready')}"
     flow(machines, prolog=waits, command=noted("command"))
     shell = Project(machines.folder, capsys)

@@ -69,7 +69,9 @@ def planned(record: dict[str, object]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("command", [("run", "--fresh"), ("simulate",), ("run", "--dry-run")])
-def test_limits_apply_to_named_plans_and_points(flow: Project, command: tuple[str, ...]) -> None:
+def test_limits_apply_to_stored_plans_and_to_chosen_points_of_a_front(
+    flow: Project, command: tuple[str, ...]
+) -> None:
     flow.json("plan", *ON, "--planner", "heft", "--out", "plan.json")
     flow.json("pareto", *ON, "--plan-steps", "3000", "--seed", "1")
     for limit in (("--deadline", "0.1s"), ("--max-cost", "1e-9")):
@@ -92,7 +94,7 @@ def test_run_follows_the_chosen_point_of_a_front(flow: Project) -> None:
     assert points[0]["makespan_s"] < points[-1]["makespan_s"]
 
 
-def test_stored_plan_is_followed_and_objective_is_kept(flow: Project) -> None:
+def test_run_follows_a_stored_plan_and_keeps_its_objective(flow: Project) -> None:
     wanted = flow.json("plan", *ON, "--objective", "cost", "--out", "plan.json")
     done = flow.weft("run", *ON, "--plan", "plan.json")
     assert done.code == 0, done
@@ -121,7 +123,7 @@ def test_run_follows_the_plan_that_weft_plan_shows(flow: Project) -> None:
         (("--max-cost", "0.001"), "no plan can keep to a cost of 0.001"),
     ],
 )
-def test_run_that_cannot_keep_a_limit_is_not_started(flow: Project, options, words) -> None:
+def test_run_whose_plan_exceeds_a_limit_is_not_started(flow: Project, options, words) -> None:
     done = flow.weft("run", *ON, *options)
     assert done.code == 3, done
     assert words in done.err
@@ -162,7 +164,7 @@ def test_plan_for_fewer_nodes_or_machines_is_refused(flow: Project) -> None:
     assert flow.weft("run", *run).code == 0
 
 
-def test_predictions_that_apply_to_nothing_are_noted(flow: Project) -> None:
+def test_predictions_that_apply_to_no_task_are_noted(flow: Project) -> None:
     flow.write("one.yaml", """\
 weft: 1
 tasks: {sim: {command: "true"}}

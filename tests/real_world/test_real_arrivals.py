@@ -94,7 +94,7 @@ def test_a_workflow_named_twice_on_the_command_line_has_two_folders(arriving):
     assert not (arriving.folder / "plain").exists()
 
 
-def test_runs_of_a_series_have_numbered_result_folders(arriving):
+def test_runs_of_a_series_of_arrivals_have_numbered_result_folders(arriving):
     arriving.write(
         "list.yaml", "arrivals: [{workflow: sub/flow.yaml, count: 3, every: 0.1s, results: all/}]\n"
     )
@@ -132,7 +132,7 @@ def test_parameters_of_the_command_apply_to_the_arrivals_that_have_them(arriving
         ("{workflow: sub/flow.yaml, prio: 3}", "did you mean 'priority'"),
     ],
 )
-def test_wrong_arrivals_are_refused_with_file_and_line(arriving, capsys, entry, words):
+def test_error_about_wrong_arrivals_names_file_and_line(arriving, capsys, entry, words):
     arriving.write("list.yaml", f"arrivals:\n  - {entry}\n")
     shell = Project(arriving.folder, capsys)
     for command in (
@@ -162,7 +162,7 @@ def test_trace_may_state_owners_priorities_and_result_folders(arriving):
         load_scenario("list.yaml")
 
 
-def test_a_run_of_higher_priority_is_served_first(real):
+def test_task_of_a_run_with_higher_priority_starts_first(real):
     """One node, a busy machine, and two waiting runs: the later one of priority 9 starts first."""
     real.write("machines.yaml", "machines: {m: {backend: {kind: local}}}\n")
     command = 'command: "sleep 0.3"'

@@ -285,7 +285,7 @@ def test_two_programs_of_one_service_are_refused(real):
         weft.plan("flow.xml", on="machines.yaml")
 
 
-def test_a_value_that_is_no_number_is_refused_in_arithmetic(real):
+def test_value_that_is_not_a_number_is_refused_in_shell_arithmetic(real):
     real.write("machines.yaml", MACHINES)
     real.write("services.yaml", 'services: {greet: {command: "echo $(({who} + 1)) > {o}"}}\n')
     real.write("flow.xml", DAG.replace("{0}", "a[$(touch /tmp/never)]"))
@@ -308,7 +308,7 @@ tasks:
     assert real.attempts("never") == []
 
 
-def test_a_folder_with_a_target_is_copied_there(real):
+def test_output_folder_with_a_target_is_copied_to_the_target(real):
     real.write("machines.yaml", MACHINES)
     real.write(
         "flow.yaml",

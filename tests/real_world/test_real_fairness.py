@@ -85,7 +85,7 @@ def test_every_view_shows_the_slowdowns_of_several_runs(several, capsys):
         assert words in page
 
 
-def test_the_figures_of_a_report_are_those_of_its_runs(several):
+def test_slowdown_figures_of_a_report_are_computed_from_its_runs(several):
     ran = several.run(arrivals="list.yaml")
     record = ran.report.executed.as_record()
     values = [run["slowdown"] for run in record["runs"]]

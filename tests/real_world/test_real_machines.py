@@ -99,7 +99,7 @@ def test_program_of_a_silent_runner_is_reattached_and_not_started_again(tmp_path
     assert "its runner did not respond, but its machine did: the runner was reconnected" in told
 
 
-def test_machine_without_access_is_not_used_as_in_the_simulation(tmp_path):
+def test_real_run_and_simulation_do_not_use_a_machine_that_denies_access(tmp_path):
     text = "weft: 1\nname: short\ntasks: {work: {command: 'true', work: 1}}\n"
     flow, machines = prepare(tmp_path, text, MACHINES.replace("box-first", "file/box"))
     (tmp_path / "file").write_text("not a folder")
@@ -154,7 +154,7 @@ def test_task_queued_elsewhere_uses_a_machine_that_came_back(tmp_path):
         assert [each.machine for each in begun if each.label == "a[2]"] == [1, 1]
 
 
-def test_task_queued_behind_one_that_the_user_moved_uses_the_machine_it_left(tmp_path):
+def test_queued_task_uses_the_machine_that_became_free_by_a_migration_of_the_user(tmp_path):
     flow, machines = prepare(tmp_path, WAITING, TWO)
     said = []
 
@@ -174,7 +174,7 @@ def test_task_queued_behind_one_that_the_user_moved_uses_the_machine_it_left(tmp
     assert places(ran, tmp_path) == {"a[1]": ["first"], "a[2]": ["second", "first"], "a[3]": ["second"]}
 
 
-def test_reason_of_a_lost_machine_says_that_its_sandbox_is_no_directory(tmp_path):
+def test_reason_of_a_lost_machine_says_that_its_sandbox_is_not_a_directory(tmp_path):
     flow, machines = prepare(tmp_path, LOST)
     box, away = tmp_path / "box-first", tmp_path / "away"
 
@@ -210,7 +210,7 @@ tasks:
 """
 
 
-def test_measured_load_leads_to_the_placements_of_the_simulation(tmp_path):
+def test_real_run_with_measured_load_has_the_same_placements_as_the_simulation(tmp_path):
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         pytest.skip("needs two cores")
@@ -311,7 +311,7 @@ def test_machines_join_a_real_run_from_the_command_line_and_from_its_file(tmp_pa
     assert replay(journal.engine(), journal.entries, journal.plans).differences == ()
 
 
-def test_drained_machine_ends_its_task_and_gets_no_other(tmp_path):
+def test_drained_machine_completes_its_task_and_gets_no_further_task(tmp_path):
     flow, machines = prepare(tmp_path, MANY, TWO)
     said = []
 
@@ -346,7 +346,7 @@ def test_task_leaves_a_removed_machine(tmp_path):
     assert [each.reason for each in ran.report.executed.history.moves] == ["user"]
 
 
-def test_machine_that_differs_from_the_run_is_refused_and_nothing_changes(tmp_path):
+def test_changed_definition_of_a_machine_of_the_run_is_refused_and_changes_nothing(tmp_path):
     flow, machines = prepare(tmp_path, MANY, ONE)
     said = []
 

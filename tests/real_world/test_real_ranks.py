@@ -53,7 +53,7 @@ def decided(history, names):
     return [(each.label, names[each.machine], each.reason) for each in history.attempts.values()]
 
 
-def test_stated_ranks_lead_to_the_placements_of_the_simulation(tmp_path, platform):
+def test_real_run_with_stated_ranks_has_the_same_placements_as_the_simulation(tmp_path, platform):
     (tmp_path / "stated.yaml").write_text(STATED)
     ran = weft.run(tmp_path / "stated.yaml", on=platform, project=tmp_path, plan_steps=50)
     assert ran.completed, str(ran)

@@ -75,7 +75,7 @@ def test_programs_run_on_the_shares_of_their_service_with_at_most_their_nodes(di
     assert {divided.text(f"f.{i}").split()[0] for i in (3, 4, 5)} == {"quick"}
 
 
-def test_shares_use_the_sandbox_of_their_machine_and_move_no_data_between_them(divided):
+def test_shares_use_the_sandbox_of_their_machine_and_no_data_are_moved_between_shares(divided):
     divided.run("flow.yaml")
     assert {path.name for path in (divided.folder / ".weft" / "sandbox").iterdir()} <= {"big", "other"}
     assert all(each.moved_bytes in (None, 0.0) for each in divided.attempts("slow[1]"))
@@ -121,7 +121,7 @@ def test_resume_and_reuse_work_with_shares(divided):
     assert again.report.executed.taken_over == 11
 
 
-def test_a_limit_of_nodes_below_the_shares_is_refused(divided):
+def test_node_limit_below_the_total_nodes_of_the_shares_is_refused(divided):
     with pytest.raises(InvalidInput, match="at most 2 nodes per machine: shares of 'big' take 3 nodes"):
         divided.run("flow.yaml", most_nodes=2)
 
@@ -143,7 +143,7 @@ def test_cores_are_divided_among_shares_in_the_order_of_the_platform(real):
     assert find_cores(few, few[1]) == cores[:1]
 
 
-def test_the_cores_of_a_share_are_those_of_its_programs(real):
+def test_programs_of_a_share_run_on_the_cores_of_the_share(real):
     available = sorted(os.sched_getaffinity(0))
     if len(available) < 2:
         pytest.skip("needs two cores")

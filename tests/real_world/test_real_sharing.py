@@ -21,7 +21,7 @@ def ends(history):
     return {each.task: each.ended_s for each in history.attempts.values() if each.ending == "completed"}
 
 
-def test_simulated_programs_slow_each_other_down_by_their_number(real):
+def test_simulated_programs_on_a_shared_machine_slow_down_in_proportion_to_their_number(real):
     """Four tasks of 2 s on two nodes: each gets half a node, so all end after 4 s."""
     machine(real)
     real.write("flow.yaml", "tasks: {a: {sweep: {k: 1..4}, work: 2s}}\n")
@@ -50,7 +50,7 @@ def test_program_on_two_nodes_counts_twice_when_the_speed_is_divided(real):
     assert ends(found.history) == {"wide": pytest.approx(4.5), "small": pytest.approx(4.5)}
 
 
-def test_a_suspended_program_leaves_its_share_to_the_others(real):
+def test_speed_share_of_a_suspended_program_is_divided_among_the_other_programs(real):
     machine(real, "machines: {m: {occupancy: shared}}\n")
     real.write("flow.yaml", "tasks: {x: {work: 2s}, y: {work: 2s}}\n")
     scenario = Scenario(suspensions=(Suspension(task="y", at_s=1.0, lasting_s=1.0),))
@@ -141,7 +141,7 @@ def test_run_on_a_shared_machine_completes_after_replanning(real):
         assert found.lower_bound_s <= found.end_s * (1 + 1e-9)
 
 
-def test_check_explains_a_shared_machine(real, capsys):
+def test_check_notes_that_a_machine_is_time_shared(real, capsys):
     machine(real)
     done = Project(real.folder, capsys).weft("check", "machines.yaml")
     assert done.code == 0

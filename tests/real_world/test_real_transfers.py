@@ -120,7 +120,7 @@ def test_report_and_explanation_state_bytes_and_machines(chain, capsys):
     assert "a transfer copies a file and runs no program" in shell.weft("logs", "move").err
 
 
-def test_a_second_run_reuses_the_copy_and_a_changed_content_is_copied_again(chain):
+def test_second_run_reuses_the_copy_of_a_file_and_copies_changed_content_again(chain):
     chain.run("flow.yaml")
     again = chain.run("flow.yaml")
     assert again.report.executed.taken_over == 3
@@ -204,7 +204,7 @@ loops: {again: {from: last, to: first, until: last.exit_code == 0, max_iteration
     assert [each.moved_bytes for each in moves] == [2.0, 2.0, 2.0]
 
 
-def test_a_copy_that_fails_is_retried_and_fails_with_cause_staging(chain):
+def test_failed_copy_is_retried_and_the_task_then_fails_with_the_cause_staging(chain):
     def spoil(entry, engine):
         for original in chain.folder.glob(".weft/sandbox/left/*/1/*/x"):
             if isinstance(entry.event, ev.Ended):
@@ -316,7 +316,7 @@ def test_interrupted_transfer_is_copied_again_by_the_next_engine(moving):
         ("{kind: transfer, from: A, to: B, file: z}", "more moves 'z', which no task writes"),
     ],
 )
-def test_transfer_with_wrong_or_ignored_keys_is_refused(chain, keys, words):
+def test_transfer_task_with_wrong_or_unsupported_keys_is_refused(chain, keys, words):
     chain.write("flow.yaml", f"{CHAIN}  more: {keys}\n")
     with pytest.raises(InvalidInput, match=words):
         chain.run("flow.yaml")

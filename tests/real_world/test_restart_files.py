@@ -81,7 +81,7 @@ def run_noting(real, **options):
     return found
 
 
-def test_restart_files_are_copied_at_the_interval_and_outlive_the_machine(counted):
+def test_restart_files_copied_at_the_interval_are_used_after_the_machine_is_lost(counted):
     remove = 'rm -rf "$PWD"/*'
     counter(
         counted,
@@ -97,7 +97,7 @@ def test_restart_files_are_copied_at_the_interval_and_outlive_the_machine(counte
     assert [each.cause for each in counted.attempts("a")] == ["lost", ""]
 
 
-def test_interval_between_requests_is_the_stated_one(counted):
+def test_restart_files_are_requested_at_the_stated_interval(counted):
     """One gap of several is close to a second, however busy the host; an answer costs no time of its own."""
     counted.write(
         "prog.py",
@@ -122,7 +122,7 @@ pathlib.Path("out").write_text(str(min(after - before for before, after in zip(a
 
 
 @pytest.mark.parametrize("url", ["store", "memory://kept/{task}"])
-def test_copies_at_a_url_outlive_the_disk_of_the_engine(counted, url):
+def test_restart_files_copied_to_a_url_are_used_after_the_local_copies_were_removed(counted, url):
     remove = 'rm -rf "$PROJECT/.weft/checkpoints" "$PWD"/*'
     checkpoint = {"files": ["state"], "every": "0.5s", "url": url}
     uploaded = (
@@ -135,7 +135,7 @@ def test_copies_at_a_url_outlive_the_disk_of_the_engine(counted, url):
     assert not list(counted.folder.glob("store/*/*/*")), "copies of a completed task are removed"
 
 
-def test_store_that_cannot_be_written_is_reported_and_the_task_goes_on(counted):
+def test_unwritable_store_of_restart_files_is_reported_and_the_task_continues(counted):
     counted.write("store", "a file")
     counter(
         counted,
@@ -158,7 +158,7 @@ def test_store_of_an_unknown_kind_is_refused_before_the_run(counted, capsys):
     assert not (counted.folder / ".weft").exists()
 
 
-def test_program_is_asked_for_files_before_it_moves(counted):
+def test_program_is_asked_for_restart_files_before_it_migrates(counted):
     settings = "{poll_every: 0.3s, migration: {when: always}}"
     counter(counted, '[ "$n" -lt 5 ] || echo slow > gw_perf', settings)
     assert counted.run("flow.yaml").completed
@@ -171,7 +171,7 @@ def test_program_is_asked_for_files_before_it_moves(counted):
     assert second.ran_s + 5 * 0.05 <= run.alone_s <= first.ran_s + second.ran_s + 1e-6
 
 
-def test_program_is_asked_for_files_before_its_time_limit(counted):
+def test_program_is_asked_for_restart_files_before_its_time_limit(counted):
     counter(counted, settings="{timeouts: {ending: 0.5s}}", time_limit="1s")
     assert counted.run("flow.yaml").completed
     assert lines(counted) == ["start 0", "saved", "start 1"]
@@ -179,7 +179,7 @@ def test_program_is_asked_for_files_before_its_time_limit(counted):
 
 
 @pytest.mark.parametrize("how", ["signal", "command"])
-def test_program_is_asked_for_files_when_the_run_is_stopped(counted, capsys, how):
+def test_program_is_asked_for_restart_files_when_the_run_is_stopped(counted, capsys, how):
     counter(counted)
     shell = Project(counted.folder, capsys)
     ignored = signal.SIG_IGN if how == "command" else signal.default_int_handler  # as after `weft run &`
@@ -202,7 +202,7 @@ def test_program_is_asked_for_files_when_the_run_is_stopped(counted, capsys, how
     assert lines(counted) == ["start 0", "saved", "start 1"]
 
 
-def test_program_below_a_shell_has_the_whole_time_to_write_its_files(counted):
+def test_program_started_by_a_shell_has_the_whole_grace_period_to_write_restart_files(counted):
     slow = "#!/usr/bin/env python3\nimport signal, sys, time\n"
     slow += "def save(*_):\n    time.sleep(2.5)\n    open('state', 'w').write('7')\n    sys.exit(1)\n"
     slow += "signal.signal(signal.SIGTERM, save)\nopen('gw_perf', 'w').write('slow')\ntime.sleep(1000)\n"
@@ -224,7 +224,7 @@ echo $there $n > out
 """
 
 
-def test_program_without_progress_reports_migrates_once_with_unknown_work_done(real, capsys):
+def test_program_without_progress_reports_migrates_once_and_its_work_done_is_unknown(real, capsys):
     real.write(
         "machines.yaml",
         "machines:\n  slow: {speed: 2, backend: {kind: local}}\n  fast: {backend: {kind: local}}\n",

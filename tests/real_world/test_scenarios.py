@@ -276,7 +276,7 @@ ONLY_SIMULATED = {"network", "overhead_per_task", "stage_latency", "replanning"}
 """Keys that state a duration which a real run simply takes, so that there is nothing to decide."""
 
 
-def test_every_key_of_scenarios_has_a_real_counterpart():
+def test_every_scenario_key_is_tested_in_a_real_run_or_listed_as_simulated_only():
     described = {field.key for field in SCENARIO.fields} - {"weft", "name", "description"}
     assert described == REAL_COUNTERPARTS.keys() | ONLY_SIMULATED
     for place in REAL_COUNTERPARTS.values():

@@ -89,7 +89,7 @@ def test_attempts_on_several_machines_run_at_the_same_time(project):
     assert project.end().attempt == 1
 
 
-def test_commands_of_other_kinds_are_ignored(project):
+def test_backend_ignores_commands_for_other_components(project):
     project.backend.execute([cm.SetTimer(timer="poll", at_s=0.0)])
     assert project.poll_for(0.1) == []
 
@@ -174,7 +174,7 @@ def test_command_repeated_after_the_end_is_ignored(programs):
     assert not [event for event in programs.poll_for() if isinstance(event, ev.Ended)]
 
 
-def test_output_of_another_machine_is_staged(programs):
+def test_input_is_staged_from_the_machine_that_produced_it(programs):
     programs.start(0, "quick")
     programs.end()
     place = programs.place(1, "reader", machine=1)
@@ -293,7 +293,7 @@ def test_program_of_an_attempt_that_the_journal_has_lost_is_ended(programs):
     assert read_process(old) is None
 
 
-def test_halted_program_is_reported_so_that_it_can_run_again(programs):
+def test_program_ended_by_a_halt_is_reported_with_the_exit_code_for_a_rerun(programs):
     programs.start(0, "slow")
     programs.poll_for(0.2)
     assert programs.backend.busy

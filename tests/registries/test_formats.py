@@ -215,7 +215,7 @@ def test_sample_is_a_valid_workflow(reader):
 
 
 @pytest.mark.parametrize("tasks", [PLAIN, SIZED], ids=["plain", "sized"])
-def test_written_text_is_recognised_and_reads_back(form, tasks):
+def test_written_text_is_recognised_and_can_be_read_back(form, tasks):
     flow = workflow(tasks)
     if not form.writes:
         with pytest.raises(InvalidInput, match="cannot be written"):

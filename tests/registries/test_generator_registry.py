@@ -43,7 +43,7 @@ def test_generator_parameters_are_described_and_frozen(kind):
         setattr(kind(), list_parameters(kind)[0].name, 1)
 
 
-def test_default_parameters_given_as_text_are_the_defaults(kind):
+def test_default_parameters_given_as_text_equal_the_default_parameters(kind):
     texts = dict(setting.text.split("=", 1) for setting in list_parameters(kind))
     assert configure_generator(kind, texts) == kind()
 
@@ -86,7 +86,7 @@ def test_generated_workflow_is_planned_on_its_platform(made):
     assert 0 < planned.lower_bound_s <= planned.makespan_s
 
 
-def test_every_task_has_work_and_every_file_a_size(made):
+def test_every_generated_task_has_work_and_every_file_has_a_size(made):
     planned = weft.plan(made.workflow, on=made.platform or "identical:4", planner="heft")
     assert "assumed" not in planned.estimate_sources
     assert check_and_unfold(made.workflow).unsized_files == 0

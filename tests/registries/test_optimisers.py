@@ -74,12 +74,12 @@ def test_result_is_not_worse_than_the_start_points(optimiser):
     assert found.best.tolist() == best.tolist()
 
 
-def test_start_points_outside_the_space_are_repaired(optimiser):
+def test_start_points_outside_the_search_space_are_moved_into_it(optimiser):
     found = run(optimiser, starts=[[-5, 10**6] * (len(VALUES) // 2)], most=1)
     assert (found.best < PLANE.sizes).all()
 
 
-def test_search_ends_soon_after_the_limit_and_reports_it(optimiser):
+def test_search_ends_soon_after_its_limit_and_reports_that_the_limit_was_reached(optimiser):
     found = run(optimiser, space=LINE, evaluate=partial(np.sum, axis=1, dtype=float), most=20)
     assert found.cut
     assert 20 <= found.visited <= 20 + 1100, "at most one generation more"
@@ -124,7 +124,7 @@ def test_pool_does_not_change_the_result_of_an_optimiser(optimiser):
     assert facts(run(optimiser, pool=Three())) == facts(run(optimiser))
 
 
-def test_search_of_a_space_with_one_point_returns_it(optimiser):
+def test_search_of_a_space_with_one_point_returns_that_point(optimiser):
     only = make_numeric_space([[4.0], [1.0]])
     found = run(optimiser, space=only, evaluate=lambda points: np.full(len(points), 7.0), most=200)
     assert found.value == 7.0

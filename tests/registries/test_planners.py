@@ -151,7 +151,7 @@ def test_a_planner_has_its_registered_name_and_a_title(planner):
     assert len(planner.title) > 10
 
 
-def test_unsupported_objective_is_refused_with_a_reason(planner):
+def test_unsupported_objective_is_refused_and_the_reason_is_stated(planner):
     answers = {
         (case, name): planner.supports(make_case(case), objective)
         for case in INSTANCES
@@ -304,7 +304,7 @@ def records(tmp_path_factory):
     return found
 
 
-def test_plans_are_the_same_under_every_hash_seed_and_compiled_or_not(planner, records):
+def test_plans_do_not_depend_on_the_hash_seed_or_on_kernel_compilation(planner, records):
     first, *others = [record[planner.name] for record in records]
     assert len(first["schedule"]) == 14
     assert others == [first] * 3

@@ -105,7 +105,7 @@ def _check_order(lines, made, arrival):
     where=platforms(),
     second_s=st.sampled_from([0.0, 2.5]),
 )
-def test_instances_with_all_features_are_run_validly(name, flow, where, second_s):
+def test_runs_of_instances_with_all_features_satisfy_the_invariants(name, flow, where, second_s):
     try:
         made = compile_instance(unfold(flow), where)
     except (Infeasible, InvalidInput):

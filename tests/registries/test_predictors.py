@@ -26,7 +26,7 @@ def test_predictor_has_its_registered_name_and_properties(predictor):
 
 @given(graph=graphs())
 @settings(max_examples=15)
-def test_applies_predict_and_table_are_consistent(predictor, graph):
+def test_methods_applies_predict_and_table_of_a_predictor_are_consistent(predictor, graph):
     applies = predictor.applies(graph)
     assert applies.shape == (len(graph),)
     assert applies.dtype == np.bool_

@@ -67,7 +67,7 @@ class TestStandings:
         assert [(standing.planner, standing.wins) for standing in made.standings] == [("b", 2), ("a", 1)]
         assert standings(made)["a"].mean_ratio < standings(made)["b"].mean_ratio
 
-    def test_plans_equal_within_rounding_all_win(self):
+    def test_all_plans_that_differ_only_by_rounding_win(self):
         made = comparison({"x": {"a": 1.0, "b": 1.0 + 1e-10, "c": 1.0 + 1e-8}})
         assert [standing.wins for standing in made.standings] == [1, 1, 0]
         assert [standing.planner for standing in made.standings] == ["a", "b", "c"]
@@ -82,7 +82,7 @@ class TestStandings:
         assert [standing.planner for standing in made.standings] == ["b", "a"]
         assert standings(made)["a"].mean_ratio is None
 
-    def test_workflow_of_zero_work_is_won_by_plans_of_zero_length(self):
+    def test_plan_of_zero_length_wins_for_a_workflow_of_zero_work(self):
         made = comparison({"x": {"a": 0.0, "b": 2.0}}, bound_s=0.0)
         row = made.workflows[0]
         assert [row.ratio(result) for result in row.results] == [1.0, math.inf]
@@ -90,7 +90,7 @@ class TestStandings:
         assert [row.wins(result) for result in row.results] == [True, False]
 
     @given(st.lists(st.lists(st.floats(0.1, 1e6), min_size=3, max_size=3), min_size=1, max_size=8))
-    def test_wins_and_means_equal_a_count_by_hand(self, table):
+    def test_wins_and_means_equal_values_computed_by_hand(self, table):
         made = comparison({str(n): dict(zip("abc", row, strict=True)) for n, row in enumerate(table)})
         for column, planner in enumerate("abc"):
             ratios = [row[column] / min(row) for row in table]

@@ -96,7 +96,7 @@ def test_event_keys_are_stable_and_complete():
     assert all(each["task"] and each["machine"] and each["workflow"] for each in attempts)
 
 
-def test_every_message_is_an_event_or_excluded():
+def test_every_message_is_written_as_an_event_or_listed_as_excluded():
     silent = {
         "ProbeAnswered",
         "Discover",

@@ -68,7 +68,7 @@ def test_run_without_deviations_meets_its_promise():
         (40, None, "late"),
     ],
 )
-def test_a_run_is_compared_with_the_recorded_prediction(p50, p90, word):
+def test_report_compares_a_run_with_the_prediction_recorded_before_it(p50, p90, word):
     promise = Promise(planned_s=p50, p50_s=p50, p90_s=p90, tasks=3)
     executed = journal_of(three_in_a_row(), platform_of(1.0)).executed(
         ExecutionRecords(promises={0: promise})
@@ -124,7 +124,7 @@ def test_placeholder_duration_is_neither_a_promise_nor_an_estimate():
     assert f"<p>{reported}</p>" in execution_html(executed)
 
 
-def test_a_lower_bound_of_an_unknown_time_is_printed():
+def test_report_prints_a_lower_bound_if_the_promised_time_is_unknown():
     printed = Promise(planned_s=41, least_s=40, tasks=3, untimed=1, untimed_kinds=("middle",), least_cost=4)
     executed = journal_of(some_unknown(), platform_of(1.0)).executed(ExecutionRecords(promises={0: printed}))
     reported = "at least 40 s, cost at least 4; unknown: 1 of 3 tasks (kind middle) have no stated time"
@@ -134,7 +134,7 @@ def test_a_lower_bound_of_an_unknown_time_is_printed():
     assert '<rect class="promised"' not in execution_html(executed)
 
 
-def test_runs_without_a_promise_are_counted():
+def test_runs_without_a_promise_are_counted_as_unknown():
     flows = [three_in_a_row(), some_unknown()]
     executed = journal_of(flows, platform_of(1.0), arrivals=[0.0, 100.0]).executed()
     assert dict(execution_facts(executed))["promises"] == "1 of 1 kept, 1 unknown"
@@ -165,7 +165,7 @@ def test_attempts_are_summed_by_kind():
     assert kind_table(executed).rows[0][:5] == ("work", "4/4", "-", "1", "-")
 
 
-def test_a_failure_is_reported_with_its_log(tmp_path):
+def test_report_of_a_failure_contains_the_last_lines_of_its_log(tmp_path):
     scenario = Scenario(exit_codes={"work[2]": (7, 0)})
     written = journal_of(swept(retries=1), platform_of(1.0), scenario=scenario, policy="fcfs")
     (failed,) = written.history().failures

@@ -153,7 +153,7 @@ def test_the_summary_lists_the_main_facts(executed):
 
 
 @pytest.mark.parametrize("width", [10, 60, 200])
-def test_text_of_the_summary_is_wrapped_and_tables_are_whole(executed, width):
+def test_text_of_the_summary_is_wrapped_and_table_rows_are_not_wrapped(executed, width):
     lines = execution_lines(executed, width=width, ascii_only=True)
     begin = lines.index("")
     end = lines.index("", begin + 1)
@@ -167,7 +167,7 @@ def test_text_of_the_summary_is_wrapped_and_tables_are_whole(executed, width):
     assert set(lines[begin:end]) <= set(wide)
 
 
-def test_the_summary_of_several_runs_is_not_cut():
+def test_summary_of_several_runs_is_not_truncated():
     flows = []
     for name in ("a-workflow-with-a-rather-long-name", "another-workflow-with-a-long-name"):
         flow = weft.Builder(name)

@@ -30,7 +30,7 @@ def test_critical_path_follows_data_and_occupied_nodes():
     assert (executed.path.ran_s, executed.path.waited_s, executed.path.staged_s) == (25, 0, 0)
 
 
-def test_critical_path_does_not_wait_for_a_machine_with_free_nodes():
+def test_critical_path_contains_no_wait_for_a_machine_that_has_free_nodes():
     flow = weft.Builder("flow")
     flow.task("short", work=3)
     flow.task("long", work=10)

@@ -90,7 +90,7 @@ class TestJoinedBars:
         assert bars.lane.tolist() == list(lanes.lane)
         assert set(bars.tasks.tolist()) == {1}
 
-    def test_adjacent_short_tasks_are_joined_under_the_kind_with_most_time(self) -> None:
+    def test_adjacent_short_tasks_are_joined_into_a_bar_of_the_kind_with_the_most_time(self) -> None:
         lines = [
             ("a", 0, 1, 0, 1, "x"),
             ("b", 0, 1, 1, 4, "y"),
@@ -106,7 +106,7 @@ class TestJoinedBars:
         ]
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_joined_bars_keep_the_total_time_and_separate_lanes(self, seed: int) -> None:
+    def test_joined_bars_keep_the_total_time_and_do_not_mix_lanes(self, seed: int) -> None:
         nodes = [1, 3, 8]
         view = view_of(packed(np.random.default_rng(seed), 300, nodes), nodes)
         lanes = pack_lanes(view.schedule, nodes)

@@ -42,14 +42,14 @@ class TestBars:
         assert len(walls) == 1
         assert shown_width(walls[0]) == 100
 
-    def test_overlapping_tasks_are_drawn_as_a_skyline(self) -> None:
+    def test_overlapping_tasks_on_one_node_are_drawn_as_one_usage_row(self) -> None:
         lines = [("a", 0, 1, 0, 80, "k"), ("b", 0, 1, 40, 80, "k")]
         row = rendered(view_of(lines, [1]), width=91, heading=False)[0]
         assert row == "m1 │" + "█" * 80 + "│ 150 %"
 
 
 class TestSkyline:
-    def test_skyline_shows_the_share_of_used_nodes_over_time(self) -> None:
+    def test_usage_row_shows_the_share_of_used_nodes_over_time(self) -> None:
         lines = [("a", 0, 4, 0, 40, "k"), ("b", 0, 2, 40, 60, "k")]
         machines = [("x", i, 1, 0, 80, "k") for i in range(1, 13)]
         row = rendered(view_of([*lines, *machines], [4] + [1] * 12), width=92, heading=False)[0]
@@ -76,7 +76,7 @@ class TestSkyline:
 
 
 class TestManyMachines:
-    def test_adjacent_machines_share_a_skyline_when_there_are_many(self) -> None:
+    def test_adjacent_machines_share_a_usage_row_if_there_are_many_machines(self) -> None:
         # 60 machines in 20 bands of 3, two rows each; one machine of the last bands ends at half time.
         lines = [(f"t{i}", i, 1, 0, 50 if i % 3 == 2 and i > 50 else 100, "k") for i in range(60)]
         out = rendered(view_of(lines, [1] * 70), width=121, heading=False)
@@ -89,7 +89,7 @@ class TestManyMachines:
         ]
         assert "… 10 machines not used" in "\n".join(out)
 
-    def test_machines_of_a_site_share_a_skyline(self) -> None:
+    def test_machines_of_a_site_share_a_usage_row(self) -> None:
         lines = [(f"t{i}", i, 1, 0, 100 if i % 2 else 50, "k") for i in range(50)]
         sites = tuple(("north", "south")[i % 2] for i in range(50))
         out = rendered(view_of(lines, [1] * 50, machine_sites=sites), width=116, heading=False)
@@ -108,7 +108,7 @@ class TestManyMachines:
         names = [line.split()[0] for line in rendered(view_of(lines, [1] * 40), heading=False) if "│" in line]
         assert names == [f"m{i}" for i in range(1, 41)]
 
-    def test_bands_are_drawn_in_ascii_too(self) -> None:
+    def test_bands_of_machines_can_be_drawn_in_ascii(self) -> None:
         lines = [(f"t{i}", i, 1, 0, 10 + i, "k") for i in range(50)]
         text = TextGantt().render(view_of(lines, [1] * 50), ascii=True)
         assert text.isascii()

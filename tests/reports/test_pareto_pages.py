@@ -79,7 +79,7 @@ def test_summary_of_the_page_counts_plans_and_tasks() -> None:
     assert "1 plan for 1 task: no plan was found that is better in time or in cost." in one
 
 
-def test_machines_of_a_point_are_listed_if_there_are_several_or_no_other_choice() -> None:
+def test_machines_of_a_point_are_listed_if_there_are_several_or_node_counts_are_fixed() -> None:
     fixed = (NodeRange(kind="solve", tasks=8, least=1, most=1, chosen=False),)
     lines = front_lines(replace(VIEW, points=(point(1, 9.0, 1.0, nodes=fixed),)), width=100)
     assert lines[0].endswith("tasks")
@@ -136,6 +136,6 @@ def test_points_are_coloured_by_alpha_when_alphas_are_given() -> None:
 
 
 @pytest.mark.parametrize("unit", ["price", "node-seconds", "share"])
-def test_a_front_of_one_point_or_without_cost_can_be_drawn(unit) -> None:
+def test_front_of_one_point_and_front_of_zero_cost_can_be_drawn(unit) -> None:
     free = replace(VIEW, unit=unit, points=(point(1, 0.0, 0.0, idle_share=0.0),), tried=())
     assert len(places(drawn(front_html(free)))) == 1

@@ -17,7 +17,7 @@ def _looping():
     return weft.unfold(flow.build())
 
 
-def test_a_shape_counts_tasks_work_and_the_longest_path():
+def test_shape_of_a_workflow_counts_tasks_work_and_the_longest_path():
     shape = measure_shape(_looping())
     assert (shape.tasks, shape.compute_tasks, shape.virtual_tasks, shape.descriptions) == (9, 8, 1, 5)
     assert (shape.edges, shape.depth, shape.width) == (10, 5, 3)

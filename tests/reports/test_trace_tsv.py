@@ -96,7 +96,7 @@ def test_known_values_are_formatted_as_in_nextflow(written):
     )
 
 
-def test_dates_are_absent_without_a_wall_clock(written):
+def test_trace_contains_no_dates_if_the_wall_clock_time_is_unknown(written):
     row = rows_of(trace_tsv(written.executed()))[0]
     assert (row["submit"], row["start"], row["complete"], row["native_id"]) == ("-", "-", "-", "-")
     assert row["duration"] == "1m 30s"
@@ -113,7 +113,7 @@ def test_reused_tasks_have_the_status_cached():
     assert [row["duration"] for row in rows] == ["0ms", "11s", "11s"]
 
 
-def test_attempts_that_left_their_machine_have_the_status_aborted():
+def test_attempts_that_migrated_from_their_machine_have_the_status_aborted():
     executed = example_journal().executed()
     rows = rows_of(trace_tsv(executed))
     assert len(rows) == len(executed.attempts)

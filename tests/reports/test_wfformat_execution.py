@@ -135,7 +135,7 @@ def test_measurements_files_and_machines_are_those_of_the_run(schema):
 
 
 @given(journals())
-def test_executed_graph_equals_the_workflow_without_loops(written):
+def test_executed_graph_of_a_workflow_without_loops_equals_the_workflow(written):
     executed = written.executed()
     if executed.outcome != "completed":
         return
@@ -151,7 +151,7 @@ def test_executed_graph_equals_the_workflow_without_loops(written):
     assert work == pytest.approx(done)
 
 
-def test_edges_through_a_task_that_never_ran_are_joined():
+def test_edges_through_a_task_that_never_ran_become_edges_between_its_neighbours():
     flow = weft.Builder("flow")
     flow.task("a", work=1)
     flow.task("gate", kind="virtual", after=["a"])

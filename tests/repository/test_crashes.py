@@ -83,7 +83,7 @@ def dies(folder: Path, trials: list[str]) -> list[int]:
     return [whole(folder / trial.replace(":", "-")) for trial in trials]
 
 
-def test_writer_killed_at_every_commit_leaves_whole_commits(tmp_path):
+def test_writer_killed_at_any_commit_leaves_only_complete_commits(tmp_path):
     """A kill before a commit loses its entries, a kill after it keeps them."""
     total = len(journal().entries)
     numbers = range(1, -(-total // COMMIT_EVERY) + 1)
@@ -93,7 +93,7 @@ def test_writer_killed_at_every_commit_leaves_whole_commits(tmp_path):
     assert after == [min(COMMIT_EVERY * number, total) for number in numbers]
 
 
-def test_writer_killed_at_random_times_leaves_whole_commits(tmp_path):
+def test_writer_killed_at_random_times_leaves_only_complete_commits(tmp_path):
     drawn = random.Random(6)
     trials = [f"kill:{drawn.uniform(0.0, 0.15):.4f}" for _ in range(12)]
     script = journal_writer.__file__
@@ -111,7 +111,7 @@ def test_writer_killed_at_random_times_leaves_whole_commits(tmp_path):
     assert seen, "every one died before it began"
 
 
-def test_wal_file_truncated_at_any_write_leaves_whole_commits(tmp_path, monkeypatch):
+def test_wal_file_truncated_at_any_write_contains_only_complete_commits(tmp_path, monkeypatch):
     """A kill between two writes truncates the log: at every frame, and within some frames."""
     monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 10)
     copy = tmp_path / "copy"

@@ -76,7 +76,7 @@ def test_queued_changes_are_invisible_before_the_commit(tmp_path, database):
     assert database.commits == 1, "nothing to write is no commit"
 
 
-def test_changes_are_applied_in_order_after_inserts(database):
+def test_commit_applies_queued_changes_in_order_after_queued_inserts(database):
     database.queue_change("UPDATE kept SET value = 'first' WHERE execution = 1", ())
     database.queue_insert(KEEP, (1, "k", "v"))
     database.queue_change("UPDATE kept SET value = value || ' second' WHERE execution = 1", ())
@@ -84,7 +84,7 @@ def test_changes_are_applied_in_order_after_inserts(database):
     assert kept(database) == [(1, "k", "first second")]
 
 
-def test_full_disk_loses_no_changes(database):
+def test_queued_changes_are_not_lost_when_the_disk_is_full(database):
     """SQLite's page limit gives the same error as a full disk."""
     ((pages,),) = database.rows("PRAGMA page_count")
     database.rows(f"PRAGMA max_page_count={pages}")
@@ -101,7 +101,7 @@ def test_full_disk_loses_no_changes(database):
     assert (7, "k", "short") in kept(database)
 
 
-def test_file_size_limit_loses_no_changes(tmp_path):
+def test_queued_changes_are_not_lost_when_the_file_size_limit_is_reached(tmp_path):
     """A file size limit looks like a full disk to most writers."""
     script = """if True:
         import resource, sys
@@ -137,7 +137,7 @@ def damaged(path, offset, data):
         stream.write(data)
 
 
-def test_damaged_names_in_the_schema_are_reported(tmp_path):
+def test_database_whose_schema_contains_damaged_names_is_reported(tmp_path):
     """SQLite quotes them in its message, which is then not valid UTF-8."""
     path = tmp_path / "weft.db"
     with open_database(path, create=True):

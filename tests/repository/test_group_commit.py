@@ -29,7 +29,7 @@ def add(database, number):
     database.commit()
 
 
-def test_commits_become_durable_without_a_request(database):
+def test_commits_become_durable_although_nobody_requests_a_sync(database):
     database.start_group_commit(lambda: None)
     add(database, 1)
     assert database.durable <= database.position
@@ -47,7 +47,7 @@ def test_engine_is_woken_when_a_requested_position_is_durable(database):
     assert database.durable == database.position
 
 
-def test_transactions_and_commits_advance_the_position_alike(database):
+def test_transactions_and_commits_both_advance_the_position_by_one(database):
     database.start_group_commit(lambda: None)
     with database.transaction():
         database.execute_now(KEEP, (1,))
@@ -74,7 +74,7 @@ def test_without_a_thread_or_with_syncs_off_everything_counts_as_durable(databas
     assert not [each for each in threading.enumerate() if each.name == "group-commit"]
 
 
-def test_closed_database_leaves_no_thread_and_loses_no_commit(tmp_path):
+def test_closing_a_database_ends_its_thread_and_loses_no_commit(tmp_path):
     path = tmp_path / "weft.db"
     with open_database(path, create=True) as database:
         database.start_group_commit(lambda: None)
@@ -141,7 +141,7 @@ def test_directories_of_a_new_database_are_synced(tmp_path):
     assert {str(tmp_path / "project"), str(tmp_path / "project" / ".weft")} <= synced
 
 
-def test_durable_commits_survive_a_power_failure(tmp_path):
+def test_durable_commits_are_not_lost_in_a_power_failure(tmp_path):
     """The copies hold what was synced before the last moment; everything reported must be in them."""
     for count in (1, 7, 40):
         path, copies = tmp_path / str(count) / "weft.db", tmp_path / f"copies-{count}"
@@ -168,7 +168,7 @@ def test_failed_sync_stops_all_writes(tmp_path, number):
         database.wait_until_durable()
 
 
-def test_next_engine_empties_the_log_of_a_dead_engine_and_keeps_its_commits(tmp_path):
+def test_next_engine_empties_the_write_ahead_log_and_keeps_its_commits(tmp_path):
     """After a failed sync the log may show content that is not on the disk."""
     path, copy = tmp_path / "weft.db", tmp_path / "copy"
     with open_database(path, create=True) as database:
@@ -181,7 +181,7 @@ def test_next_engine_empties_the_log_of_a_dead_engine_and_keeps_its_commits(tmp_
         assert database.rows("SELECT count(*) FROM kept") == [(1,)]
 
 
-def test_reader_can_sync_a_database_that_is_open_or_closed_by_its_writer(tmp_path, database):
+def test_reader_can_sync_a_database_whether_or_not_its_writer_has_closed_it(tmp_path, database):
     add(database, 1)
     with open_database(database.path) as reader:
         reader.sync_now()

@@ -139,7 +139,7 @@ def test_entry_cannot_be_written_twice(store):
         store.commit()
 
 
-def test_damaged_record_is_reported_with_its_file(written):
+def test_error_about_a_damaged_record_names_the_database_file(written):
     with pytest.raises(InvalidInput, match="no execution 9; `weft ls` lists"):
         written.read(9)
     database = written.database
@@ -156,7 +156,7 @@ def test_damaged_record_is_reported_with_its_file(written):
         written.header(1)
 
 
-def test_fingerprint_depends_on_the_request_only():
+def test_fingerprint_of_an_execution_depends_only_on_the_request():
     first = header()
     assert replace(first, command=("x",), owner="bob", started_at_s=9.0, version="9").fingerprint == (
         first.fingerprint
@@ -175,7 +175,7 @@ def test_fingerprint_depends_on_the_request_only():
     assert len({each.fingerprint for each in [first, *others]}) == len(others) + 1
 
 
-def test_every_assigned_attempt_has_a_nonce_of_its_own(tmp_path):
+def test_every_assigned_attempt_has_a_unique_nonce(tmp_path):
     write(tmp_path)
     with open_database(tmp_path / ".weft" / "weft.db") as database:
         nonces = read_nonces(database, 1)
@@ -208,7 +208,9 @@ def test_nonce_is_committed_with_the_entry_that_assigns_the_attempt(tmp_path):
     assert max(seen) > 0
 
 
-def test_nonces_survive_a_resumption_and_the_memory_of_ended_attempts_is_limited(tmp_path, monkeypatch):
+def test_nonces_are_kept_when_resuming_and_only_few_nonces_of_ended_attempts_are_stored(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(journal_store, "_SPARE_NONCES", 0)
     drawn = {}
     write(tmp_path, watch=lambda store: drawn.update(store._nonces))

@@ -124,7 +124,7 @@ def test_unfinished_execution_can_be_resumed(database, state):
     assert [each.state for each in runs.executions()] == [state, "running"]
 
 
-def test_only_the_last_execution_of_a_fingerprint_is_resumed(database):
+def test_only_the_last_execution_with_a_given_fingerprint_is_resumed(database):
     store, runs = JournalStore(database), RunTable(database)
     assert [store.begin(header()), store.begin(header())] == [1, 2]
     runs.set_execution_state(2, "completed", at_s=1.0)
@@ -147,7 +147,7 @@ def test_execution_record_is_read_back(database):
     }
 
 
-def test_key_values_of_an_execution_are_stored(database):
+def test_values_of_an_execution_are_stored_by_key(database):
     runs = RunTable(database)
     runs.store_value(1, "token", "a")
     runs.store_value(1, "token", "b")

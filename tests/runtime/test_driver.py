@@ -149,7 +149,7 @@ def test_timers_plans_and_other_commands_are_executed_in_order(loop, parts):
     assert parts.log == ["Discover", "timer at 5", "Discover", "plan", "Discover"]
 
 
-def test_execution_does_not_end_before_its_submissions(loop, parts):
+def test_execution_does_not_end_before_all_its_runs_are_submitted(loop, parts):
     submit(loop, at_s=3.0)
     loop.turn(0.0)
     assert not loop.over

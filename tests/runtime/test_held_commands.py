@@ -134,7 +134,7 @@ def test_outputs_are_published_when_the_end_is_on_disk(backend, journal):
     assert any(isinstance(command, cm.StageOut) for command in backend.commands)
 
 
-def test_retry_waits_for_the_end_of_the_attempt_before_it(backend, journal):
+def test_start_of_a_retry_waits_until_the_end_of_the_previous_attempt_is_on_disk(backend, journal):
     loop = drive({"a": {"work": 4}}, backend, journal)
     end(loop, backend, 0, exit_code=99)
     assert backend.started() == [0]
@@ -143,7 +143,7 @@ def test_retry_waits_for_the_end_of_the_attempt_before_it(backend, journal):
     assert backend.started() == [0, 0]
 
 
-def test_later_iteration_of_a_loop_waits_for_the_ends_of_the_run(backend, journal):
+def test_start_of_a_later_iteration_waits_until_all_ends_of_the_run_are_on_disk(backend, journal):
     made = instance({"a": {"work": 4}, "b": {"work": 4}}, platform({"nodes": 2}))
     engine = Engine(WorkflowLibrary({"w": made}), made, make_policy("fcfs"), RunSettings())
     engine.handle(ev.Submitted(run=0, workflow="w"), 0.0)
@@ -168,7 +168,7 @@ def test_commands_about_one_attempt_keep_their_order(backend, journal):
     assert list(held.pass_on([cancel])) == [cancel], "nothing is held any more"
 
 
-def test_settle_command_of_a_task_stays_behind_its_held_clean_up(backend, journal):
+def test_settle_command_is_held_while_the_clean_up_of_the_same_task_is_held(backend, journal):
     loop = drive({"a": {"work": 4}}, backend, journal)
     held = loop._held
     held.add_end(2, 0, (0, 0))
@@ -180,7 +180,7 @@ def test_settle_command_of_a_task_stays_behind_its_held_clean_up(backend, journa
     assert held.release(2) == [clean_up, settle]
 
 
-def test_command_about_a_closed_attempt_stays_behind_its_held_start(backend, journal):
+def test_command_about_a_closed_attempt_is_held_while_its_start_is_held(backend, journal):
     loop = drive(CHAIN, backend, journal)
     end(loop, backend, 0)
     number = loop.engine.state.runs[0].attempt_of[1]

@@ -163,7 +163,7 @@ def test_a_forked_child_does_not_hold_the_lock(path):
         child.communicate()
 
 
-def test_process_with_a_reused_pid_is_not_the_owner(path, locking):
+def test_process_with_a_reused_pid_is_not_the_owner_of_the_lock(path, locking):
     mine = LockOwner.this_process(["weft"])
     assert mine.alive
     stale = [
@@ -180,7 +180,7 @@ def test_process_with_a_reused_pid_is_not_the_owner(path, locking):
             assert held.previous_owner == each
 
 
-def test_owner_on_another_host_counts_as_running_without_flock(path, locking):
+def test_without_flock_a_lock_owner_on_another_host_counts_as_running(path, locking):
     """Processes of another host cannot be checked; a kernel lock is reliable."""
     stranger = replace(LockOwner.this_process([]), host="elsewhere", command="")
     path.parent.mkdir(parents=True)
@@ -202,7 +202,7 @@ def test_invalid_content_of_the_lock_file_does_not_block_the_lock(path, locking,
         assert json.loads(path.read_text())["pid"] == os.getpid()
 
 
-def test_lock_file_with_values_of_the_wrong_type_has_no_owner(path):
+def test_lock_file_with_values_of_a_wrong_type_is_read_as_a_lock_without_owner(path):
     record = json.loads(LockOwner.this_process([]).as_text())
     for name in record:
         assert LockOwner.of_text(json.dumps(record | {name: None})) is None

@@ -112,7 +112,7 @@ class TestBudgets:
             assert timed.steps is None
             assert 49 < find_deadline(timed).left() <= 50
 
-    def test_first_search_gets_two_seconds_and_later_searches_few_steps_by_default(self):
+    def test_by_default_the_first_search_has_two_seconds_and_later_searches_have_few_steps(self):
         first = PlanningBudget().budget(make_planner("genetic"), first=True)
         assert first.steps is None
         assert DEFAULT_PLAN_TIME_S - 1 < find_deadline(first).left() <= DEFAULT_PLAN_TIME_S

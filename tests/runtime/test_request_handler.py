@@ -86,7 +86,7 @@ def test_a_request_for_a_task_kind_applies_to_all_its_tasks_and_is_answered_once
     assert (reply.granted, reply.text) == (True, "done")
 
 
-def test_a_request_that_only_some_tasks_of_a_sweep_allow_is_granted_for_these(scene):
+def test_request_for_a_sweep_is_granted_for_those_subtasks_that_allow_it(scene):
     scene.hand.handle(ev.Ended(attempt=0), at=10.0)  # one task of the sweep starts, the other one waits
     waiting = next(
         task for task in (1, 2) if scene.hand.run.state[task] in (TaskState.WAITING, TaskState.READY)
@@ -121,7 +121,7 @@ def test_a_request_that_only_some_tasks_of_a_sweep_allow_is_granted_for_these(sc
         ),
     ],
 )
-def test_invalid_requests_are_refused_with_the_reason(scene, how, text):
+def test_invalid_requests_are_refused_and_the_reason_is_stated(scene, how, text):
     number = scene.request(**{"run": 0, **how})
     scene.decide()
     reply = scene.user.reply(number)
@@ -149,7 +149,7 @@ def test_requests_for_ended_runs_are_refused(scene):
     assert scene.user.reply(third) is not None
 
 
-def test_machine_is_drained_once(scene):
+def test_second_request_to_drain_a_machine_is_refused(scene):
     first, again = scene.request("drain", machine="m0"), scene.request("drain", machine="m9")
     (event,) = scene.decide()
     assert (event.machine, event.admission) == (0, Admission.DRAINED)
@@ -160,7 +160,7 @@ def test_machine_is_drained_once(scene):
     assert scene.user.reply(again).text == "m0 is drained already"
 
 
-def test_request_of_a_machine_that_joins_is_answered_after_the_platform_has_grown(scene):
+def test_request_to_join_a_machine_is_answered_after_the_platform_contains_it(scene):
     text = json.dumps(platform_document(on_this_computer(1, 2)))
     number = scene.request("join", machine=text)
     assert scene.decide() == []

@@ -34,7 +34,7 @@ def test_engine_with_an_older_claim_cannot_write(tmp_path):
         assert second.rows("SELECT execution FROM kept") == [(1,), (3,)]
 
 
-def test_process_without_a_claim_can_write_beside_the_engine(tmp_path):
+def test_process_without_a_claim_can_write_while_the_engine_has_claimed_the_database(tmp_path):
     """Requests and withdrawals of users are written beside the engine."""
     path = tmp_path / "weft.db"
     with open_database(path, create=True) as engine, open_database(path) as other:
@@ -44,7 +44,7 @@ def test_process_without_a_claim_can_write_beside_the_engine(tmp_path):
         engine.check_claim()
 
 
-def test_lock_of_another_engine_is_not_emptied(tmp_path):
+def test_release_does_not_empty_a_lock_file_that_names_another_engine(tmp_path):
     """On a file system without locks the file names the engine that came last."""
     path = tmp_path / ".weft" / "lock"
     lock = Lock(path, ["first"])
@@ -63,7 +63,7 @@ def _seen(log: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("second", [["resume", "-q"], ["run", "other.yaml", "-q"]])
-def test_second_engine_makes_the_first_one_stop(tmp_path, second):
+def test_first_engine_stops_when_a_second_engine_starts(tmp_path, second):
     log = tmp_path / "log"
     go = tmp_path / "go"
     (tmp_path / "chain.yaml").write_text(

@@ -90,7 +90,7 @@ def test_a_duration_limit_excludes_longer_modes(flow, where, limit_s):
                 assert found[task] == pytest.approx(areas.min(initial=math.inf))
 
 
-def test_merged_pareto_fronts_are_never_above_the_exact_ones():
+def test_merged_pareto_fronts_are_never_above_the_exact_fronts():
     law = {"nodes": "1..200", "speedup": {"amdahl": 0.02}}
     made = instance({"a": {"work": 100} | law}, "cluster:200")
     load = loads_of(made)[0]
@@ -104,7 +104,7 @@ def test_merged_pareto_fronts_are_never_above_the_exact_ones():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_adjusted_prices_are_as_good_as_the_best_of_a_grid(seed):
+def test_adjusted_prices_give_a_bound_as_good_as_the_best_prices_of_a_grid(seed):
     rng = np.random.default_rng(seed)
     seconds = rng.integers(1, 10, size=(12, 2))
     tasks = {f"t{row}": {"seconds": {"m0": float(a), "m1": float(b)}} for row, (a, b) in enumerate(seconds)}
@@ -157,7 +157,7 @@ def walk(made):
 
 @given(workflows(), platforms())
 @SOME
-def test_machine_paths_equal_the_reference(flow, where):
+def test_path_bounds_per_machine_equal_the_reference(flow, where):
     made = compiled(flow, where)
     found = None if made is None else follow_machine_paths(made, collect_modes(made))
     if found is None:
@@ -168,7 +168,7 @@ def test_machine_paths_equal_the_reference(flow, where):
     assert found.longest_s >= longest * (1 - 1e-9)
 
 
-def test_machine_paths_are_skipped_if_one_machine_is_best_for_all_tasks():
+def test_path_bounds_per_machine_are_skipped_if_one_machine_is_fastest_for_all_tasks():
     tasks = {"a": {"work": 4, "outputs": {"x": "5MB"}}, "b": {"work": 5, "inputs": ["x"]}}
     made = instance(tasks, platform({}, {"speed": 2.0}))
     assert follow_machine_paths(made, collect_modes(made)) is None
@@ -201,7 +201,7 @@ def test_transfer_bounds_are_the_fastest_links_between_candidates(flow, where):
             assert found.transfer_s[task] <= least * (1 + 1e-9)
 
 
-def test_transfer_bounds_are_attained_without_common_hosts():
+def test_transfer_bound_is_the_exact_time_if_source_and_destination_share_no_host():
     tasks = {
         "write": {"work": 1, "outputs": {"x": "9MB"}, "requirements": 'name == "m0"'},
         "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "9MB"},
@@ -217,7 +217,7 @@ def test_transfer_bounds_are_attained_without_common_hosts():
 
 @given(workflows(), platforms())
 @SOME
-def test_heads_and_tails_are_valid_for_every_schedule(flow, where):
+def test_head_and_tail_bounds_of_tasks_hold_for_every_schedule(flow, where):
     made = compiled(flow, where)
     if made is None:
         return
@@ -303,7 +303,7 @@ def test_the_fixed_point_of_a_decreasing_function_is_found():
 
 
 @pytest.mark.parametrize("limit", [101.3, 100.001, 250.0, 3456.7])
-def test_the_longest_refuted_makespan_is_found(limit):
+def test_longest_makespan_that_can_be_refuted_is_found(limit):
     assert longest_refuted(100.0, lambda time: time < limit, whole=False, tries=60) == pytest.approx(
         limit, rel=2e-9
     )

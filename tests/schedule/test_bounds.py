@@ -27,7 +27,7 @@ def closed(tasks, where, **options):
 
 
 class TestCriticalPath:
-    def test_critical_path_uses_fastest_modes_and_free_transfers(self):
+    def test_critical_path_bound_uses_the_fastest_modes_and_no_transfer_times(self):
         tasks = {
             "a": {"work": 6, "outputs": {"x": "1GB"}},
             "b": {"work": 4, "inputs": ["x"]},
@@ -42,7 +42,7 @@ class TestCriticalPath:
         assert found.critical_path_s == 9
 
     @pytest.mark.parametrize("by", ["requirements", "pins"])
-    def test_data_must_move_between_tasks_without_a_common_host(self, by):
+    def test_critical_path_includes_the_transfer_between_tasks_without_a_common_host(self, by):
         tasks = {"a": {"work": 4, "outputs": {"x": "5MB"}}, "b": {"work": 5, "inputs": ["x"]}}
         pinned = {"a": "m0", "b": "m1"}
         if by == "requirements":
@@ -51,7 +51,7 @@ class TestCriticalPath:
         found = closed(tasks, platform({}, {}), pinned=pinned)
         assert found.critical_path_s == pytest.approx(4 + 5 + 5)
 
-    def test_data_between_shares_of_one_host_are_free(self):
+    def test_critical_path_contains_no_transfer_between_shares_of_one_host(self):
         where = platform(
             {"nodes": 4, "speeds": {"dock": 1.0, "fold": 1.0}},
             virtual=(
@@ -81,7 +81,7 @@ class TestCriticalPath:
         del tasks["c"]
         assert bounds_of(tasks, where).critical_path_s == pytest.approx(4 + 5 + 5)
 
-    def test_heterogeneous_machines_are_chosen_per_path(self):
+    def test_critical_path_bound_chooses_the_machine_of_every_task_on_the_path(self):
         # Each on its fast machine: 1 + 5 + 1; both on one: 1 + 9.
         tasks = {
             "a": {"seconds": {"m0": 1, "m1": 9}, "outputs": {"x": "5MB"}},
@@ -124,7 +124,7 @@ class TestArea:
         found = bounds_of(tasks, platform({}, {})).area_s
         assert 6.4 * 0.999 <= found <= 6.4 * (1 + 1e-9)
 
-    def test_moldable_tasks_count_with_their_least_node_seconds(self):
+    def test_area_bound_counts_moldable_tasks_by_their_least_node_seconds(self):
         tasks = {"a": {"sweep": {"k": "1..4"}, "work": 10, "nodes": [1, 2, 4], "speedup": {"amdahl": 0.2}}}
         found = bounds_of(tasks, "cluster:4")
         assert found.area_s == pytest.approx(10.0)
@@ -144,12 +144,12 @@ class TestArea:
         found = closed({"a": {"sweep": {"k": "1..5"}, "work": 4, "nodes": 3}}, "cluster:4")
         assert found.area_s == pytest.approx(20)
 
-    def test_scarce_resources_give_an_area_bound_like_nodes(self):
+    def test_scarce_resources_give_an_area_bound_as_nodes_do(self):
         machine = platform({"nodes": 8, "resources": {"licence": 2}})
         tasks = {"a": {"sweep": {"k": "1..6"}, "work": 5, "resources": {"licence": 1}}}
         assert closed(tasks, machine).area_s == pytest.approx(15.0)
 
-    def test_amounts_of_more_than_half_a_resource_count_as_all_of_it(self):
+    def test_amount_of_more_than_half_of_a_resource_counts_as_the_whole_resource(self):
         machine = platform({"nodes": 8, "resources": {"licence": 5}})
         tasks = {"a": {"sweep": {"k": "1..6"}, "work": 5, "resources": {"licence": 3}}}
         assert closed(tasks, machine).area_s == pytest.approx(30.0)
@@ -177,7 +177,7 @@ class TestArea:
         found = bounds_of(tasks, platform({"occupancy": "unlimited"}))
         assert (found.area_s, found.combined_s, found.best_s) == (0, 0, 2)
 
-    def test_only_tasks_without_an_unlimited_machine_need_area(self):
+    def test_area_bound_ignores_tasks_that_can_run_on_an_unlimited_machine(self):
         where = platform({"occupancy": "unlimited"}, {})
         tasks = {"a": {"sweep": {"k": "1..9"}, "work": 2, "requirements": ONLY.format(1)}, "b": {"work": 3}}
         assert bounds_of(tasks, where).area_s == pytest.approx(18)
@@ -196,7 +196,7 @@ class TestCombination:
         assert found.combined_s == pytest.approx(3 + 12 + 2)
         assert found.argument == "heads, area and tails"
 
-    def test_a_moldable_task_must_be_wide_enough_to_finish_in_time(self):
+    def test_bound_considers_that_a_moldable_task_needs_enough_nodes_to_finish_in_time(self):
         # On one node the task takes 12; to end with the others by T it needs more nodes, and more area.
         tasks = {
             "long": {"work": 12, "nodes": [1, 2, 4], "speedup": {"seconds": {1: 12, 2: 8, 4: 6}}},
@@ -232,13 +232,13 @@ def barrier_tasks(levels, work, counts=None):
 
 
 class TestLevels:
-    def test_areas_of_successive_levels_add_up(self):
+    def test_bound_adds_the_areas_of_successive_levels(self):
         found = bounds_of(barrier_tasks(3, [1.5, 2.0, 2.5, 3.25]), "identical:2")
         assert found.combined_s < 3 * (9.25 / 2 + 0.5)
         assert found.levels_s == pytest.approx(3 * (9.25 / 2 + 0.5))
         assert found.argument == "area of levels"
 
-    def test_lengths_of_successive_levels_add_up(self):
+    def test_bound_adds_the_lengths_of_successive_levels(self):
         tasks = {
             "a": {"sweep": {"k": "1..6"}, "work": 4.5},
             "b": {"sweep": {"k": "1..3"}, "work": 7.5, "after": "a"},
@@ -248,7 +248,7 @@ class TestLevels:
         assert found.levels_s == pytest.approx(9 + 7.5 + 9)
         assert found.argument == "area of levels"
 
-    def test_forced_widths_of_successive_levels_add_up(self):
+    def test_bound_adds_the_areas_of_levels_whose_tasks_need_several_nodes_to_finish_in_time(self):
         law = {"nodes": [1, 2, 4], "speedup": {"seconds": {1: 12, 2: 8, 4: 6}}}
         tasks = barrier_tasks(2, [12])
         for level in range(2):
@@ -267,7 +267,7 @@ class TestLevels:
 
 
 class TestColocation:
-    def test_one_machine_runs_all_tasks_of_an_abstract_machine(self):
+    def test_bound_considers_that_one_machine_runs_all_tasks_of_an_abstract_machine(self):
         tasks = {"a": {"sweep": {"k": "1..4"}, "work": 2.5, "machine": "A"}, "b": {"work": 1}}
         found = closed(tasks, "identical:3")
         assert found.together_s == pytest.approx(10)
@@ -327,7 +327,7 @@ class TestWindows:
         busy = tuple(BusyInterval(machine=0, start_s=0.0, finish_s=5.0, nodes=2) for _ in range(3))
         assert bounds_of({"a": {"work": 4}, "b": {"work": 4}}, "cluster:2", busy=busy).best_s == 9
 
-    def test_work_that_cannot_leave_a_time_window_must_fit_into_it(self):
+    def test_work_that_must_run_in_a_time_window_raises_the_bound_if_it_does_not_fit(self):
         # To end by 5, between 2 and 5 there would be 3 of the long task, 2 x 3 of the wide one and 1: 10 of 9.
         tasks = {
             "first": {"work": 2},

@@ -79,7 +79,7 @@ def test_a_pinned_task_costs_the_price_of_its_machine():
     assert cheapest_cost(made) == pytest.approx(6 / 10 * 10)
 
 
-def test_cost_is_0_without_prices():
+def test_least_cost_is_0_if_machines_have_no_prices():
     made = instance({"a": {"work": 6}}, "identical:2")
     assert cheapest_cost(made) == 0
     assert relative_prices(made).tolist() == [1, 1]

@@ -66,7 +66,7 @@ def test_expensive_plan_does_not_prove_infeasibility():
     assert "another plan may keep the limit" in text
 
 
-def test_a_late_and_expensive_plan_is_reported_for_both():
+def test_late_and_expensive_plan_is_reported_for_deadline_and_cost():
     text = refusal(refuse_missed_limits, {"max_cost": 110.0, "deadline_s": 60.0}, "heft", **NUMBERS)
     assert "20 s longer" in text
     assert " and costs 120" in text

@@ -53,7 +53,7 @@ def test_sequential_time_excludes_machines_that_cannot_run_a_task():
     assert metrics_of(tasks, TWO_SPEEDS).sequential_s == 10
 
 
-def test_sequential_time_uses_the_fastest_machine_of_each_task_without_a_common_machine():
+def test_sequential_time_uses_the_fastest_machine_of_each_task_if_no_machine_can_run_all():
     tasks = {"a": {"work": 6, "requirements": "speed == 2"}, "b": {"work": 4, "requirements": "speed == 1"}}
     assert metrics_of(tasks, TWO_SPEEDS).sequential_s == 3 + 4
 
@@ -87,7 +87,7 @@ def test_consecutive_tasks_use_one_node_in_spite_of_rounding():
     assert measure_schedule(schedule, made).nodes_used == 1
 
 
-def test_tasks_on_a_machine_without_limit_count_as_nodes():
+def test_concurrent_tasks_on_an_unlimited_machine_count_as_used_nodes():
     made = instance({"a": {"work": 6}, "b": {"work": 6}}, platform({"occupancy": "unlimited"}))
     found = measure_schedule(schedule_on(made, [0, 0], [0, 0], [6, 6]), made)
     assert (found.nodes_used, found.efficiency) == (2, pytest.approx(1))
@@ -115,7 +115,7 @@ def test_the_critical_path_follows_the_data_that_arrive_last():
     assert found.communication_s > 0
 
 
-def test_waiting_for_a_machine_is_synchronisation_unless_the_path_follows_machines():
+def test_waiting_for_a_machine_counts_as_synchronisation_if_the_path_follows_only_data():
     tasks = {"first": {"work": 3}, "second": {"work": 4}}
     made = instance(tasks, "identical:1")
     schedule = planned(made)

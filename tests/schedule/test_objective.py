@@ -109,7 +109,7 @@ def test_weighted_objectives_equal_values_computed_by_hand(moldable, alpha):
         assert value(name, moldable, alpha) == pytest.approx(alpha * time + (1 - alpha) * cost, rel=1e-12)
 
 
-def test_value_accepts_another_alpha(moldable):
+def test_alpha_given_to_value_replaces_the_alpha_of_the_objective(moldable):
     assert make_objective("on-demand", 0.2).value(*moldable, 0.9) == value("on-demand", moldable, 0.9)
     assert value("on-demand", moldable) == value("on-demand", moldable, 0.5)
 
@@ -134,7 +134,7 @@ def test_node_seconds_are_weighted_by_relative_price():
     assert value("on-demand", (planned(dear), dear), 0.0) == pytest.approx(1.5)
 
 
-def test_costs_are_scaled_by_the_smallest_allowed_counts():
+def test_costs_are_relative_to_the_costs_of_the_smallest_allowed_node_counts():
     made = instance({"a": {"work": 12, "nodes": 3}}, "cluster:4")
     assert value("on-demand", (planned(made), made)) == pytest.approx(1.0)
 
@@ -210,7 +210,7 @@ def test_formulas_are_evaluated_over_the_quantities_of_a_schedule(moldable):
         value("makespan / cost", moldable)
 
 
-def test_formulas_have_names_limits_and_no_alpha():
+def test_formula_objectives_have_a_name_and_limits_but_no_alpha():
     goal = make_objective("makespan+cost", deadline_s=3.0, max_cost=4.0)
     assert (goal.name, goal.sense, goal.deadline_s, goal.max_cost) == ("makespan + cost", "minimise", 3, 4)
     assert pickle.loads(pickle.dumps(goal)) == goal

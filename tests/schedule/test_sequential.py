@@ -25,7 +25,7 @@ def test_a_machine_that_cannot_run_a_task_is_excluded():
     )
 
 
-def test_each_task_uses_its_fastest_machine_when_no_machine_can_run_all():
+def test_each_task_uses_its_fastest_machine_if_no_machine_can_run_all_tasks():
     tasks = {"a": {"work": 6, "requirements": "speed == 2"}, "b": {"work": 4, "nodes": 4}}
     assert sequential_execution(instance(tasks, UNLIKE)) == SequentialExecution(
         time_s=3 + 4, node_seconds=3 + 16
@@ -37,13 +37,13 @@ def test_cores_count_as_nodes_where_a_node_is_a_core():
     assert sequential_execution(made) == SequentialExecution(time_s=6, node_seconds=12)
 
 
-def test_only_the_given_machines_count():
+def test_sequential_execution_considers_only_the_given_machines():
     made = instance({"a": {"work": 6}, "b": {"work": 4}}, UNLIKE)
     assert sequential_execution(made, np.array([0])).time_s == 10
     assert sequential_execution(made, np.array([0, 1])).time_s == 5
 
 
-def test_each_task_uses_the_fastest_of_the_given_machines_when_none_can_run_all():
+def test_each_task_uses_the_fastest_given_machine_if_no_given_machine_can_run_all_tasks():
     tasks = {"a": {"work": 6, "requirements": "speed == 2"}, "b": {"work": 4, "nodes": 4}, "c": {"work": 2}}
     where = platform({"nodes": 4}, {"speed": 2.0, "nodes": 3}, {"speed": 2.0}, {"speed": 9.0})
     assert sequential_execution(instance(tasks, where), np.array([0, 2])).time_s == 3 + 4 + 1

@@ -183,7 +183,7 @@ def test_single_task_that_does_not_fit_is_detected():
     assert found == {"nodes", "resources"}
 
 
-def test_violated_binding_is_detected():
+def test_schedule_that_violates_a_binding_is_detected():
     made = instance(BOUND, UNLIKE)
     schedule = planned(made)
     for name in ("a", "c", "b", "later", "move"):
@@ -211,7 +211,7 @@ def test_machine_without_the_service_is_detected():
     assert "requirement" in rules(wrong, made)
 
 
-def test_ignored_transfer_is_detected():
+def test_schedule_that_ignores_a_transfer_time_is_detected():
     made = instance(BOUND, UNLIKE)
     schedule = planned(made)
     task = made.graph.index("move")

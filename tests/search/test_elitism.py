@@ -16,7 +16,7 @@ def test_best_point_so_far_replaces_the_worst_of_a_worse_generation():
     assert values.tolist() == [4.0, 5.0, 3.0, 1.0]
 
 
-def test_a_generation_that_is_as_good_is_not_changed():
+def test_generation_that_contains_an_equally_good_point_is_not_changed_by_elitism():
     points, values = POINTS.copy(), np.array([4.0, 1.0, 5.0, 1.0])
     keep_best(points, values, np.array([90, 91], dtype=np.uint32), 5.0)
     assert points.tolist() == POINTS.tolist()

@@ -67,13 +67,13 @@ def test_search_stops_after_a_share_of_the_generations_without_improvement():
     assert found.generations == 50
 
 
-def test_first_best_is_the_best_value_of_the_first_generation():
+def test_field_first_best_is_the_best_value_of_the_first_generation():
     requested = Asked(wave)
     found = run(S2, requested)
     assert found.first_best == float(wave(requested.points[0]).max()) == found.history[0]
 
 
-def test_scaling_restores_differences_of_values_with_a_large_constant():
+def test_fitness_scaling_restores_selection_pressure_if_values_have_a_large_constant_part():
     """Without scaling, a metric far above 0 gives little selection pressure (docs/papers/dynamic-grid.md,
     section 12: Const 10 times).
     """
@@ -99,7 +99,7 @@ def test_positive_values_are_used_as_fitness():
     assert requested.points[1].sum() == 3
 
 
-def test_all_genes_come_from_parents_without_mutation():
+def test_without_mutation_all_genes_come_from_parents():
     space = make_space([100] * 5)
     requested = Asked(lambda points: points.sum(axis=1).astype(float))
     run(replace(S2, population=10, generations=8, mutation_rate=0.0), requested, space)

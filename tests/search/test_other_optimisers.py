@@ -71,7 +71,7 @@ def test_local_search_ends_at_a_local_optimum(improvement):
     assert not found.cut
 
 
-def test_perturbation_leaves_a_local_optimum():
+def test_search_with_perturbation_finds_a_better_point_than_the_local_optimum():
     def two_tops(points):
         total = points.sum(axis=1, dtype=float)
         return np.where(total <= 6, -total, total - 12.0)
@@ -117,7 +117,7 @@ def test_islands_depend_only_on_seed_and_number():
     assert three.visited == 3 * 4 * 200
 
 
-def test_islands_continue_from_their_points_and_the_best_of_all():
+def test_each_island_continues_from_its_own_points_and_the_best_point_of_all_islands():
     requested = Asked(wave)
     inner = GeneticAlgorithm(settings=GeneticSettings(population=10, generations=100))
     islands = Islands(search=inner, islands=2, steps_per_round=20, rounds=2)

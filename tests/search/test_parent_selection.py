@@ -24,7 +24,7 @@ MANY = 30_000
 
 
 @given(FITNESS, st.integers(0, 2**32))
-def test_remainder_selection_copies_the_integer_part_of_expected_copies(fitness, seed):
+def test_remainder_selection_selects_each_point_at_least_the_integer_part_of_its_expectation(fitness, seed):
     number = len(fitness)
     chosen = select_by_remainder(np.array(fitness), number, generator(seed, "selection"))
     copies = np.bincount(chosen, minlength=number)
@@ -34,7 +34,7 @@ def test_remainder_selection_copies_the_integer_part_of_expected_copies(fitness,
     assert all(own >= number * one // total for one, own in zip(exact, copies.tolist(), strict=True))
 
 
-def test_remainder_selection_draws_the_rest_by_the_fractions():
+def test_remainder_selection_draws_remaining_parents_in_proportion_to_the_fractions():
     fitness = np.array([2.5, 1.5, 0.75, 0.25])  # their mean is 1.25: 2, 1.2, 0.6 and 0.2 copies
     rng = generator(5, "selection")
     copies = sum(np.bincount(select_by_remainder(fitness, 4, rng), minlength=4) for _ in range(4000)) / 4000
@@ -50,7 +50,7 @@ def test_every_selection_returns_the_requested_number_of_valid_parents(name, fit
     assert ((chosen >= 0) & (chosen < len(fitness))).all()
 
 
-def test_steady_state_selects_the_best_with_ties_by_index():
+def test_steady_state_selection_takes_the_best_points_and_breaks_ties_by_index():
     fitness = np.array([1.0, 5.0, 3.0, 5.0, 3.0])
     assert select_steady_state(fitness, 3, generator(0)).tolist() == [1, 3, 2]
 
@@ -60,7 +60,7 @@ def shares(select, fitness):
     return np.bincount(chosen, minlength=len(fitness)) / MANY
 
 
-def test_roulette_draws_by_fitness():
+def test_roulette_selection_draws_parents_in_proportion_to_fitness():
     assert shares(select_by_roulette, [1.0, 0.0, 3.0]) == pytest.approx([0.25, 0.0, 0.75], abs=0.01)
 
 

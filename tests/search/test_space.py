@@ -46,7 +46,7 @@ def test_values_are_drawn_uniformly():
     assert np.bincount(drawn[:, 1]) == pytest.approx([4000] * 3, rel=0.06)
 
 
-def test_points_are_counted_without_overflow():
+def test_number_of_points_of_a_large_space_does_not_overflow():
     assert make_space([314] * 56).points == 314**56
 
 

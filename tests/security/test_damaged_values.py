@@ -78,7 +78,7 @@ def test_whole_numbers_that_no_float_can_hold_are_refused() -> None:
         decode_number(10**301)
 
 
-def test_the_owner_of_a_lock_is_described_whatever_time_it_states() -> None:
+def test_owner_of_a_lock_is_described_although_the_lock_states_an_impossible_time() -> None:
     owner = LockOwner.this_process(("weft", "run"))
     for since in ("1e20", "-1e300", "Infinity", "NaN"):
         text = json.dumps(json.loads(owner.as_text()) | {"since_s": "@"}).replace('"@"', since)
@@ -160,7 +160,7 @@ def test_every_command_that_shows_a_log_reads_only_its_end(tmp_path: Path) -> No
      b'{"is": "here", "pid": null}', b'{"is": "here", "pid": 1, "running": {}}', b'{"is": "here", "pid": 1, "ended": [1]}',
      b'{"is": "ended", "attempt": 1, "nonce": 5}', b"\xff"],
 )  # fmt: skip
-def test_lines_that_no_runner_sends_are_refused(line: bytes) -> None:
+def test_malformed_lines_in_place_of_runner_messages_are_refused(line: bytes) -> None:
     with pytest.raises((ValueError, RecursionError)):
         read_message(line)
 
@@ -173,7 +173,7 @@ def test_messages_of_a_runner_are_read() -> None:
 @pytest.mark.parametrize(
     "content", [b"[]", b"[" * 100_000, b'{"directory": "1", "files": [{"name": 3}]}', b'{"attempt": 1e999}']
 )
-def test_pointers_of_checkpoints_that_weft_did_not_write_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_checkpoint_pointer_that_weft_did_not_write_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "current").write_bytes(content)
     with pytest.raises(StagingProblem, match="not written by weft"):
         list_checkpoint(tmp_path)

@@ -49,7 +49,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("name", _OUTPUTS)
-def test_invalid_output_is_refused_by_name(left: Place, name: str) -> None:
+def test_error_about_an_invalid_output_names_the_output(left: Place, name: str) -> None:
     end = left.ends()[name]
     assert end.cause == "error"
     assert _OUTPUTS[name][1] in end.text
@@ -126,7 +126,7 @@ def test_link_in_place_of_the_next_working_directory_is_not_followed(place: Plac
     assert not (place.outside / "1").exists()
 
 
-def test_sandbox_behind_a_link_of_the_user_is_accepted(place: Place, tmp_path: Path) -> None:
+def test_sandbox_reached_through_a_link_of_the_user_is_accepted(place: Place, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "scratch").symlink_to(tmp_path / "disk")
     (place.project / "machines.yaml").write_text(

@@ -137,7 +137,7 @@ def test_unusual_file_names_are_accepted(place: Place) -> None:
 
 
 @pytest.mark.parametrize("evil", ["../outside/canary", "{outside}/canary", "file://{outside}/canary"])
-def test_task_output_cannot_redirect_writes(place: Place, evil: str) -> None:
+def test_values_written_by_a_task_cannot_redirect_writes_to_other_files(place: Place, evil: str) -> None:
     """Sweep values from a file of a task, and results, are not trusted like values of the user."""
     line = evil.replace("{outside}", str(place.outside))
     place.run(
@@ -202,7 +202,7 @@ def test_outputs_are_not_published_into_the_state_of_weft(place: Place, target: 
 
 
 @pytest.mark.parametrize("evil", ["../outside/canary", "{outside}/canary", "file://{outside}/canary"])
-def test_task_output_cannot_redirect_reads(place: Place, evil: str) -> None:
+def test_values_written_by_a_task_cannot_redirect_reads_to_other_files(place: Place, evil: str) -> None:
     line = evil.replace("{outside}", str(place.outside))
     place.run(
         {
@@ -284,7 +284,9 @@ _CHUNK = {"sweep": {"chunk": "lines(split.parts)"}}
         {"command": "echo evil", "stdout": "{project}/{chunk}"},
     ],
 )
-def test_line_of_a_file_cannot_lead_out_through_a_link(place: Place, described: dict[str, Any]) -> None:
+def test_input_named_by_a_line_of_a_file_cannot_leave_the_project_through_a_link(
+    place: Place, described: dict[str, Any]
+) -> None:
     (place.project / "list").write_text("door\nway/canary\n")
     (place.project / "inner").mkdir()
     for folder in (place.project, place.project / "inner"):
@@ -300,7 +302,7 @@ def test_line_of_a_file_cannot_lead_out_through_a_link(place: Place, described: 
     assert [path for path in copied if b"sings" in path.read_bytes()] == []
 
 
-def test_line_of_a_file_cannot_lead_an_output_out_through_a_link(place: Place) -> None:
+def test_output_named_by_a_line_of_a_file_cannot_leave_the_project_through_a_link(place: Place) -> None:
     (place.project / "way").symlink_to(place.outside)
     place.run(
         {
@@ -316,7 +318,7 @@ def test_line_of_a_file_cannot_lead_an_output_out_through_a_link(place: Place) -
     assert sum("a link leads from there to" in problem for problem in reported) == 2
 
 
-def test_name_of_a_subtask_cannot_lead_an_output_out_of_its_folder(place: Place) -> None:
+def test_name_of_a_subtask_cannot_place_an_output_outside_of_its_folder(place: Place) -> None:
     place.run(
         {
             "split": {"command": "echo /../../../outside/new > parts", "outputs": ["parts"]},

@@ -118,7 +118,7 @@ def test_harmless_values_that_form_a_url_together_are_refused(place: Place, firs
     assert "was written by a task" in end.text
 
 
-def test_urls_and_paths_of_the_user_are_used(place: Place) -> None:
+def test_urls_and_paths_stated_by_the_user_are_used(place: Place) -> None:
     canary = place.outside / "canary"
     ran = place.run(
         {

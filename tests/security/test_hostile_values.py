@@ -49,7 +49,9 @@ def _say(place: Place) -> dict[str, str]:
         pytest.param(["sh", "-c", "echo '{say.result.text}'"], id="text for a shell in a list"),
     ],
 )
-def test_result_where_it_would_be_executed_is_refused_before_the_run(place: Place, command) -> None:
+def test_result_field_at_a_place_where_a_shell_would_execute_it_is_refused_before_the_run(
+    place: Place, command
+) -> None:
     say = _say(place)
     refused = []
     try:
@@ -75,7 +77,7 @@ def test_hostile_result_is_passed_literally_at_every_place(place: Place) -> None
     assert not _marker(place).exists()
 
 
-def test_hostile_result_in_an_environment_variable_is_data(place: Place) -> None:
+def test_hostile_result_in_an_environment_variable_is_not_executed(place: Place) -> None:
     command = 'printf %s "$TEXT" > shown; eval ": $NUMBER"'
     env = {"TEXT": "<{say.result.text}>", "NUMBER": "{say.result.number}"}
     tasks = {"say": _say(place), "do": {"after": "say", "command": command, "env": env, "outputs": ["shown"]}}
@@ -148,7 +150,7 @@ def test_raw_fields_with_content_of_files_are_refused(place: Place, field: str) 
         place.run(tasks)
 
 
-def test_raw_fields_of_the_user_are_text_of_the_command(place: Place) -> None:
+def test_raw_fields_with_values_of_the_user_are_inserted_into_the_command_as_shell_text(place: Place) -> None:
     ran = place.run(
         {"a": {"command": "echo {word} {more:raw} {word} > x", "outputs": ["x"]}},
         params={"word": "it's", "more": "| cat; echo ${HOME+b} {c}"},

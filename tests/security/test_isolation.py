@@ -189,7 +189,7 @@ def test_the_network_is_not_reachable_unless_it_is_requested(isolated: Place) ->
     assert _made(isolated, "loopback") == "up\n", "the program has a loopback interface of its own"
 
 
-def test_files_in_tmp_and_home_vanish(isolated: Place) -> None:
+def test_files_that_an_isolated_program_writes_to_tmp_and_home_are_not_kept(isolated: Place) -> None:
     assert "left" in _made(isolated, "tmp").split()
     assert not Path("/tmp/left").exists()
     assert not Path("~/left").expanduser().exists()
@@ -285,7 +285,7 @@ def test_mounts_inside_a_folder_cannot_be_written(place: Place, tool: str) -> No
     assert not list(inner.iterdir())
 
 
-def test_option_isolates_all_tasks_that_do_not_state_it(place: Place) -> None:
+def test_option_isolate_applies_to_all_tasks_that_do_not_state_their_isolation(place: Place) -> None:
     need_isolation("bubblewrap")
     hidden = f"if [ -e {place.outside}/canary ]; then echo seen; else echo hidden; fi"
     tasks = {

@@ -144,7 +144,7 @@ def find_mode(path: Path) -> int | None:
         return None
 
 
-def test_tested_state_contains_every_kind_of_file(running: Path) -> None:
+def test_project_state_used_by_these_tests_contains_every_kind_of_file(running: Path) -> None:
     names = {path.name for path in state_paths(running)}
     kinds = {stat.S_IFMT(mode) for path in state_paths(running) if (mode := find_mode(path)) is not None}
     expected = {

@@ -30,7 +30,9 @@ def plant(place: Path, target: Path, how: Callable[[Path, Path], None]) -> None:
 
 
 @pytest.mark.parametrize("how", _PLANTS)
-def test_reports_replace_planted_links(place: Place, how: Callable[[Path, Path], None]) -> None:
+def test_writing_a_report_replaces_a_planted_link_at_its_path(
+    place: Place, how: Callable[[Path, Path], None]
+) -> None:
     reports = place.project / ".weft" / "reports" / "1"
     links = "; ".join(f"ln {'-s' if how is Path.symlink_to else ''} {place.outside}/canary {reports}/{name}"
                       for name in _REPORTS)  # fmt: skip
@@ -55,7 +57,7 @@ def test_reports_are_not_written_through_a_linked_folder(place: Place) -> None:
 
 @pytest.mark.parametrize("name", ["lock", "weft.db", "weft.db-wal", "weft.db-shm"])
 @pytest.mark.parametrize("how", _PLANTS)
-def test_state_that_is_a_link_stops_the_engine(
+def test_engine_stops_if_a_file_of_its_state_was_replaced_by_a_link(
     place: Place, name: str, how: Callable[[Path, Path], None]
 ) -> None:
     place.run(_TASKS)
@@ -73,7 +75,7 @@ def test_database_file_with_further_hard_links_is_not_read(place: Place, name: s
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_a_database_that_is_no_file_is_refused_by_every_command(
+def test_database_that_is_not_a_regular_file_is_refused_by_every_command(
     place: Place, make: Callable[[Path], None]
 ) -> None:
     place.run(_TASKS)
@@ -103,7 +105,9 @@ def double(value: int) -> int:
 
 
 @pytest.mark.parametrize("how", _PLANTS)
-def test_files_of_python_calls_replace_planted_links(place: Place, how: Callable[[Path, Path], None]) -> None:
+def test_writing_files_of_python_calls_replaces_planted_links_at_their_paths(
+    place: Place, how: Callable[[Path, Path], None]
+) -> None:
     layout = ProjectLayout(place.project)
     folder = layout.home / "functions"
     _build_workflow([task(double)(1)], "calls", layout)

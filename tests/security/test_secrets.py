@@ -140,7 +140,7 @@ def test_secrets_rewritten_by_a_library_or_server_are_neither_printed_nor_stored
         assert unquote(token).lower() not in unquote(text).lower()
 
 
-def test_programs_and_servers_receive_the_values(project: Project, site: Site) -> None:
+def test_programs_and_servers_receive_the_values_of_secrets(project: Project, site: Site) -> None:
     project.write("w.yaml", FLOW.replace("URL", site.url))
     project.weft("run", "w.yaml", "--keep-going")
     assert (project.folder / "y").read_text() == "fetched\n"
@@ -172,7 +172,9 @@ def test_script_of_an_attempt_requires_its_secrets_in_the_environment(project: P
     assert ': "${TOKEN:?set this secret first}"' in script.read_text()
 
 
-def test_undeclared_secrets_are_only_in_the_stored_workflow_and_scripts(project: Project, site: Site) -> None:
+def test_undeclared_secrets_are_stored_only_in_the_workflow_and_in_scripts(
+    project: Project, site: Site
+) -> None:
     address = site.url.replace("://", "://me:passw0rd-l3aked@")
     text = FLOW.partition("secrets:")[0] + (
         "tasks:\n"
@@ -295,7 +297,9 @@ def test_fingerprints_contain_a_keyed_hash_of_secrets(project: Project) -> None:
     assert not any(plain.startswith(each) for each in found)
 
 
-def test_the_name_of_a_secret_in_a_value_of_a_task_is_not_replaced(project: Project, site: Site) -> None:
+def test_secret_name_in_braces_written_by_a_task_is_not_replaced_by_the_secret(
+    project: Project, site: Site
+) -> None:
     site.files[f"/got-%7BTOKEN%7D?key={TOKEN}"] = b"filled\n"
     project.write(
         "w.yaml",

@@ -133,7 +133,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_attack_of_every_form_changes_the_input_of_its_task(
+def test_attacking_task_can_change_its_own_staged_input_of_every_form(
     attacked: tuple[Place, dict[str, Any]], form: str
 ) -> None:
     place, _ = attacked
@@ -148,7 +148,7 @@ def test_no_file_of_the_user_or_of_an_earlier_run_has_changed(
     assert _changed(place, before) == []
 
 
-def test_attacks_change_files_of_the_user_if_inputs_are_hard_links(
+def test_attacks_would_change_files_of_the_user_if_inputs_were_hard_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With links as weft once made them, the same attacks change files of the user and of the first run."""

@@ -80,7 +80,7 @@ def test_changed_input_of_the_same_size_and_time_is_used(place: Place, how: str,
     assert all(end.text == "reused from execution 2" for end in place.ends().values())
 
 
-def test_cache_keyed_by_size_and_time_alone_uses_stale_content(
+def test_cache_keyed_only_by_size_and_time_would_use_stale_content(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the rule that weft once had, the same change of the inputs goes unnoticed."""

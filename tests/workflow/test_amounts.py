@@ -60,7 +60,7 @@ def test_subtasks_have_the_counts_and_amounts_of_their_points():
     assert graph.demand[:, 0].tolist() == [k * k for k in range(1, 41)]
 
 
-def test_amounts_follow_their_tasks_into_topological_order():
+def test_amounts_stay_with_their_tasks_when_tasks_are_sorted_topologically():
     graph = graph_of(
         """\
         tasks:
@@ -136,7 +136,7 @@ def test_budgets_are_numbers_or_formulas():
     assert graph.consumption.tolist() == [[4, 0]]
 
 
-def test_without_budgets_nothing_can_be_consumed():
+def test_graph_without_budgets_has_no_consumption():
     graph = graph_of("tasks: {a: , b: }")
     assert (graph.budget_names, graph.consumption.shape, graph.budgets.shape) == ((), (2, 0), (0,))
     assert np.diff(graph.consumption_by_count.pointer).tolist() == [0, 0]
@@ -180,13 +180,13 @@ def test_each_error_is_reported_once(task):
     ("budget", "what"),
     [("-1", "budget -1"), ("n - 5", "n - 5 gives -2"), ("m", "unknown name 'm'"), ("[1]", "this is a list")],
 )
-def test_an_invalid_budget_is_reported_with_its_location(budget, what):
+def test_error_about_an_invalid_budget_names_the_location(budget, what):
     (problem,) = problems_in(f"params: {{n: 3}}\nbudgets:\n  credits: {budget}\ntasks: {{a: }}")
     assert problem.what.startswith(what)
     assert (problem.path[:2], problem.location.line) == (("budgets", "credits"), 4)
 
 
-def test_an_invalid_count_is_reported_with_its_location():
+def test_error_about_an_invalid_node_count_names_the_location():
     (problem,) = problems_in("tasks:\n  a:\n    nodes: [1, 2]\n    resources:\n      x: {1: 5, 3: 1, 2: 2}")
     assert problem.path == ("tasks", "a", "resources", "x")
     assert problem.location.line == 6

@@ -92,14 +92,14 @@ def test_invalid_environment_variables_are_refused(env, what):
         "WEFT_RESULT_FILE",
     ],
 )
-def test_results_are_refused_in_variables_that_hold_code(name):
+def test_results_are_refused_in_environment_variables_that_are_interpreted_as_code(name):
     (message,) = messages_of(TASK.format(f"env: {{{name}: '{{a.result.v}}'}}"))
     assert f"{name} has the value" in message
     assert messages_of(TASK.format(f"env: {{{name}: '{{x}}'}}")) == []
 
 
 @pytest.mark.parametrize("words", ["['{a.result.v}', b]", "[timeout, '5', '{a.result.v}']"])
-def test_a_result_does_not_name_a_program_of_a_command_without_a_shell(words):
+def test_result_is_refused_as_the_name_of_the_program_of_a_command_without_a_shell(words):
     (message,) = messages_of(TASK.format(f"command: {words}"))
     assert "as the name of the program to start" in message
 

@@ -62,7 +62,7 @@ def test_cycle_is_cut_at_the_edge_that_enters_the_frontier():
 
 
 @given(digraphs(), st.data())
-def test_removing_back_edges_gives_an_order_that_respects_the_frontier(graph, data):
+def test_removing_back_edges_makes_the_graph_acyclic_and_removes_only_edges_of_cycles(graph, data):
     frontier = data.draw(st.lists(st.integers(0, len(graph) - 1), max_size=3, unique=True))
     removed = back_edges(graph, frontier)
     left = without(graph, removed)
@@ -77,7 +77,7 @@ def test_removing_back_edges_gives_an_order_that_respects_the_frontier(graph, da
 
 
 @given(digraphs())
-def test_the_order_is_valid_and_lexicographically_smallest(graph):
+def test_topological_order_is_valid_and_lexicographically_smallest(graph):
     left = without(graph, back_edges(graph, ()))
     order = topological_order(left)
     place = {node: position for position, node in enumerate(order)}

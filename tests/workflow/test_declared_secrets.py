@@ -81,7 +81,7 @@ def test_problems_of_tasks_are_reported(text: str) -> None:
         check(read(f"secrets: [TOKEN]\ntasks: {{a: {{{text}}}}}"))
 
 
-def test_a_secret_may_stand_in_an_address() -> None:
+def test_secret_may_be_part_of_a_url() -> None:
     check(
         read(
             'secrets: [TOKEN]\ntasks: {a: {command: run, inputs: [{file: x, from: "http://h/?t={TOKEN}"}], '

@@ -106,7 +106,7 @@ def test_indices_may_use_parameters():
     assert edges(graph_of(text)) == {("a[3]", "b")}
 
 
-def test_conditions_are_kept_with_their_edges():
+def test_condition_of_a_dependency_is_stored_with_its_edge():
     graph = graph_of(
         "tasks: {z: {after: [{task: a, if: exit_code == 0}, b]}, a: , b: , c: {after: {task: a, if: exit_code == 1}}}"
     )
@@ -122,7 +122,7 @@ def test_conditions_are_kept_with_their_edges():
     }
 
 
-def test_the_same_edge_by_after_and_by_file_is_one_edge_with_data():
+def test_dependency_by_after_and_by_file_gives_one_edge_with_the_data():
     graph = graph_of("tasks: {a: {outputs: {x: 1kB, y: 2kB}}, b: {after: [a, a], inputs: [x, y]}}")
     assert (graph.edge_count, graph.edge_bytes.tolist(), graph.edge_files.tolist()) == (1, [3000.0], [2.0])
 

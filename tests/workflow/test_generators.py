@@ -159,14 +159,14 @@ class TestMoldable:
             Barrier(tasks=tasks)
 
     @pytest.mark.parametrize("tasks", [0, 1, 2, 8, 14, 16, 62])
-    def test_a_tree_needs_one_less_than_a_power_of_two(self, tasks):
+    def test_number_of_tasks_of_a_tree_must_be_one_less_than_a_power_of_two(self, tasks):
         with pytest.raises(weft.InvalidInput, match="one less than a power of two"):
             weft.generate("reduction-tree", tasks=tasks)
 
 
 class TestLayered:
     @given(st.integers(1, 60), st.integers(1, 60), st.floats(0, 1), st.integers(0, 10**6))
-    def test_layers_are_levels_of_about_equal_size(self, tasks, layers, density, seed):
+    def test_generated_layers_are_graph_levels_of_about_equal_size(self, tasks, layers, density, seed):
         layers = min(tasks, layers)
         graph = graph_of("layered", seed, tasks=tasks, layers=layers, density=density)
         level = []
@@ -229,7 +229,7 @@ class TestForkJoin:
             expected.append(list(range(split + 1, split + width + 1)))
         assert predecessors(graph) == expected
 
-    def test_parts_have_the_given_work_and_sizes(self):
+    def test_parts_of_a_fork_join_workflow_have_the_given_work_and_sizes(self):
         made = weft.generate(
             "fork-join", width=500, stages=2, part_bytes="2MB", bytes_spread=0.5, work_s="1m"
         )
@@ -279,11 +279,11 @@ class TestMontage:
         total = {name: sum(sum(of) for of in found.values()) for name, found in seconds.items()}
         assert total["made"] == pytest.approx(total["known"], rel=0.05)
 
-    def test_1000_tasks_have_the_published_number_of_images(self):
+    def test_montage_of_1000_tasks_has_the_published_number_of_images(self):
         assert count_images_and_overlaps(1000) == (166, 662)
 
     @pytest.mark.parametrize("tasks", [*range(17, 120), 500, 9999])
-    def test_any_number_of_tasks_gives_connected_images(self, tasks):
+    def test_montage_of_any_number_of_tasks_has_connected_images(self, tasks):
         images, overlaps = count_images_and_overlaps(tasks)
         pairs = find_overlaps(images, overlaps)
         assert 6 + 2 * images + len(pairs) == tasks
@@ -376,7 +376,7 @@ class TestParameters:
             weft.generate(kind, **given)
         assert message in str(refused.value)
 
-    def test_parameters_are_json_objects(self):
+    def test_description_of_a_generator_parameter_is_a_json_object(self):
         (first, *_) = list_parameters(Barrier)
         assert first.as_record() == {
             "name": "tasks",

@@ -35,7 +35,7 @@ def test_tasks_outside_the_paths_of_a_loop_are_not_in_its_body():
     assert bodies(graph) == {"l": ["a", "b", "c"]}
 
 
-def test_a_dependency_on_a_loop_is_one_on_its_last_task():
+def test_dependency_on_a_loop_means_a_dependency_on_its_last_task():
     text = "tasks: {a: , b: {after: a}, z: {after: l}}\nloops: {l: {from: b, to: a, max_iterations: 3}}"
     graph = graph_of(text)
     assert sources(graph, "z") == ["b"]
@@ -82,7 +82,7 @@ def test_loops_may_be_nested():
     assert bodies(graph) == {"outer": ["a", "b", "c", "d"], "inner": ["b", "c"]}
 
 
-def test_a_loop_inside_a_sweep_runs_per_point():
+def test_loop_inside_a_sweep_is_a_separate_loop_for_every_point():
     graph = graph_of(
         """\
         tasks:
@@ -111,12 +111,12 @@ def test_loop_may_contain_a_sweep():
     assert graph.loops[0].expect == 12
 
 
-def test_iterations_are_unknown_without_expect():
+def test_number_of_iterations_is_unknown_if_expect_is_not_stated():
     graph = graph_of("tasks: {a: }\nloops: {l: {from: a, to: a, max_iterations: 40}}")
     assert graph.loops[0].expect is None
 
 
-def test_cycle_of_after_inside_a_loop_is_an_error():
+def test_cycle_formed_by_after_keys_inside_a_loop_is_an_error():
     text = "tasks: {a: {after: b}, b: {after: a}}\nloops: {l: {from: b, to: a, max_iterations: 2}}"
     assert messages_of(text) == ["a cycle: a → b → a"]
 

@@ -35,7 +35,7 @@ def test_the_speedup_of_one_node_is_1(law):
     assert law.speedup(1) == pytest.approx(1.0)
 
 
-def test_measured_seconds_are_interpolated_log_log_and_nan_outside():
+def test_measured_seconds_are_interpolated_in_log_log_space_and_are_nan_outside():
     law = MeasuredSeconds(seconds={8: 25.0, 2: 100.0})
     assert law.speedup(4) == pytest.approx(2.0)
     assert math.isnan(law.speedup(1))

@@ -39,13 +39,13 @@ def test_listed_exit_codes_are_outcomes():
         ("exit_code > 1.5", ()),
     ],
 )
-def test_codes_compared_by_a_branch_are_outcomes(condition, found):
+def test_exit_codes_that_a_branch_condition_compares_are_outcomes(condition, found):
     text = f"params: {{bad: '=40 + 2', many: [5, 6]}}\ntasks: {{a: , b: {{after: {{task: a, if: '{condition}'}}}}}}"
     assert codes(text) == found
     assert codes(text, "b") == ()
 
 
-def test_codes_compared_by_a_loop_are_outcomes():
+def test_exit_codes_that_a_loop_condition_compares_are_outcomes():
     text = (
         "tasks: {a: , b: {after: a}}\nloops: {l: {from: b, to: a, until: a.exit_code == 3 or exit_code == 4}}"
     )
@@ -70,5 +70,5 @@ def test_outcomes_of_all_sources_are_combined():
     assert codes(text, "nobody") == ()
 
 
-def test_reserved_codes_are_omitted_even_if_listed():
+def test_reserved_exit_codes_are_not_outcomes_even_if_listed():
     assert outcome_codes(Workflow(name="w", tasks=(Task(name="a", outcomes=(85, 99, 1)),)), "a") == (1,)

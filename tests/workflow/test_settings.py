@@ -76,7 +76,7 @@ def test_written_layer_is_read_back(layer):
 
 
 @given(layers(), layers(), layers())
-def test_last_layer_wins_and_retries_are_merged_by_cause(first, second, third):
+def test_value_of_the_last_layer_is_used_and_retries_are_merged_by_cause(first, second, third):
     merged = DEFAULTS.with_layers(first, second, third)
     for setting in SETTINGS:
         name = setting.attribute
@@ -152,7 +152,7 @@ def test_workflows_that_share_machines_must_agree_on_common_settings():
         ({"on_failure": "retry"}, ["retry", "hold"]),
     ],
 )
-def test_wrong_settings_are_refused_with_the_key_and_the_rule(stated, words):
+def test_error_about_a_wrong_setting_names_the_key_and_the_rule(stated, words):
     with pytest.raises(InvalidInput) as refused:
         make_settings(stated)
     assert all(word in str(refused.value) for word in words)
@@ -201,7 +201,7 @@ def test_profile_is_found_by_file_and_by_name(tmp_path, monkeypatch):
         load_profile("wrong")
 
 
-def test_assignments_are_read_like_files():
+def test_assignments_on_the_command_line_are_read_like_keys_of_a_file():
     texts = ["migration.gain=0.1", "retries.oom=3", "contract=0.4", "contract.grace=2s", "replan=[machines]"]
     assert read_assignments(texts) == {
         "gain": 0.1,

@@ -70,7 +70,7 @@ def refused(text, scope=Scope.ALL):
         ("echo case {x} in a 2>/dev/null", [WORD]),
     ],
 )  # fmt: skip
-def test_place_depends_on_the_surrounding_text(text, expected):
+def test_kind_of_place_of_a_field_depends_on_the_surrounding_text(text, expected):
     assert refused(text) == []
     assert places_of(text) == expected
 
@@ -171,7 +171,7 @@ def test_field_at_an_unsafe_place_is_refused(text, why):
         "while a; do b {x}; shift; done",
     ],
 )
-def test_list_is_refused_where_the_positional_parameters_differ(text):
+def test_list_field_is_refused_where_the_positional_parameters_have_changed(text):
     assert refused(text) == []
     assert [each.name for each in refused(text, Scope.LISTS)] == ["x"]
 
@@ -179,7 +179,7 @@ def test_list_is_refused_where_the_positional_parameters_differ(text):
 @pytest.mark.parametrize(
     "text", ['set -- {x}; a "$@"', "set -e; a {x}", "for f in {x}; do shift; done", "a '{x}'; set -- b"]
 )
-def test_list_is_accepted_before_the_positional_parameters_change(text):
+def test_list_field_is_accepted_before_the_positional_parameters_change(text):
     assert split_shell_text(text).refusals == ()
 
 
@@ -212,7 +212,7 @@ def test_list_is_accepted_before_the_positional_parameters_change(text):
         "x=a{x}; echo $((1 + $x))",
     ],
 )
-def test_data_is_refused_where_a_shell_runs_it(text):
+def test_field_with_data_is_refused_where_a_shell_would_execute_it(text):
     assert refused(text) == []
     assert [each.name for each in refused(text, Scope.DATA)] == ["x"]
 
@@ -237,7 +237,7 @@ def test_data_is_refused_where_a_shell_runs_it(text):
         "flock f make {x}",
     ],
 )
-def test_data_is_accepted_as_an_argument(text):
+def test_field_with_data_is_accepted_as_an_argument(text):
     assert refused(text) == []
     assert refused(text, Scope.DATA) == []
 
@@ -301,7 +301,7 @@ def test_data_is_accepted_as_an_argument(text):
         "sh -{x} file",
     ],
 )
-def test_data_is_refused_in_program_text(text):
+def test_field_with_data_is_refused_in_program_text(text):
     assert refused(text) == []
     assert [each.name for each in refused(text, Scope.DATA)] == ["x"]
 
@@ -392,7 +392,7 @@ def test_raw_field_is_not_checked():
         (NUMBER, "(${V:-0})"),
     ],
 )
-def test_expansion_of_a_variable_depends_on_the_place(place, text):
+def test_shell_expansion_of_a_field_variable_depends_on_the_kind_of_place(place, text):
     assert expansion(place, "V") == text
 
 
@@ -402,12 +402,12 @@ def test_text_that_is_nested_too_deeply_is_refused(opening):
 
 
 @given(st.text(alphabet="ab{}x'\"`$()<>E\n\\ #;&|=[]!", max_size=40))
-def test_any_text_is_split_or_refused(text):
+def test_any_shell_text_is_split_into_pieces_or_refused(text):
     split = split_shell_text(f"{text} {{x}}")
     assert split.refusals or len([each for each in split.pieces if isinstance(each, ShellField)]) >= 1
 
 
-def test_a_variable_that_was_computed_from_fields_is_a_number():
+def test_shell_variable_computed_by_arithmetic_from_fields_counts_as_a_number():
     computed = split_shell_text("s=$(({a} + 1)); echo $((s + 1))")
     assert computed.refusals == ()
     copied = split_shell_text("s=$(({a} + 1)){b}; echo $((s + 1))")

@@ -123,7 +123,7 @@ def test_defaults_are_those_of_the_paper():
     assert (speeds.min(), speeds.max()) == (pytest.approx(10, rel=0.1), pytest.approx(50, rel=0.1))
 
 
-def test_a_ratio_of_1_gives_equal_lengths_and_throughputs():
+def test_ratio_of_1_gives_equal_lengths_of_subtasks_and_equal_speeds_of_machines():
     made = RandomSweeps(length_ratio=1.0, throughput_ratio=1.0).generate(generator(1, "test"))
     assert {length for of in made.workflow.params.values() for length in of} == {20.0}
     assert {machine.speed for machine in made.platform.machines} == {10.0}
@@ -231,7 +231,7 @@ def test_parents_in_sample_graphs_follow_the_formulas(found, widths, parents_of)
     assert found == by_formula(widths, parents_of)
 
 
-def test_dense_in_tree_that_does_not_divide_evenly_is_rejected():
+def test_dense_in_tree_whose_groups_do_not_cover_a_layer_exactly_is_rejected():
     with pytest.raises(
         InvalidInput,
         match="a layer has 7 subtasks; groups of 4 subtasks with a shift of 2 must cover it exactly",
@@ -239,7 +239,7 @@ def test_dense_in_tree_that_does_not_divide_evenly_is_rejected():
         dense_in_tree(2, 7, 4, 2)
 
 
-def test_combined_trees_fan_out_and_in_in_separate_copies():
+def test_each_copy_of_combined_trees_fans_out_and_then_fans_in():
     one, two = combined_trees(1, 1), combined_trees(1, 2)
     assert one == (
         ((),),
@@ -297,7 +297,7 @@ def test_base_length_and_throughput_can_be_changed(kind):
     assert {speed for of in layers.throughputs for speed in of} == {7.0}
 
 
-def test_draw_layers_adds_lengths_and_machines():
+def test_draw_layers_adds_lengths_and_throughputs_to_the_parents():
     layers = draw_layers(
         generator(1, "test"), out_tree(3, 2), length_ratio=2.0, throughput_ratio=3.0, subtasks_per_machine=2.0
     )

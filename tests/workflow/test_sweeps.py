@@ -50,7 +50,7 @@ def test_zip_pairs_the_values_of_its_variables():
     assert points("i: 1..2, s: [x, y]", zipped=True)[1] == ["t[1,x]", "t[2,y]"]
 
 
-def test_values_may_come_from_a_parameter():
+def test_sweep_values_may_come_from_a_parameter():
     assert points("l: lengths", "lengths: [4, 5]")[0] == [(4,), (5,)]
     assert points("l: 'range(1, len(lengths))'", "lengths: [4, 5]")[0] == [(1,), (2,)]
 

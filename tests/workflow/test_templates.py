@@ -46,7 +46,7 @@ def test_doubled_braces_are_kept_until_the_last_substitution():
     st.text(alphabet="ab{}$: .", max_size=20),
     st.dictionaries(st.sampled_from("ab"), st.text(alphabet="xy z'\"\n", max_size=3)),
 )
-def test_two_substitutions_give_the_result_of_one(text, values):
+def test_two_successive_substitutions_give_the_same_result_as_one(text, values):
     first = {key: value for key, value in values.items() if key == "a" and "{" not in value}
     assert fill_template(fill_template(text, first, last=False), values) == fill_template(text, values)
 
@@ -59,7 +59,7 @@ def test_fields_of_a_template_are_listed():
     assert list_fields("nothing") == []
 
 
-def test_is_late_is_true_for_names_of_the_run_time():
+def test_is_late_is_true_for_names_that_have_a_value_only_at_run_time():
     late = (
         "inputs",
         "outputs",
@@ -82,7 +82,7 @@ def test_format_value_gives_the_text_of_a_value(value, text):
     assert format_value(value) == text
 
 
-def test_commands_may_use_every_late_name_and_results_of_tasks():
+def test_commands_may_use_all_run_time_names_and_results_of_tasks():
     command = "x {inputs} {outputs} {nodes} {cores} {memory_mb} {iteration} {task} {machine.name} {a.result.delta} {p:raw}"
     assert messages_of(f"params: {{p: 1}}\ntasks: {{a: , b: {{after: a, command: '{command}'}}}}") == []
 
@@ -100,7 +100,7 @@ def test_commands_may_use_every_late_name_and_results_of_tasks():
         "machine: '{}'",
     ],
 )
-def test_names_without_a_value_at_a_place_are_refused_there(key, field):
+def test_field_is_refused_in_a_key_in_which_it_has_no_value(key, field):
     text = key.replace("{}", "{" + field + "}")
     (problem,) = problems_in(f"tasks: {{a: , b: {{after: a, command: c, {text}}}}}")
     assert problem.what.startswith(f"{{{field}}} in ")
@@ -137,6 +137,6 @@ def test_shell_and_awk_braces_are_not_fields():
     assert messages_of("tasks: {a: {command: \"awk '{print $1}' ${FILE} {{literal}}\"}}") == []
 
 
-def test_late_names_in_file_names_are_kept_and_match():
+def test_fields_known_only_at_run_time_are_kept_in_file_names_and_equal_names_match():
     graph = graph_of("tasks: {a: {outputs: ['x.{iteration}']}, b: {inputs: ['x.{iteration}']}}")
     assert graph.edge_count == 1

@@ -16,7 +16,7 @@ CHAIN = """\
     """
 
 
-def test_a_transfer_carries_the_bytes_instead_of_the_edges():
+def test_bytes_of_a_transferred_file_belong_to_the_transfer_and_not_to_the_edges():
     graph = graph_of(CHAIN.format(size="", after=""))
     assert edges(graph) == {("one", "move"), ("move", "two")}
     assert graph.transfer_bytes.tolist() == [0, 5e6, 0]
@@ -41,7 +41,7 @@ def test_transfer_has_binding_variables_of_source_and_destination():
     assert graph.source_variable[graph.index("one")] == len(graph.variables)
 
 
-def test_readers_on_other_machines_have_data_edges():
+def test_readers_that_no_transfer_serves_have_edges_with_data():
     graph = graph_of(
         """\
         tasks:
@@ -71,7 +71,7 @@ def test_transfers_may_be_chained():
     assert graph.edge_bytes.sum() == 0
 
 
-def test_a_file_written_elsewhere_is_copied_to_the_source():
+def test_file_written_on_another_machine_is_copied_to_the_source_of_the_transfer():
     graph = graph_of(
         """\
         tasks:

@@ -122,7 +122,7 @@ def test_every_graph_is_in_topological_order_with_columns_of_one_length(workflow
     assert graph.variable.max() < len(graph.variables)
 
 
-def test_program_order_is_kept_if_it_is_topological():
+def test_order_of_tasks_in_the_file_is_kept_if_it_is_topological():
     text = "tasks: {c: {after: a}, a: , b: , d: {after: [b, c]}}"
     assert graph_of(text).names == ("a", "c", "b", "d")
     assert graph_of("tasks: {x: , w: , v: {after: x}}").names == ("x", "w", "v")
@@ -188,7 +188,7 @@ def test_ten_thousand_imported_tasks_are_unfolded():
     assert graph.edge_bytes.sum() == 8 * 9_997
 
 
-def test_the_default_work_is_that_of_the_measured_law():
+def test_default_work_of_a_task_with_a_measured_law_is_given_by_the_law():
     law = MeasuredSeconds(seconds={1: 10.0, 2: 6.0})
     flow = Workflow(
         name="w",

@@ -73,7 +73,7 @@ class TestSetParams:
         workflow = read("params: {n: 2}\ntasks: {t: {sweep: {k: 1..n}}}")
         assert (len(unfold(workflow)), len(unfold(set_params(workflow, {"n": 5})))) == (2, 5)
 
-    def test_unknown_names_suggest_the_nearest(self):
+    def test_error_about_an_unknown_parameter_suggests_the_nearest_name(self):
         workflow = read("params: {atoms: 2}\ntasks: {t: }")
         with pytest.raises(InvalidInput, match="has no parameter 'atom'; did you mean 'atoms'") as raised:
             set_params(workflow, {"atom": 3, "zzz": 1})

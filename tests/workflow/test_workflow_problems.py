@@ -99,7 +99,7 @@ def test_problems_found_by_unfolding_have_locations():
     assert all(problem.rule or problem.advice for problem in found)
 
 
-def test_invalid_entry_of_after_does_not_shift_the_locations_of_others():
+def test_invalid_entry_of_after_does_not_change_the_reported_locations_of_other_entries():
     found = problems_in("tasks:\n  t:\n    after:\n      - 'a['\n      - b\n      - {if: 1}\n      - c\n")
     assert [(problem.location.line, problem.location.column) for problem in found] == [
         (5, 9),
@@ -113,7 +113,7 @@ def test_invalid_entry_of_after_does_not_shift_the_locations_of_others():
     ]
 
 
-def test_expanded_entry_of_inputs_does_not_shift_the_locations_of_others():
+def test_expanded_entry_of_inputs_does_not_change_the_locations_of_other_entries():
     (found,) = problems_in("tasks:\n  t:\n    inputs:\n      - 'a.{1..9}'\n      - 'b.{k}'\n")
     assert (found.location.line, found.path) == (6, ("tasks", "t", "inputs", 1))
 
@@ -217,13 +217,13 @@ class TestWriters:
         text = "tasks: {a: {sweep: {i: 1..2, j: 1..2}, outputs: ['x.{i}']}}"
         assert messages_of(text) == ["several subtasks of a write 'x.1'"]
 
-    def test_a_sweep_variable_with_one_value_need_not_be_in_the_name(self):
+    def test_sweep_variable_with_one_value_need_not_be_in_the_output_name(self):
         assert messages_of("tasks: {a: {sweep: {i: 1..2, j: [7]}, outputs: ['x.{i}']}}") == []
 
     def test_directories_and_wildcards_may_have_several_writers(self):
         assert messages_of("tasks: {a: {sweep: {i: 1..2}, outputs: [out/, '*.log']}}") == []
 
-    def test_branches_and_loops_may_have_several_writers(self):
+    def test_file_may_have_several_writers_in_branches_and_loops(self):
         branches = "tasks: {a: , b: {after: {task: a, if: exit_code == 0}, outputs: [x]}, c: {after: a, outputs: [x]}}"
         assert messages_of(branches) == []
         loop = "tasks: {i: {outputs: [x]}, a: {inputs: [x], outputs: [x]}}\nloops: {l: {from: a, to: a, max_iterations: 2}}"

@@ -229,7 +229,7 @@ class TestDefaults:
         assert a.recovery == Recovery(retries=1, contract=ContractTerms(factor=0.5))
         assert b.recovery == Recovery(retries_by_cause={"oom": 2}, contract=ContractTerms(factor=0.5))
 
-    def test_work_or_seconds_of_a_task_replace_both_defaults(self):
+    def test_work_or_seconds_of_a_task_replace_the_defaults_of_both_keys(self):
         a, b = read("defaults: {work: 10}\ntasks: {a: {seconds: 5}, b: }").tasks
         assert (a.work, a.seconds) == (None, 5)
         assert (b.work, b.seconds) == (10, None)
@@ -238,7 +238,7 @@ class TestDefaults:
         text = "defaults: {work: 10}\ntasks: {a: {machine: A}, v: {kind: virtual}, m: {kind: transfer, from: A, to: B, file: f}}"
         assert [task.work for task in read(text).tasks] == [10, None, None]
 
-    def test_a_kind_may_be_the_default(self):
+    def test_kind_of_tasks_may_be_stated_in_the_defaults(self):
         a, b = read("defaults: {kind: virtual}\ntasks: {a: , b: {kind: compute, work: 1}}").tasks
         assert (a.kind, b.kind) == (TaskKind.VIRTUAL, TaskKind.COMPUTE)
 
@@ -315,7 +315,7 @@ def test_only_version_1_is_read(version):
         WeftYaml().read(SourceFile(name="x", data=f"weft: {version}\ntasks: {{t: }}".encode()))
 
 
-def test_an_empty_list_of_nodes_is_reported_with_other_problems():
+def test_empty_list_of_node_counts_is_reported_together_with_other_problems():
     assert messages_of("nam: x\ntasks: {t: {nodes: []}}") == [
         "unknown key 'nam'",
         "the list of node counts is empty",

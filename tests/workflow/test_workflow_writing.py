@@ -33,7 +33,7 @@ def test_any_workflow_is_read_back_unchanged(workflow):
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(workflows())
-def test_plain_data_are_read_back_unchanged_without_yaml(workflow):
+def test_workflow_written_as_plain_data_is_read_back_unchanged(workflow):
     found, reader = read_workflow(Document(root=from_python(workflow_document(workflow))))
     assert (found, reader.problems) == (workflow, [])
 
@@ -50,7 +50,7 @@ def test_every_key_is_read_back_unchanged(text):
     assert again(Workflow(name="w", tasks=(task,))).tasks == (task,)
 
 
-def test_defaults_are_written_into_the_tasks():
+def test_defaults_of_a_workflow_are_written_as_keys_of_every_task():
     workflow = read("defaults: {retries: 1}\ntasks: {a: , b: {retries: 2}}")
     assert [entry["retries"] for entry in workflow_document(workflow)["tasks"].values()] == [1, 2]
     assert again(workflow).tasks == workflow.tasks
@@ -69,7 +69,7 @@ def test_a_formula_that_looks_like_a_number_stays_a_formula():
     assert again(Workflow(name="w", tasks=(task,))).tasks == (task,)
 
 
-def test_measured_counts_that_are_not_all_allowed_are_written():
+def test_measured_node_counts_are_written_although_not_all_of_them_are_allowed():
     task = Task(name="t", work=8.0, nodes=(1,), speedup=MeasuredSeconds(seconds={1: 8.0, 4: 3.0}))
     assert workflow_document(Workflow(name="w", tasks=(task,)))["tasks"]["t"]["nodes"] == [1]
     assert again(Workflow(name="w", tasks=(task,))).tasks == (task,)

@@ -128,7 +128,7 @@ def test_external_links_and_fifos_are_not_kept(grounds, tmp_path: Path) -> None:
     assert list_checkpoint(kept) == ()
 
 
-def test_incomplete_copy_of_a_crash_is_removed(grounds, tmp_path: Path) -> None:
+def test_incomplete_copy_left_by_a_crash_is_removed(grounds, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     (grounds.work / "r").write_text("one")
     keep_checkpoint(grounds.work, ["r"], kept)

@@ -61,7 +61,7 @@ def reflink_folder() -> Path | None:
     return None
 
 
-def test_large_file_is_cloned_where_the_file_system_can() -> None:
+def test_large_file_is_cloned_if_the_file_system_supports_clones() -> None:
     if (folder := reflink_folder()) is None:
         pytest.skip("no file system here can clone files")
     with tempfile.TemporaryDirectory(dir=folder) as made:

@@ -39,7 +39,7 @@ def words_of(job, name, *, stdin=False):
     return json.loads(done.stdout), done
 
 
-def test_command_text_runs_in_a_shell_and_a_list_without_one(tmp_path):
+def test_command_given_as_text_runs_in_a_shell_and_command_given_as_list_runs_directly(tmp_path):
     assert rendered(with_task(command="echo a | cat"), tmp_path).argv == (
         "/bin/sh",
         "-eu",
@@ -196,7 +196,7 @@ def test_fields_in_values_of_variables_are_substituted(tmp_path):
     assert job.declared == {**found, "N": "@nodes@ @machine.name@"}
 
 
-def test_programs_written_for_gridway_find_its_variables(tmp_path):
+def test_environment_contains_the_variables_of_gridway(tmp_path):
     attributes = {"CPU_MHZ": 2400, "CPU_MODEL": "x"}
     machine = Machine(name="cluster", arch="x86_64", os="linux", memory=4e9, attributes=attributes)
     facets = {
@@ -238,7 +238,7 @@ def test_variables_of_unset_limits_are_absent(tmp_path):
         rendered(with_task(command="x {machine.arhc}"), tmp_path)
 
 
-def test_template_may_depend_on_the_architecture(tmp_path):
+def test_command_may_contain_the_architecture_of_the_machine(tmp_path):
     # docs/papers/adaptive-jobs.md, A3.8
     for arch in ("sparc", "alpha"):
         machine = Machine(name="m", arch=arch)
@@ -267,7 +267,7 @@ def test_results_of_other_tasks_are_substituted(tmp_path):
     assert words_of(rendered(known, tmp_path), "x")[0] == ["", "", ""]
 
 
-def test_result_of_a_sweep_comes_from_the_same_point(tmp_path):
+def test_field_with_the_result_of_a_sweep_uses_the_subtask_of_the_same_point(tmp_path):
     flow = Builder("w")
     flow.task("a", sweep={"k": "1..3", "t": [0.5, 1.5]}, work=1, command="c")
     flow.task("job", sweep={"t": [0.5, 1.5], "k": "1..3"}, work=1, after="a[k, t]", command="x {a.result.v}")
@@ -427,7 +427,7 @@ def test_long_values_reach_a_module(tmp_path):
     assert run_script(job, tmp_path).stdout.decode() == "x" * 300_000
 
 
-def test_shell_stops_at_a_failure_and_at_unset_variables(tmp_path):
+def test_shell_command_stops_at_the_first_failure_and_at_an_unset_variable(tmp_path):
     assert run_job(rendered(with_task(command="false; echo on"), tmp_path)).returncode == 1
     assert run_job(rendered(with_task(command="echo $WEFT_NO_SUCH_VARIABLE"), tmp_path)).returncode == 2
 

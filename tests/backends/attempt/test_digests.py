@@ -52,7 +52,7 @@ def test_unmodified_old_file_is_not_read_again(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("how", ["write", "rename", "move the directory"])
-def test_content_that_changed_under_the_same_size_and_time_is_read_again(tmp_path: Path, how: str) -> None:
+def test_file_with_changed_content_but_the_same_size_and_time_is_read_again(tmp_path: Path, how: str) -> None:
     (tmp_path / "d").mkdir()
     path, digests = tmp_path / "d" / "f", DigestCache()
     write_old(path, "one")

@@ -34,7 +34,7 @@ def test_relative_path_is_copied_from_the_workflow_folder(grounds) -> None:
         assert (grounds.other / "data" / "in.txt").read_text() == "text"
 
 
-def test_named_input_may_be_anywhere_and_contain_links(grounds) -> None:
+def test_input_path_named_by_the_user_may_be_anywhere_and_contain_links(grounds) -> None:
     (grounds.other / "link").symlink_to(grounds.outside)
     for text in ("../outside/canary", "link/canary"):
         brought = fetch(InputSource(text, grounds.other), grounds.work, "canary")

@@ -47,11 +47,11 @@ def synced(root, *names, **settings):
     return {line.removeprefix(f"{root.parent}/") for line in lines} - {str(root.parent)}
 
 
-def test_file_is_synced_with_the_directories_that_lead_to_it(root):
+def test_sync_of_a_file_includes_its_parent_directories_up_to_the_root(root):
     assert synced(root, "sub/deep/two") == {"root", "root/sub", "root/sub/deep", "root/sub/deep/two"}
 
 
-def test_directory_is_synced_with_its_content(root):
+def test_sync_of_a_directory_includes_all_files_in_it(root):
     found = synced(root, "sub", "plain", "empty")
     assert found == {
         "root", "root/sub", "root/sub/one", "root/sub/deep", "root/sub/deep/two", "root/plain", "root/empty",
@@ -67,7 +67,7 @@ def test_missing_file_is_an_error(root):
         sync_files(root, ["missing"])
 
 
-def test_directory_above_without_permission_is_left_out(root):
+def test_parent_directory_that_does_not_exist_is_not_synced(root):
     before = (root / "plain").read_bytes()
     sync_files(root, ["plain"], above=[root / "no such directory"])
     assert (root / "plain").read_bytes() == before
@@ -101,7 +101,7 @@ def test_outputs_are_synced_before_the_end_is_in_the_journal(tmp_path):
     assert any(line.endswith("-wal") for line in lines[max(outputs) :]), "the end is synced after them"
 
 
-def test_failed_sync_of_an_output_is_a_failed_attempt(tmp_path):
+def test_attempt_fails_if_the_sync_of_an_output_fails(tmp_path):
     """The sync fails once; the second attempt of the task succeeds."""
     done = run(tmp_path, SYNC_FAILS="/d/x:1")
     assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ def key(tmp_path, facets=None, inputs=None, scripts=None, **more):
     return compute_fingerprint(job, inputs or {}, scripts or {}).key
 
 
-def test_machine_and_nodes_do_not_change_the_fingerprint(tmp_path):
+def test_fingerprint_does_not_depend_on_machine_and_node_count(tmp_path):
     one = key(tmp_path)
     assert one == key(
         tmp_path, machine=OTHER, nodes=4, count=4, attempt_number=3, restart=True, limits=(9.0, 1e9)
@@ -119,7 +119,7 @@ def test_secrets_and_long_lists_are_stored_as_digests(tmp_path):
     assert explain_staleness(changed.parts, product(found)) == "at least one input changed"
 
 
-def test_explanation_names_another_workflow_or_iteration(tmp_path):
+def test_explanation_names_the_workflow_or_iteration_that_made_a_stale_product(tmp_path):
     job = rendered(with_task(command="x"), tmp_path)
     elsewhere = compute_fingerprint(replace(job, identity="sub:job:1"), {}, {})
     here, later = (compute_fingerprint(replace(job, identity=f":job:{number}"), {}, {}) for number in (1, 2))

@@ -47,7 +47,7 @@ def test_concurrent_requests_fetch_a_source_once(grounds, site: Site) -> None:
     assert kept.stat().st_mode & 0o222 == 0
 
 
-def test_cancelled_request_does_not_interrupt_others_for_the_same_source(grounds, site: Site) -> None:
+def test_cancelled_fetch_does_not_interrupt_other_fetches_of_the_same_source(grounds, site: Site) -> None:
     site.files["/f"], site.etags["/f"] = b"content", '"1"'
     site.delay_s = 0.5
     cache = InputCache(grounds.other / "cache")
@@ -139,7 +139,7 @@ def test_source_with_the_old_size_and_time_but_other_content_is_fetched_again(
     assert [path.read_text() for path in (grounds.work / "evil").rglob("f")] == ["evil"]
 
 
-def test_fresh_cache_reads_every_source_again(grounds, site: Site) -> None:
+def test_cache_with_the_option_fresh_reads_every_source_again(grounds, site: Site) -> None:
     site.files["/f"], site.etags["/f"] = b"one", '"1"'
     source = InputSource(f"{site.url}/f", grounds.other)
     InputCache(grounds.other / "cache").stage(source, grounds.work, "f")

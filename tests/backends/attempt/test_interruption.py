@@ -76,7 +76,9 @@ def test_cancel_does_not_wait_for_the_copy_of_an_input(project: BackendProject) 
     assert not list(project.folder.glob(".weft/sandbox/m0/**/.weft-new-*"))
 
 
-def test_small_output_of_a_stopped_run_is_published(project: BackendProject) -> None:
+def test_small_output_of_an_ended_task_is_published_although_the_run_was_stopped(
+    project: BackendProject,
+) -> None:
     """A run is also stopped because another task has failed; results that take little time are kept."""
     project.backend._grace_s = TIMEOUT_S
     project.start(1, "write")
@@ -88,7 +90,9 @@ def test_small_output_of_a_stopped_run_is_published(project: BackendProject) -> 
     assert (project.folder / "published").read_text() == "small\n"
 
 
-def test_migration_does_not_discard_a_program_that_has_ended(project: BackendProject) -> None:
+def test_migration_request_does_not_cancel_an_attempt_whose_program_has_ended(
+    project: BackendProject,
+) -> None:
     """Its outputs are complete, so the engine uses them instead of running it elsewhere."""
     project.start(1, "make")
     wait_until(project, lambda: is_hashed(project))
@@ -99,7 +103,9 @@ def test_migration_does_not_discard_a_program_that_has_ended(project: BackendPro
     assert project.end().cause == "cancelled"
 
 
-def test_engine_that_stops_leaves_the_hash_to_the_next_engine(project: BackendProject) -> None:
+def test_output_not_hashed_when_the_engine_stops_is_hashed_by_the_next_engine(
+    project: BackendProject,
+) -> None:
     project.start(1, "make")
     wait_until(project, lambda: is_hashed(project))
     project.backend.halt(0.2)

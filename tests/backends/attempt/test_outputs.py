@@ -35,7 +35,7 @@ def test_outputs_are_collected_in_declared_order(grounds) -> None:
     assert files[3].modified_ns == (grounds.work / "b").stat().st_mtime_ns
 
 
-def test_missing_output_names_a_similar_file(grounds) -> None:
+def test_error_about_a_missing_output_names_a_similar_file(grounds) -> None:
     write(grounds.work / "d" / "vector_1")
     with pytest.raises(StagingProblem) as missing:
         collect_outputs(grounds.work, ["d/vector.1"])
@@ -123,7 +123,7 @@ def test_output_measured_before_a_restart_of_the_system_is_read_again(grounds) -
     assert is_intact(grounds.work, file, boot="another boot")
 
 
-def test_links_inside_the_directory_count_as_files(grounds) -> None:
+def test_link_to_a_file_inside_the_directory_is_collected_as_a_file(grounds) -> None:
     write(grounds.work / "deep" / "real", "text")
     (grounds.work / "f").symlink_to("deep/real")
     (grounds.work / "d").mkdir()

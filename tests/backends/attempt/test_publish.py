@@ -71,7 +71,7 @@ def test_link_at_the_target_is_replaced(grounds, made) -> None:
     assert (grounds.other / "result.csv").read_text() == "result.csv"
 
 
-def test_absolute_path_and_file_url_may_be_anywhere(grounds, made, tmp_path: Path) -> None:
+def test_publish_target_may_be_any_absolute_path_or_file_url(grounds, made, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "alias").symlink_to(tmp_path / "real")
     publish(grounds.work, made[0], str(tmp_path / "alias" / "new" / "r"), folder=grounds.other)

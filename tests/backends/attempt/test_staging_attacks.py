@@ -140,7 +140,9 @@ def test_invalid_entry_in_place_of_an_output_is_refused_and_removed(grounds, evi
 
 
 @pytest.mark.parametrize("evil", EVIL, ids=lambda evil: evil.__name__)
-def test_entry_at_the_target_is_not_written_through(grounds, evil, tmp_path: Path) -> None:
+def test_staging_does_not_write_through_a_link_or_other_entry_at_the_target(
+    grounds, evil, tmp_path: Path
+) -> None:
     (grounds.other / "f").write_text("mine")
     (grounds.other / "d" / "deep").mkdir(parents=True)
     (grounds.other / "d" / "deep" / "x").write_text("mine")
@@ -171,7 +173,9 @@ NAMES = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=NAMES, root_first=st.booleans())
-def test_no_name_leaves_the_root(grounds, name: str, root_first: bool) -> None:
+def test_names_that_refer_to_files_outside_the_root_are_refused_in_every_staging_step(
+    grounds, name: str, root_first: bool
+) -> None:
     if root_first:
         name = f"../outside/{name}"
     (grounds.work / "a").write_text("x")

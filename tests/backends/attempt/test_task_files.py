@@ -49,7 +49,7 @@ def test_invalid_progress_is_reported(text):
 
 
 @given(st.text(max_size=60) | st.text(alphabet='0123456789.%/eE+-{}":,\n done', max_size=30))
-def test_any_progress_text_gives_a_share_from_0_to_1_or_a_problem(text):
+def test_any_progress_text_is_read_as_a_share_from_0_to_1_or_reported_as_a_problem(text):
     try:
         found = parse_progress(text)
     except JobProblem:
@@ -57,7 +57,7 @@ def test_any_progress_text_gives_a_share_from_0_to_1_or_a_problem(text):
     assert found is None or found.done is None or 0 <= found.done <= 1
 
 
-def test_changes_are_reported_once_and_progress_is_kept(tmp_path):
+def test_changed_files_of_a_task_are_reported_once_and_the_last_progress_is_kept(tmp_path):
     news = TaskFiles(tmp_path, "progress")
     assert news.observe() == Observation()
     (tmp_path / "progress").write_text("3/10\n")
@@ -82,7 +82,7 @@ def test_changes_are_reported_once_and_progress_is_kept(tmp_path):
     ["__import__('os').system('touch canary')", "$(touch canary)", "memory >=", "ARCH = 5 6", "a" * 70_000, "((((", "lambda: 1",
      "exec('x')", '"; touch canary; "'],
 )  # fmt: skip
-def test_requirement_with_code_is_reported_and_ignored(text, tmp_path, monkeypatch):
+def test_requirement_file_that_contains_code_is_reported_and_ignored(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gw_reqs").write_text(text)
     (tmp_path / "gw_rank").write_text(text)

@@ -66,7 +66,7 @@ def commands(entries, kind):
     return [command for entry in entries for command in entry.commands if isinstance(command, kind)]
 
 
-def test_requirement_is_not_lost_by_progress_probes(machines, tmp_path):
+def test_requirement_written_by_a_program_is_reported_although_progress_is_probed_too(machines, tmp_path):
     entries = run_script(DEMAND, machines, tmp_path)
     assert [entry.event.requirements for entry in entries if isinstance(entry.event, ev.RequirementsChanged)]
     moved = [(each.machine, each.reason) for each in commands(entries, cm.Assign)]

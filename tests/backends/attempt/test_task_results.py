@@ -11,7 +11,7 @@ from weft.backends.attempt.task_files import read_result, read_sweep_lines
 from weft.workflow.builder import Builder
 
 
-def test_flat_result_is_read(tmp_path):
+def test_result_file_with_plain_values_is_read(tmp_path):
     assert read_result(tmp_path) == {}
     (tmp_path / RESULT_FILE).write_text("")
     assert read_result(tmp_path) == {}
@@ -40,7 +40,7 @@ def test_invalid_results_are_refused(text, words, tmp_path):
         read_result(tmp_path)
 
 
-def test_result_behind_an_external_link_is_not_read(tmp_path):
+def test_result_file_that_is_an_external_link_is_not_read(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / "other").write_text('{"a": 1}')
@@ -70,7 +70,7 @@ def growing(file, outputs):
         ("split.parts", [], "split.parts"),
     ],
 )
-def test_lines_of_a_sweep_are_read(file, outputs, written, tmp_path):
+def test_lines_of_the_file_that_defines_a_sweep_are_read(file, outputs, written, tmp_path):
     known, split, work = growing(file, outputs)
     with pytest.raises(JobProblem, match="was not written"):
         read_sweep_lines(known, split, str(tmp_path), outputs)

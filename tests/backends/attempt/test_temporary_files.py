@@ -44,7 +44,7 @@ def temporary(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("how", ["next copy", "clean"])
 @pytest.mark.parametrize("name", ["f", "d"])
-def test_copy_of_a_killed_process_is_removed(grounds, name: str, how: str) -> None:
+def test_temporary_copy_left_by_a_killed_process_is_removed(grounds, name: str, how: str) -> None:
     (grounds.work / "d").mkdir()
     for path in (grounds.work / "f", grounds.work / "d" / "f"):
         path.write_text("text")
@@ -90,7 +90,7 @@ def test_temporary_files_of_unknown_processes_are_kept_for_a_week(grounds) -> No
         (grounds.other / name).unlink()
 
 
-def test_links_are_not_followed(grounds) -> None:
+def test_removal_of_temporary_files_does_not_follow_links(grounds) -> None:
     name = f"{temporary_name().rsplit('-', 2)[0]}-1-1"
     (grounds.outside / "deep").rename(grounds.other / "deep")
     (grounds.other / "deep" / name).write_text("mine")

@@ -61,7 +61,7 @@ def test_names_without_wildcards_are_literal(folder: Path) -> None:
     assert match_names(folder, "a/b") == []
 
 
-def test_directory_matches_as_a_whole(folder: Path) -> None:
+def test_wildcard_matches_a_directory_instead_of_the_files_in_it(folder: Path) -> None:
     assert match_names(folder, "x/**") == ["x"]
     assert match_names(folder, "**") == ["[1]", "a", "b.dat", "c.dat", "l*t", "x"]
 
@@ -88,7 +88,7 @@ tasks:
 """
 
 
-def test_a_file_that_has_the_name_of_a_pattern_hides_no_other(tmp_path: Path) -> None:
+def test_file_named_like_a_wildcard_pattern_does_not_hide_the_files_that_match_it(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     for name in _MADE:
         (tmp_path / "s" / name).write_text(name)
@@ -102,7 +102,7 @@ def test_a_file_that_has_the_name_of_a_pattern_hides_no_other(tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.glob("*.dat")) == ["*.dat", "a.dat", "b.dat"]
 
 
-def test_a_wildcard_that_matches_no_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_error_about_a_wildcard_that_matches_no_file_names_the_wildcard(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("weft: 1\ntasks: {a: {command: ls, inputs: ['s/*.dat']}}\n")
     done = run(tmp_path / "w.yaml", project=tmp_path)
     assert not done.completed

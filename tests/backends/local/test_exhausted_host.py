@@ -67,7 +67,9 @@ def run_exhausted(folder: Path, kind: str, ends: str) -> list[object]:
 
 
 @pytest.mark.parametrize("kind", ["NPROC", "NOFILE"])
-def test_a_start_is_tried_again_until_the_host_can_start_it(open_folder: Path, kind: str) -> None:
+def test_start_of_a_program_is_tried_again_until_the_host_has_free_resources(
+    open_folder: Path, kind: str
+) -> None:
     """Before, "Resource temporarily unavailable" was the program's error, with exit code 126."""
     waiting, over, end = run_exhausted(open_folder, kind, "started")
     assert waiting == [True, [3], {}]
@@ -76,7 +78,7 @@ def test_a_start_is_tried_again_until_the_host_can_start_it(open_folder: Path, k
 
 
 @pytest.mark.parametrize("ends", ["cancelled", "terminated"])
-def test_a_start_that_waits_can_be_ended(open_folder: Path, ends: str) -> None:
+def test_program_start_that_waits_for_the_host_can_be_cancelled(open_folder: Path, ends: str) -> None:
     waiting, over, end = run_exhausted(open_folder, "NOFILE", ends)
     assert waiting == [True, [3], {}]
     assert over == [False, []]
@@ -151,7 +153,9 @@ def test_real_shells_print_a_recognised_message_if_they_cannot_fork(shell: list[
     assert find_fork_failure(done.returncode, done.stderr.replace("dash: ", "/bin/sh: ")) != ""
 
 
-def test_a_shell_that_cannot_fork_is_no_error_of_the_task(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_shell_that_cannot_fork_is_not_counted_as_an_error_of_the_task(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
     monkeypatch.setattr(completion, "_FIRST_PAUSE_S", 0.01)
     monkeypatch.chdir(tmp_path)
     project = Project(tmp_path, capsys)
@@ -183,7 +187,9 @@ def test_a_shell_that_cannot_fork_is_no_error_of_the_task(tmp_path: Path, monkey
     )
 
 
-def test_an_attempt_that_waits_for_the_host_is_cancelled_at_once(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_attempt_that_waits_until_the_host_can_fork_is_cancelled_at_once(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
     monkeypatch.setattr(completion, "_FIRST_PAUSE_S", 1000.0)
     monkeypatch.setattr(completion, "_LONGEST_PAUSE_S", 1000.0)
     monkeypatch.chdir(tmp_path)
@@ -216,7 +222,7 @@ def _start_with_few_files(folder: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment(), cwd=folder, stdout=subprocess.PIPE, text=True)
 
 
-def test_outputs_that_the_host_cannot_open_are_no_error_of_the_task(tmp_path: Path) -> None:
+def test_output_that_the_host_cannot_open_is_not_counted_as_an_error_of_the_task(tmp_path: Path) -> None:
     engine = _start_with_few_files(tmp_path, "--retries", "0")
     shown, _ = engine.communicate(timeout=PATIENCE_S)
     assert engine.returncode == 1

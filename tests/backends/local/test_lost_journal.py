@@ -68,7 +68,9 @@ def test_record_of_a_lost_attempt_is_not_used_for_another_task(project: BackendP
     assert runner_pid(project) == before, "the runner stays"
 
 
-def test_record_of_a_lost_start_is_not_used_when_the_attempt_starts_again(project: BackendProject) -> None:
+def test_start_record_that_the_journal_has_lost_is_not_used_when_the_attempt_starts_again(
+    project: BackendProject,
+) -> None:
     """The journal has the attempt and its nonce, but not its start; its directory is prepared again."""
     project.start(0, "quick")
     project.wait_for_file(0, "out")
@@ -80,7 +82,9 @@ def test_record_of_a_lost_start_is_not_used_when_the_attempt_starts_again(projec
     assert (project.workdir(0) / "out").read_text() == "quick\n"
 
 
-def test_confirmed_end_of_a_lost_attempt_does_not_prevent_a_start(project: BackendProject) -> None:
+def test_confirmed_end_of_a_lost_attempt_does_not_prevent_the_start_of_another_task(
+    project: BackendProject,
+) -> None:
     project.start(0, "quick")
     project.end()
     project.poll_for(0.1)  # the end is in the journal
@@ -129,7 +133,7 @@ def test_program_left_by_a_dead_runner_is_ended_before_another_starts(project: B
     assert not is_running(old)
 
 
-def test_runner_and_programs_of_an_execution_that_was_lost_are_ended(project: BackendProject) -> None:
+def test_runner_and_programs_of_a_lost_execution_are_ended(project: BackendProject) -> None:
     """The next execution has the same number, but another token."""
     old, runner = started(project, 0, "endless"), runner_pid(project)
     lost = project.backend
@@ -154,7 +158,7 @@ def test_restart_files_of_a_lost_attempt_are_not_used(project: BackendProject) -
     assert not (project.workdir(0) / "restart").exists()
 
 
-def test_restart_files_of_a_known_attempt_replace_those_of_a_lost_one(project: BackendProject) -> None:
+def test_restart_files_of_a_known_attempt_replace_those_of_a_lost_attempt(project: BackendProject) -> None:
     project.start(0, "saving")
     project.wait_for_file(0)
     project.backend.execute([cm.Cancel(attempt=0, machine=0)])
@@ -196,7 +200,7 @@ def test_runner_of_another_version_is_replaced(project: BackendProject, tmp_path
     older.close()
 
 
-def test_record_of_a_lost_attempt_is_used_for_another_task_without_nonces(
+def test_without_nonces_the_record_of_a_lost_attempt_is_used_for_another_task(
     project: BackendProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With numbers alone, as weft once identified attempts, the old record is used for another task."""

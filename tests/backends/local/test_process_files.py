@@ -46,7 +46,7 @@ def test_process_name_may_contain_any_character(tmp_path: Path) -> None:
         child.kill()
 
 
-def test_zombie_counts_as_ended_although_its_group_exists() -> None:
+def test_zombie_process_counts_as_ended_although_its_process_group_exists() -> None:
     with subprocess.Popen(["true"], start_new_session=True) as child:
         wait_until(lambda: read_process(child.pid) is None, "it has ended")
         assert signal_group(child.pid, 0)

@@ -150,7 +150,7 @@ def test_daemon_with_a_cleared_environment_is_killed_only_with_its_own_task(
     assert not is_running(first)
 
 
-def test_daemon_without_any_mark_is_killed(bench: Bench, daemon: str) -> None:
+def test_daemon_that_has_removed_all_marks_of_its_attempt_is_killed(bench: Bench, daemon: str) -> None:
     bench.sh(1, "sleep 1000")
     bench.sh(2, f"{daemon} pid bare 0; until [ -s pid ]; do sleep 0.01; done")
     assert bench.wait_for_end(2)["code"] == 0
@@ -169,7 +169,7 @@ def test_background_process_in_its_own_process_group_is_killed_with_its_task(ben
     assert not is_running(bench.wait_for_pid("pid"))
 
 
-def test_processes_left_behind_are_counted(bench: Bench) -> None:
+def test_end_record_counts_the_processes_that_the_program_did_not_end(bench: Bench) -> None:
     bench.sh(1, "sleep 1000 & sleep 1000 & setsid sleep 1000 & sleep 0.2")
     assert bench.wait_for_end(1)["strays"] == 3
     bench.sh(2, "sleep 1000 & wait", time_s=0.3, grace_s=0.1)
@@ -188,7 +188,7 @@ while True:
 """
 
 
-def test_processes_that_start_each_other_are_ended_with_their_task(bench: Bench) -> None:
+def test_chain_of_processes_that_start_each_other_is_killed_when_its_task_ends(bench: Bench) -> None:
     (bench.work / "chain.py").write_text(CHAIN)
     bench.sh(1, f"{sys.executable} -I -S chain.py; until [ -s links ]; do sleep 0.01; done", grace_s=0.2)
     assert bench.wait_for_end(1)["code"] == 0

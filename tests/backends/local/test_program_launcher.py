@@ -42,7 +42,7 @@ def test_peak_memory_excludes_the_runner(bench: Bench) -> None:
     assert 2 * own_bytes < bench.wait_for_end(3)["max_rss_bytes"] < 8 * own_bytes
 
 
-def test_environment_is_that_of_the_runner_changed_by_the_start_order(bench: Bench) -> None:
+def test_program_environment_is_that_of_the_runner_with_changes_of_the_start_order(bench: Bench) -> None:
     bench.sh(1, 'echo "$BASE ${HOME-none} $MINE"', env={"MINE": "two words; $(no) 'quotes'\nand lines"})
     bench.sh(2, 'echo "${BASE-none}"', env={"BASE": None})
     assert bench.wait_for_end(1)["code"] == bench.wait_for_end(2)["code"] == 0

@@ -36,7 +36,7 @@ def disconnect(bench: Bench) -> None:
     bench.received.clear()
 
 
-def test_runner_has_its_own_session_and_hides_its_token(bench: Bench) -> None:
+def test_runner_has_its_own_session_and_its_token_is_not_visible_to_other_processes(bench: Bench) -> None:
     pid = bench.here["pid"]
     assert bench.link.pid == pid
     assert os.getsid(pid) == os.getpgid(pid) == pid
@@ -313,7 +313,7 @@ def test_only_one_runner_serves_a_directory(bench: Bench) -> None:
     bench.link = other
 
 
-def test_failed_runner_start_is_reported_with_its_cause(tmp_path: Path) -> None:
+def test_error_about_a_failed_runner_start_names_the_cause(tmp_path: Path) -> None:
     link = RunnerLink(tmp_path / "runner", TOKEN, environment={}, python="/no/such/python")
     with pytest.raises(RunnerFailed, match=r"/no/such/python: No such file"):
         link.connect()
@@ -334,7 +334,7 @@ def test_runner_is_restricted_to_the_cores_of_its_machine(tmp_path: Path) -> Non
     bench.close()
 
 
-def test_ends_on_a_full_disk_are_reported_and_written_later(bench: Bench) -> None:
+def test_end_records_are_reported_while_the_disk_is_full_and_written_later(bench: Bench) -> None:
     """A limit on the file size makes writes fail as on a full disk."""
     runner = bench.here["pid"]
     bench.sh(1, "exit 1")
@@ -351,7 +351,7 @@ def test_ends_on_a_full_disk_are_reported_and_written_later(bench: Bench) -> Non
     assert set(bench.records("starts")) == {1, 2, 3}
 
 
-def test_reminder_text_of_a_start_is_passed_to_the_next_engine(bench: Bench) -> None:
+def test_text_stored_with_a_start_order_is_passed_to_the_next_engine(bench: Bench) -> None:
     """A later runner also passes on reminders of ended attempts; forgetting an end drops its reminder."""
     text = 'any text: "quotes", \n, \udcff, é'
     bench.sh(1, "exit 1", reminder=text)
@@ -396,7 +396,7 @@ def test_heartbeat_of_a_running_runner_is_recent(bench: Bench) -> None:
     assert bench.link.beat_age_s() < 10
 
 
-def test_killed_runner_loses_no_end_and_starts_no_attempt_twice(bench: Bench) -> None:
+def test_kill_of_a_runner_loses_no_end_record_and_starts_no_attempt_twice(bench: Bench) -> None:
     """Attempts without an end are started again, as by an engine that lost its connection."""
     rng = generator(11, "kills")
     for burst in range(6):

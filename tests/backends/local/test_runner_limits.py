@@ -15,7 +15,7 @@ from weft.backends.local.processes import list_processes
 IGNORES = "trap '' TERM; echo up > up{0}; while :; do sleep 0.05; done"
 
 
-def test_program_that_the_runner_did_not_kill_has_a_signal_and_no_cause(bench: Bench) -> None:
+def test_end_record_of_a_program_killed_by_others_has_a_signal_and_no_cause(bench: Bench) -> None:
     bench.sh(1, "kill -KILL $$")
     end = bench.wait_for_end(1)
     assert (end["code"], end["signal"], end["cause"]) == (None, 9, "")
@@ -130,7 +130,7 @@ def test_memory_limit_counts_all_processes(bench: Bench) -> None:
     assert bench.wait_for_end(1)["cause"] == "oom"
 
 
-def test_shared_memory_counts_once(bench: Bench) -> None:
+def test_memory_shared_by_several_processes_is_counted_once(bench: Bench) -> None:
     """Four processes that share 60 MB have a sum of 240 MB, but use 60 MB."""
     program = (
         "import mmap, os, time\n"
@@ -199,7 +199,7 @@ def test_attempt_cancelled_before_its_start_never_starts(bench: Bench) -> None:
     assert not (bench.work / "up").exists()
 
 
-def test_logs_are_rewritten_without_forgotten_records(bench: Bench) -> None:
+def test_forgotten_records_are_removed_when_logs_are_rewritten(bench: Bench) -> None:
     """Two thousand failed starts: their ends are written, forgotten and removed from the logs."""
     sizes = []
     for attempt in range(1, 2001):

@@ -36,7 +36,7 @@ def test_messages_and_records_carry_the_nonce(bench: Bench) -> None:
     assert {each["attempt"]: each["nonce"] for each in here["starts"]} == {1: NEW, 2: OLD}
 
 
-def test_start_with_another_nonce_is_not_answered_from_the_old_end(bench: Bench) -> None:
+def test_start_with_another_nonce_is_not_answered_with_the_old_end_record(bench: Bench) -> None:
     bench.sh(1, "exit 2", nonce=OLD)
     bench.wait_for_end(1)
     bench.sh(1, "exit 3", nonce=NEW)
@@ -61,7 +61,7 @@ def test_repeated_start_with_the_same_nonce_is_answered_from_the_record(bench: B
     assert (bench.work / "counted").read_text() == "ran\n"
 
 
-def test_forgotten_attempt_of_another_nonce_does_not_prevent_a_start(bench: Bench) -> None:
+def test_forgotten_attempt_does_not_prevent_a_start_with_another_nonce(bench: Bench) -> None:
     bench.sh(1, "exit 2", nonce=OLD)
     bench.wait_for_end(1)
     bench.send({"do": "forget", "attempts": [1]})
@@ -71,7 +71,7 @@ def test_forgotten_attempt_of_another_nonce_does_not_prevent_a_start(bench: Benc
     assert bench.wait_for_end(1)["code"] == 5
 
 
-def test_cancellation_of_another_nonce_ends_the_unknown_program(bench: Bench) -> None:
+def test_cancellation_with_another_nonce_ends_the_unknown_program(bench: Bench) -> None:
     old = endless(bench, 1, OLD)
     bench.send({"do": "cancel", "attempt": 1, "nonce": NEW, "grace_s": 0.0})
     end = bench.wait_for_end(1)

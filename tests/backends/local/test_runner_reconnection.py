@@ -64,7 +64,7 @@ def test_program_continues_after_its_connection_broke(project: BackendProject) -
     assert runner_pid(project) == before
 
 
-def test_end_of_a_program_without_connection_is_reported_once(project: BackendProject) -> None:
+def test_program_that_ends_while_the_connection_is_broken_is_reported_once(project: BackendProject) -> None:
     project.start(0, "waiting")
     project.wait_for_file(0, "begun")
     break_connection(project)
@@ -76,7 +76,7 @@ def test_end_of_a_program_without_connection_is_reported_once(project: BackendPr
     assert project.poll_for(0.2) == []
 
 
-def test_cancellation_while_the_connection_is_broken_has_its_effect(project: BackendProject) -> None:
+def test_attempt_cancelled_while_the_connection_is_broken_ends(project: BackendProject) -> None:
     project.start(0, "endless")
     project.wait_for_file(0)
     break_connection(project)

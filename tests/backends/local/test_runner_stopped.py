@@ -39,7 +39,7 @@ def test_unresponsive_runner_is_killed_and_replaced(bench: Bench) -> None:
     assert [end["cause"] for end in bench.link.connect()["ended"]] == ["lost"]
 
 
-def test_stopped_runner_is_continued_so_that_it_exits(bench: Bench) -> None:
+def test_stopped_runner_is_continued_when_it_has_to_exit(bench: Bench) -> None:
     pid = bench.here["pid"]
     os.kill(pid, signal.SIGSTOP)
     bench.link.end()
@@ -47,7 +47,7 @@ def test_stopped_runner_is_continued_so_that_it_exits(bench: Bench) -> None:
     assert not bench.link.alive
 
 
-def test_program_of_a_shell_line_is_reported_as_stopped_and_continued(bench: Bench) -> None:
+def test_stop_and_continuation_of_a_program_started_by_a_shell_are_reported(bench: Bench) -> None:
     """The shell only waits for the program: it is not stopped itself."""
     bench.sh(1, "(sleep 1000 & echo $! > pid; wait); echo done")
     sleeper = bench.wait_for_pid("pid")
@@ -57,7 +57,7 @@ def test_program_of_a_shell_line_is_reported_as_stopped_and_continued(bench: Ben
     bench.wait_for("continued", 1)
 
 
-def test_task_with_a_running_process_is_not_stopped(bench: Bench) -> None:
+def test_task_is_not_reported_as_stopped_while_one_of_its_processes_runs(bench: Bench) -> None:
     bench.sh(1, "sleep 1000 & echo $! > pid; sleep 3.5; echo over > over; wait")
     os.kill(bench.wait_for_pid("pid"), signal.SIGSTOP)
     bench.written("over")

@@ -44,14 +44,14 @@ def sensor(folder, runners=(), *, nodes=1, cores=None):
     return made
 
 
-def test_load_of_other_programs_is_told_apart_from_that_of_weft(tmp_path, spinners):
+def test_load_of_other_programs_is_distinguished_from_the_load_of_weft_tasks(tmp_path, spinners):
     # Other programs of the host may start or end between the two measurements of a pair.
     pairs = (measured(sensor(tmp_path), sensor(tmp_path, [spinners])) for _ in range(10))
     differences = (foreign["load"] - own["load"] for foreign, own in pairs if foreign["load"] >= 3.0)
     assert next((found for found in differences if 2.5 <= found <= 5.5), None) is not None
 
 
-def test_load_of_other_cores_does_not_count(tmp_path, spinners):
+def test_load_on_cores_outside_the_machine_is_not_counted(tmp_path, spinners):
     others = set(sorted(os.sched_getaffinity(0))[1:])
     if not others:
         pytest.skip("one core only")

@@ -130,7 +130,7 @@ def test_no_perturbation_starts_after_its_end_time():
     assert len(items) == 2 * len(begins) > 40
 
 
-def test_adding_a_scenario_entry_does_not_change_earlier_entries():
+def test_adding_a_scenario_entry_does_not_change_disturbances_of_earlier_entries():
     failing = Failure(machines=("m1",), mtbf_s=50.0, repair_s=5.0)
     one = Scenario(perturbations=(GRID,), failures=(failing,))
     more = Scenario(
@@ -194,7 +194,7 @@ ENDS = {
 
 
 @given(SCENARIOS, st.integers(0, 99))
-def test_disturbances_are_ordered_and_end_after_they_begin(scenario, seed):
+def test_disturbances_are_ordered_by_time_and_every_end_follows_its_start(scenario, seed):
     items = first(scenario, 200, seed)
     assert items == first(scenario, 200, seed)
     assert all(one.at_s <= other.at_s for one, other in itertools.pairwise(items))
@@ -218,7 +218,7 @@ def test_disturbances_are_ordered_and_end_after_they_begin(scenario, seed):
         assert 0 < speed.share <= 1
 
 
-def test_simulations_in_which_nothing_can_end_are_refused(tmp_path: Path) -> None:
+def test_simulation_in_which_no_task_makes_progress_is_refused(tmp_path: Path) -> None:
     """Slowdowns that overlap left a machine a share of 1e-14 of its speed: the simulation did not end."""
     (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {work: 100, command: 'true'}}\n")
     (tmp_path / "s.yaml").write_text(
@@ -228,7 +228,7 @@ def test_simulations_in_which_nothing_can_end_are_refused(tmp_path: Path) -> Non
         weft.simulate(tmp_path / "w.yaml", on="identical:1", scenario=tmp_path / "s.yaml")
 
 
-def test_failures_of_a_machine_do_not_prolong_a_simulation_without_end(tmp_path: Path) -> None:
+def test_simulation_without_progress_is_refused_although_machines_fail_repeatedly(tmp_path: Path) -> None:
     """Each failure and repair counted as progress of a task that takes longer than any simulation."""
     (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {work: 1e299, command: 'true'}}\n")
     (tmp_path / "s.yaml").write_text(

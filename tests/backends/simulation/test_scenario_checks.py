@@ -75,7 +75,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("text", "printed"), NAMES.items())
-def test_unknown_names_are_refused_with_their_location(folder, text, printed):
+def test_error_about_an_unknown_name_in_a_scenario_names_the_location(folder, text, printed):
     (found,) = refused(folder, text)
     assert printed in found
     assert f"{folder / 's.yaml'}:3:" in found
@@ -99,7 +99,7 @@ def test_all_problems_of_a_scenario_are_reported_together(folder):
     assert len(found) == 5
 
 
-def test_missing_workflow_files_are_refused_with_the_nearest_name(folder):
+def test_error_about_a_missing_workflow_file_suggests_the_nearest_name(folder):
     text = "weft: 1\narrivals:\n  - {workflow: lop.yaml}\n  - {order: [loop.yaml, broken.yaml, none.yaml]}\n"
     (folder / "s.yaml").write_text(text)
     scenario = load_scenario(folder / "s.yaml")
@@ -121,7 +121,7 @@ def test_an_unknown_workflow_is_refused():
         check_scenario(read_scenario(document), None, {"loop": object()})
 
 
-def test_without_platform_or_workflows_their_names_are_not_checked(folder):
+def test_names_of_machines_and_loops_are_not_checked_if_platform_and_workflows_are_unknown(folder):
     document = parse_document("{weft: 1, iterations: {x: 1}, loads: [{machine: y}]}", "s.yaml")
     check_scenario(read_scenario(document), None, None)
     with pytest.raises(InvalidInput, match="no machine 'y'"):

@@ -177,14 +177,14 @@ def test_example_of_the_format_is_read():
     assert (scenario.name, str(scenario.folder)) == ("some", "folder")
 
 
-def test_empty_scenario_has_exact_estimates():
+def test_empty_scenario_file_equals_the_default_scenario():
     for text in ("weft: 1", "weft: 1\narrivals:\ndurations:\nloads: []"):
         found = read_scenario(tree(text))
         assert found == Scenario(name="some")
     assert UNDISTURBED.network == "unshared"
 
 
-def test_all_problems_are_reported_with_their_places():
+def test_all_problems_of_a_scenario_file_are_reported_and_each_has_a_location():
     found = problems("""\
         weft: 1
         arivals: []
@@ -260,7 +260,7 @@ ENTRIES = {
 
 
 @pytest.mark.parametrize(("text", "printed"), ENTRIES.items())
-def test_invalid_entry_is_reported_with_place_and_reason(text, printed):
+def test_error_about_an_invalid_scenario_entry_names_location_and_reason(text, printed):
     (found,) = problems(f"weft: 1\n{text}")
     assert printed in str(found)
     assert found.location.line == 2
@@ -344,7 +344,7 @@ def test_load_trace_is_read_from_its_file(tmp_path):
         "workflow,at\n\xff,1": "is not UTF-8",
     }.items(),
 )
-def test_invalid_load_trace_is_reported_with_its_line(tmp_path, content, printed):
+def test_error_about_an_invalid_load_trace_names_the_line(tmp_path, content, printed):
     (tmp_path / "jobs.csv").write_bytes(content.encode("latin-1"))
     (tmp_path / "s.yaml").write_text("{weft: 1, arrivals: [{trace: jobs.csv}]}")
     with pytest.raises(InvalidInput) as caught:

@@ -86,7 +86,7 @@ def test_transfers_share_bandwidth_only_if_they_use_the_same_link(first, second,
     assert together == pytest.approx(alone * (2 if shares else 1))
 
 
-def test_machines_without_a_site_have_a_link_for_every_pair():
+def test_every_pair_of_machines_without_a_site_has_its_own_link():
     platform = parse_short_form("identical:4,bandwidth=10B/s")
     begun = [(n, *pair, 100.0, 1.0, 0.0, 0.0) for n, pair in enumerate([(0, 1), (0, 2), (1, 2), (2, 1)])]
     assert ends_of(SharedTransfers(platform, planned_machines(platform)), begun) == {
@@ -103,7 +103,7 @@ def test_transfer_uses_no_bandwidth_during_its_latency():
 
 
 @pytest.mark.parametrize("model", [SharedTransfers, UnsharedTransfers])
-def test_transfers_on_one_host_without_size_or_with_infinite_bandwidth_take_no_time(model):
+def test_transfers_of_0_bytes_or_at_infinite_bandwidth_take_only_latency_and_fixed_time(model):
     fast = Platform(machines=SITES.machines, default_link=Link(latency_s=3.0, bandwidth_Bps=math.inf))
     begun = [
         (0, A1, A1, 1e9, 5.0, 7.0, 2.0),
@@ -176,7 +176,7 @@ def reference_ends(begun, stops):
 
 
 @given(TRANSFERS)
-def test_ends_equal_those_of_progressive_filling(drawn):
+def test_end_times_of_transfers_equal_those_of_progressive_filling(drawn):
     begun, stops = begun_and_stopped(drawn)
     expected = {number: float(at) for number, at in reference_ends(begun, stops).items()}
     found = ends_of(SharedTransfers(SITES, MACHINES), begun, stops)
@@ -215,7 +215,7 @@ def test_bytes_are_conserved_and_links_are_not_overloaded(drawn):
     assert all(model.left_bytes(number, 1e9) == 0.0 for number in sizes)
 
 
-def test_reference_of_progressive_filling_handles_several_links():
+def test_reference_implementation_of_progressive_filling_handles_several_links():
     # The textbook example: two short flows on links of 1 and 3, a long one over both.
     rates = max_min_rates({"long": ("x", "y"), "x": ("x",), "y": ("y",)}, {"x": 1, "y": 3})
     assert {flow: float(rate) for flow, rate in rates.items()} == {"long": 0.5, "x": 0.5, "y": 2.5}

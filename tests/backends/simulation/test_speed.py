@@ -55,7 +55,7 @@ CHANGES = st.lists(
 
 
 @given(CHANGES, st.integers(0, 10), st.integers(1, 30))
-def test_work_ends_when_the_integral_of_the_speed_reaches_it(changes, start, work):
+def test_work_ends_when_the_integral_of_the_speed_equals_the_amount_of_work(changes, start, work):
     """Reference: add up the available share of the speed second by second."""
 
     def share(second):
@@ -87,7 +87,7 @@ def test_work_ends_when_the_integral_of_the_speed_reaches_it(changes, start, wor
     assert finish == pytest.approx(float(expected), rel=1e-9)
 
 
-def test_slowdowns_that_leave_no_speed_are_refused() -> None:
+def test_overlapping_slowdowns_that_reduce_the_speed_to_0_are_refused() -> None:
     """Overlapping slowdowns multiplied to a share of 0, and a division by it ended the simulation."""
     speed = HostSpeed()
     for second in range(100):

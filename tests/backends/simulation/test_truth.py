@@ -19,7 +19,7 @@ def truth(durations=NOISY, labels=(), seed=1, run=0):
     return TrueDurations(durations, labels, seed=seed, run=run)
 
 
-def test_true_durations_equal_their_estimates_without_noise():
+def test_without_noise_true_durations_equal_their_estimates():
     assert truth(Durations()).seconds(5, 12.5) == 12.5
     assert truth(Durations(bias=2.0)).seconds(5, 12.5, iteration=3) == 25.0
 
