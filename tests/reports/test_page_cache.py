@@ -39,7 +39,7 @@ def test_changed_template_is_compiled_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 5, 25, 40, 60, -1])
-def test_truncated_file_is_compiled_again(tmp_path: Path, kept: int) -> None:
+def test_template_with_a_truncated_compiled_file_is_compiled_again(tmp_path: Path, kept: int) -> None:
     _render(tmp_path, "one")
     (stored,) = tmp_path.iterdir()
     stored.write_bytes(stored.read_bytes()[:kept])
@@ -53,7 +53,7 @@ def test_page_is_rendered_where_no_file_can_be_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [blocked]
 
 
-def test_nothing_is_written_if_python_writes_no_byte_code(
+def test_compiled_template_is_not_stored_if_python_writes_no_byte_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.dont_write_bytecode", True)
