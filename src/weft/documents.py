@@ -296,7 +296,7 @@ def _check_ranges(text: str, bounds: list[tuple[str, str]]) -> None:
             raise _range_error(text, f"range {written}", f"a text expands to at most {MOST_NAMES:,} names")
     if count * len(text) > _MOST_CHARACTERS:
         size = f"{count:,} names of about {len(text):,} characters"
-        raise _range_error(text, size, f"all names have at most {_MOST_CHARACTERS:,} characters")
+        raise _range_error(text, size, f"all names together may have at most {_MOST_CHARACTERS:,} characters")
 
 
 def _range_error(text: str, what: str, rule: str) -> InvalidInput:

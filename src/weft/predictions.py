@@ -117,7 +117,7 @@ def make_prediction(
     ]
     if not problems and values.get("p90_seconds", math.inf) < values["seconds"]:
         what = f"{place}p90_seconds {values['p90_seconds']:g} is below seconds {values['seconds']:g}"
-        problems.append(Problem(what=what, rule="must be at least seconds", path=path))
+        problems.append(Problem(what=what, rule="must be at least the value of 'seconds'", path=path))
     if problems:
         return None, problems
     return Prediction(**values, parameters=parameters, place=place), []

@@ -145,7 +145,7 @@ def decode_index(value: Any) -> int:
     """Return the number of a run, task, attempt or machine, or a count; -1: no such object."""
     if type(value) is int and value >= -1:
         return value
-    raise TypeError(f"{shorten(repr(value))} is not a whole number, at least -1")
+    raise TypeError(f"{shorten(repr(value))} is not a whole number of -1 or more")
 
 
 def decode_number(value: Any) -> float:

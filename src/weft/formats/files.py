@@ -114,7 +114,7 @@ def describes_machines(name: str | Path) -> bool:
 
 
 def _find_platform_reader(source: SourceFile) -> PlatformReader | None:
-    """Return the format of a file, if it is not weft's own and describes machines; else None."""
+    """Return the reader of a platform in a format other than weft's own; None if there is no such reader."""
     from weft.formats.native import WeftYaml
 
     if WeftYaml().recognises(source):

@@ -224,8 +224,8 @@ def _move_on_line(
 ) -> float:
     """Move a task to ``machine`` and to position ``place`` of the order; return the new makespan.
 
-    On the line of the machine, the task follows the task ``before``. That is the number of tasks if no task
-    precedes it, or if it occupies nothing on the machine.
+    In the sequence of the machine's tasks, the task follows the task ``before``. ``before`` equals the number
+    of tasks if no task precedes the task, or if the task occupies nothing on the machine.
     """
     tasks = problem.tasks
     order, position, previous, following = state.order, state.position, state.previous, state.following

@@ -229,8 +229,9 @@ def restrict_candidates(
 ) -> ProblemArrays:
     """Return the problem in which some variables have fewer candidate machines.
 
-    ``sets`` has pairs (variables, their machines in ascending order). The restriction is needed after all
-    modes on a machine were removed: no transfer or virtual task may bind the variable to that machine.
+    ``sets`` has pairs (variables, machines that remain their candidates, in ascending order). The restriction
+    is needed after all modes on a machine were removed, so that no transfer or virtual task binds a variable
+    to this machine.
     """
     tasks = problem.tasks
     of_variable = tasks.candidate_set.copy()

@@ -236,7 +236,10 @@ def _free_value(machine: Machine, name: str) -> object:
 
 
 def _array(values: Sequence[object], numeric: bool | None = None) -> NDArray[Any]:
-    """Return an array of floats if ``numeric``, else of objects; if it is None, the values decide."""
+    """Return an array of floats if ``numeric`` is true, of objects if it is false.
+
+    If ``numeric`` is None, the type follows from the values.
+    """
     stated = [value for value in values if value is not None]
     if numeric is None and all(isinstance(value, bool) for value in stated):
         return np.array(values, dtype=bool) if len(stated) == len(values) else _objects(values)

@@ -584,10 +584,10 @@ _PlanAnswer = tuple[StoredPlan, Promise | None]
 
 
 class PlannerThread:
-    """Plan service that plans in a thread while tasks continue to run, one request after the other.
+    """Plan service that handles one request after the other in a thread while tasks continue to run.
 
     What remains of the run is read from the state at the time of the request. For the first plan of a run,
-    the promise is computed too.
+    the thread also computes the promise: the predicted makespan with its spread.
     """
 
     def __init__(

@@ -71,9 +71,10 @@ def expected_total_seconds(schedule: Schedule, graph: TaskGraph) -> float | None
 
 
 def total_seconds(start_s: Floats, finish_s: Floats, loops: Sequence[LoopBody]) -> Floats:
-    """Return the time of all expected iterations; a loop without an expected number has one iteration.
+    """Return the makespan of the tasks with all expected iterations of their loops.
 
-    Times are per task, or per sample and task.
+    A loop without an expected number counts as one iteration. The arrays have one row of times per task, or
+    one row per sample; in the latter case the result has one value per sample.
     """
     total = np.asarray(finish_s.max(axis=-1, initial=0.0))
     for body in loops:

@@ -746,7 +746,7 @@ def _is_published(root: Path, name: str, file: FileRecord) -> bool:
 
 def _upload(directory: Path, file: FileRecord, url: str, shown: str) -> int:
     if measure_file(directory, file.name).digest != file.digest:
-        raise StagingProblem("cannot be published", file.name, "it was modified after it was written")
+        raise StagingProblem("cannot be published", file.name, "it was modified after its task had ended")
     with open_entry(directory, split_name(file.name)) as found:
         parts, is_directory = found.parts, found.is_directory
     if not is_directory:

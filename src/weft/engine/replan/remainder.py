@@ -377,7 +377,7 @@ class _RemainderBuilder:
         return len(self.rows) - 1
 
     def _spared(self, task: int) -> float:
-        """Return the share of a task's work that restart files save whatever node count is used."""
+        """Return the share of a task's work that restart files preserve, for any node count."""
         state, run = self.state, self.run
         if task in self.fresh or run.compiled.kind[task] != COMPUTE:
             return 0.0
@@ -396,7 +396,8 @@ class _RemainderBuilder:
     def _variable(self, variable: WindowVariable) -> int:
         """Return the index of a variable in the subgraph.
 
-        A variable that is not in the subgraph yet is added, and pinned to its machine if the window says so.
+        A variable that is not in the subgraph yet is added. If the window lists it as pinned, it is pinned to
+        the machine that it uses now.
         """
         if (number := self.number.get(variable)) is None:
             number = self.number[variable] = len(self.variables)

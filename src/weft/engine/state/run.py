@@ -69,7 +69,7 @@ class RunProgress:
         heappush(self._ends, (started_s + seconds, task, share))
 
     def stop(self, task: int) -> None:
-        """Remove a task, if it runs."""
+        """Remove a task from the running tasks; do nothing if it is not one of them."""
         if (share := self._shares.pop(task, None)) is None:
             return
         if task in self._overdue:

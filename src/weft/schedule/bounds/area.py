@@ -351,7 +351,11 @@ class _StageWalk:
         self.head_s = base_s.tolist()
 
     def through(self, first: int, end: int, start_s: float) -> float:
-        """Raise the heads in a stage that starts at ``start_s``; return the end of its longest path."""
+        """Compute the heads of the tasks of a stage and return when the longest path of the stage finishes.
+
+        The stage consists of the tasks from ``first`` to ``end - 1`` and starts at ``start_s``. A head is the
+        earliest start of a task.
+        """
         finish = start_s
         for task in range(first, end):
             head = max(self.head_s[task], start_s)
