@@ -28,7 +28,7 @@ _FOREIGN: dict[object, str] = {}
 
 
 def find_foreign_entry(traceback: TracebackType | None) -> str | None:
-    """Return a description of the entry of another package in a traceback; None if there is none."""
+    """Return a description of the plug-in of another package whose code occurs in a traceback, or None."""
     found = None
     while traceback is not None:
         frame = traceback.tb_frame

@@ -139,7 +139,7 @@ def test_rescheduled_task_runs_on_another_machine(policy):
 
 
 @pytest.mark.parametrize("cause", ["oom", "timeout", "staging"])
-def test_rescheduled_task_avoids_the_machine_on_which_it_failed_for_every_cause(cause):
+def test_rescheduled_task_avoids_the_machine_of_its_failure_whatever_the_cause(cause):
     engine = DrivenEngine(one_task(**RESCHEDULED), platform_of(2, 1, memory=8e9))
     started(engine)
     engine.handle(failing(cause))

@@ -166,7 +166,7 @@ def changed(entries, wanted, change):
     return found
 
 
-def test_replicated_work_is_counted_by_task(journal):
+def test_audit_reports_the_share_of_replicated_work_per_task(journal):
     entries, known = journal
     found = audit_journal(entries, known)
     (again,) = [share for share in found.replicated.values() if share]

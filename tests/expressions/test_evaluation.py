@@ -148,7 +148,7 @@ def test_variables_take_precedence_over_units_and_constants() -> None:
         ("'a' * 3", 5, "arithmetic takes two numbers"),
         ("[0] * 3", 5, "a list of 1"),
         ("[0] + [1]", 5, "two strings"),
-        ("-name", 1, "a sign takes a number"),
+        ("-name", 1, "unary + and - need a number"),
         ("a < name", 3, "order"),
         ("flag < flag", 6, "order"),
         ("1 < 2 < name", 7, "order"),

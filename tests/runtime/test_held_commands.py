@@ -143,7 +143,7 @@ def test_start_of_a_retry_waits_until_the_end_of_the_previous_attempt_is_on_disk
     assert backend.started() == [0, 0]
 
 
-def test_start_of_a_later_iteration_waits_until_all_ends_of_the_run_are_on_disk(backend, journal):
+def test_later_iteration_starts_only_after_the_ends_of_all_earlier_tasks_are_on_disk(backend, journal):
     made = instance({"a": {"work": 4}, "b": {"work": 4}}, platform({"nodes": 2}))
     engine = Engine(WorkflowLibrary({"w": made}), made, make_policy("fcfs"), RunSettings())
     engine.handle(ev.Submitted(run=0, workflow="w"), 0.0)

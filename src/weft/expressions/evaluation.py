@@ -126,7 +126,7 @@ def _count_entries(value: Value, known: dict[int, int]) -> int:
 
 
 class _DocumentEntries:
-    """The list entries that the evaluations for one document have handled."""
+    """Number of list entries that the evaluations of one document have processed."""
 
     entries = 0
 
@@ -303,7 +303,7 @@ class _Inference:
 
 def _sign_kind(operator: str, kind: ValueKind) -> ValueKind:
     if kind not in _NUMERIC:
-        raise Refusal(f"`{operator}` before a {kind.value}", rule="a sign takes a number")
+        raise Refusal(f"`{operator}` before a {kind.value}", rule="unary + and - need a number")
     return ValueKind.NUMBER
 
 

@@ -375,7 +375,10 @@ class TablesStudy:
     )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Return a cell for the defaults and one per point of each factor; if not ``full``, only the ends."""
+        """Return a cell for the defaults and one for each point of each factor.
+
+        If ``full`` is false, only the first and the last point of each factor are used.
+        """
         runs = _TABLE_GRAPHS if full else _QUICK_DEFAULTS
         cells = [ExperimentCell(name=DEFAULTS, settings={"parameter": "", "value": 0.0}, runs=runs)]
         for factor in FACTORS:

@@ -214,7 +214,7 @@ class BasePlanner:
 def check_no_budgets(label: str, instance: Instance) -> Unsupported | None:
     """Return a refusal if the instance has workflow budgets that a plan could exceed, else None."""
     if budgets := instance.binding_budgets():
-        return Unsupported(reason=f"{label} does not keep within budgets: {', '.join(budgets)}")
+        return Unsupported(reason=f"{label} does not support budgets: {', '.join(budgets)}")
     return None
 
 

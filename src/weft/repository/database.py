@@ -506,7 +506,10 @@ class Database:
                 self._group.add(self.position)
 
     def _repeat(self, action: Callable[[], _Result]) -> _Result:
-        """Return the result of ``action``; an engine repeats it while the database is locked."""
+        """Return the result of ``action``.
+
+        If an engine opened the database, ``action`` is repeated while the database is locked.
+        """
         return wait_until_unlocked(self.path, action) if self._engine else action()
 
     def execute_now(self, statement: str, row: _Row = ()) -> int:
