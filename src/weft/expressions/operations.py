@@ -114,7 +114,7 @@ def apply_sign(operator: str, operand: Value) -> Value:
     if (kind := kind_of(operand)) is ValueKind.UNKNOWN:
         return math.nan
     if kind is not ValueKind.NUMBER:
-        raise Refusal(f"`{operator}` before {describe(operand)}", rule="a sign takes a number")
+        raise Refusal(f"`{operator}` before {describe(operand)}", rule="unary + and - need a number")
     number = _check_bounds(cast("float", operand))
     return -number if operator == "-" else number
 
