@@ -317,13 +317,26 @@ def compile_graph(graph: TaskGraph, platform: Platform, **how: Any) -> Instance:
 
 
 def compile_request(
-    workflows: Mapping[str, Workflow], platform: Platform, folders: Mapping[str, str] | None = None
+    workflows: Mapping[str, Workflow],
+    platform: Platform,
+    folders: Mapping[str, str] | None = None,
+    *,
+    will_run: bool = False,
 ) -> Request:
-    """Check, unfold and compile workflows for a platform; Infeasible names the workflow that cannot run."""
+    """Check, unfold and compile workflows for a platform.
+
+    ``will_run``: also check what only a run needs, such as the program of every task. Raises InvalidInput
+    with all problems; Infeasible names the workflow that cannot run on the platform.
+    """
+    graphs = {key: check_and_unfold(bind_services(flow, platform)) for key, flow in workflows.items()}
+    if will_run:
+        from weft.api.file_names import check_runnable  # loads backends, which planning does not need
+
+        check_runnable(graphs.values())
     instances = {}
-    for key, workflow in workflows.items():
+    for key, graph in graphs.items():
         try:
-            instances[key] = compile_graph(check_and_unfold(bind_services(workflow, platform)), platform)
+            instances[key] = compile_graph(graph, platform)
         except Infeasible as error:
             raise Infeasible(f"{key}: {error}") from None
         _log.info("compiled %s: %d tasks", key, len(instances[key].graph))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from weft.api.file_names import check_runnable, check_staged_programs
+from weft.api.file_names import check_staged_programs
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
 from weft.api.request import (
@@ -315,8 +315,7 @@ def run(
     folders = {**loaded.folders, **more.folders}
     places = {key: layout.project / folder for key, folder in folders.items()}
     check_programs(flows, places)
-    request = compile_request(flows, platform, folders)
-    check_runnable(instance.graph for instance in request.instances.values())
+    request = compile_request(flows, platform, folders, will_run=True)
     check_staged_programs({key: each.graph for key, each in request.instances.items()}, places)
     layers = replace(layers, base=suit_real_runs(layers.base))
     layers = set_poll_interval(layers, request.instances.values())
@@ -551,10 +550,8 @@ def plan_dry_run(
     check_sandboxes(layout, platform.machines)
     loaded = load_workflows(workflows, layout, format_name, predictions=predictions)
     flows = prepare_flows(loaded.flows, params or {}, until)
-    requests = {key: compile_request({key: flow}, platform) for key, flow in flows.items()}
-    graphs = {key: request.instance.graph for key, request in requests.items()}
-    check_runnable(graphs.values())
+    request = compile_request(flows, platform, will_run=True)
+    graphs = {key: instance.graph for key, instance in request.instances.items()}
     check_staged_programs(graphs, {key: layout.project / folder for key, folder in loaded.folders.items()})
-    return [
-        plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in requests.values()
-    ]
+    alone = [replace(request, instances={key: instance}) for key, instance in request.instances.items()]
+    return [plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in alone]

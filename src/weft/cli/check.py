@@ -160,12 +160,14 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         from weft.backends.attempt.isolation import check_isolation
         from weft.workflow.settings import SettingsLayers
 
+        will_run = all("kind" in machine.backend for machine in machines.machines)
+        if will_run:
+            check_runnable([graph])
         instances = {graph.workflow.name: compile_graph(graph, machines)}
         if workflow.settings:
             with _located(name):
                 Request(platform=machines, instances=instances).choose_planning(SettingsLayers())
-        if all("kind" in machine.backend for machine in machines.machines):
-            check_runnable([graph])
+        if will_run:
             check_isolation([graph.workflow])
         summary += f"; every task can run on {machines.name}"
     return {
