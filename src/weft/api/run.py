@@ -46,7 +46,7 @@ from weft.engine.journal import JournalEntry
 from weft.engine.messages import Submitted
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
-from weft.formats.profiles import DEFAULT_PRESET
+from weft.formats.profiles import DEFAULT_PRESET, load_profile_platform
 from weft.instance.instance import Instance
 from weft.platform.platform import Platform
 from weft.records import dataclass
@@ -308,7 +308,7 @@ def run(
         flows = {key: isolate_tasks(flow, isolation) for key, flow in flows.items()}
     if not flows:
         raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
-    platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
+    platform = load_machines(on or load_profile_platform(found) or "local", most_nodes)
     check_backend(platform)
     check_sandboxes(layout, platform.machines)
     check_isolation(flows.values())
@@ -544,7 +544,7 @@ def plan_dry_run(
 
     found = find_profile(profile)
     layers = load_layers(preset=preset, profile=found, settings=settings, options=stated_options(**options))
-    platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
+    platform = load_machines(on or load_profile_platform(found) or "local", most_nodes)
     layout = find_project(project)
     check_backend(platform)
     check_sandboxes(layout, platform.machines)
