@@ -87,6 +87,13 @@ class Document:
                 break
         return location
 
+    def find(self, *keys: str) -> DocumentNode | None:
+        """Return the node that these keys of nested mappings lead to; None if there is none."""
+        node = self.root
+        for key in keys:
+            node = node.value.get(key) if node is not None and isinstance(node.value, dict) else None
+        return node
+
 
 _MOST_BITS = 1000
 

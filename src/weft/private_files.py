@@ -2,7 +2,8 @@
 
 A file is created exclusively under a temporary name and renamed, so that a link or a hard link with the final
 name is replaced and its target is never written. Below ``.weft`` no directory is entered through a link;
-files have mode 0600 and directories 0700, whatever the umask. A journal outside ``.weft`` has mode 0600, too.
+files have mode 0600 and directories 0700, whatever the umask. A journal outside ``.weft``, and a workflow
+with a password or token in a URL, have mode 0600, too.
 A ``.weft`` of another user is not used, not even by root: its owner could replace any file in it at any time.
 
 Any other file outside ``.weft`` has a name that the user stated. It keeps the permissions of the file that it
@@ -44,13 +45,16 @@ def is_state(path: Path) -> bool:
     return STATE_FOLDER in path.absolute().parts
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a whole file; it becomes visible only when it is complete. Raises OSError."""
+def write_file(path: Path, content: bytes, *, is_private: bool = False) -> None:
+    """Write a whole file; it becomes visible only when it is complete. Raises OSError.
+
+    ``is_private``: only this user can read the file, also outside ``.weft``.
+    """
     if _is_special(path):
         path.write_bytes(content)
         return
     with _open_folder(path.parent) as folder:
-        temporary, file = _create(folder, path)
+        temporary, file = _create(folder, path, is_private=is_private)
         try:
             with os.fdopen(file, "wb") as stream:
                 stream.write(content)

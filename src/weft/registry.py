@@ -176,7 +176,9 @@ def _parse_option(kind: Any, text: str, where: str) -> Any:
     kind = option_type(kind)
     if words := get_args(kind):
         if text not in words:
-            raise InvalidInput(where, rule=f"must be one of {', '.join(map(str, words))}")
+            known = list(map(str, words))
+            rule = f"must be one of {', '.join(known)}"
+            raise InvalidInput(where, rule=rule, advice=suggest(text, known))
         return text
     if kind is bool:
         if text not in ("true", "false"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
 import pytest
 
+from architecture.documents import pages
 from architecture.package import ROOT, load_tool
 from weft.cli.main import COMMANDS, weft
 from weft.expressions.operations import FUNCTIONS
@@ -53,19 +55,67 @@ def test_every_command_is_in_the_reference(name: str) -> None:
     assert f"`weft {name}" in USAGE
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "cancel", "clean", "compare", "explain", "generate", "hold", "logs", "ls", "migrate", "pareto", "plan", "release",
-        "replay", "report", "reproduce", "resume", "run", "simulate", "status", "stop", "watch",
-    ],
-)  # fmt: skip
-def test_every_option_is_in_the_reference(name: str) -> None:
+OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
+
+
+def parameters(name: str) -> list[set[str]]:
+    """Return the spellings of every option of a command and of its subcommands, ``{"-p", "--param"}``."""
     command = weft.get_command(click.Context(weft), name)
     assert command is not None
-    options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
-    documented = [option for option in options if option in USAGE]
-    assert set(options) - set(documented) <= {"--param", "--chart"}, "documented as -p and --no-chart"
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    found = [set(each.opts + each.secondary_opts) for one in (command, *below) for each in one.params]
+    return [names for names in found if any(option.startswith("-") for option in names)]
+
+
+def sections(name: str) -> list[str]:
+    """Return the sections of the reference under the heading of a command, or else those that mention it."""
+    parts = [f"## {part}" for part in USAGE.split("\n## ")[1:]]
+    own = [part for part in parts if part.startswith(f"## `weft {name}`\n")]
+    return own or [part for part in parts if f"`weft {name}" in part]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_option_is_in_the_section_of_its_command(name: str) -> None:
+    common = USAGE.partition("\n## ")[0]
+    named = {option for part in (common, *sections(name)) for option in OPTION.findall(part)}
+    assert [names for names in parameters(name) if not names & named] == []
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_option_in_the_tables_of_a_command_exists(name: str) -> None:
+    tables = re.findall(rf"^\| option of `weft {name}` \|.*\n((?:\|.*\n)*)", USAGE, re.MULTILINE)
+    if (part := sections(name)) and part[0].startswith(f"## `weft {name}`\n"):
+        tables += re.findall(r"^\| option \|.*\n((?:\|.*\n)*)", part[0], re.MULTILINE)
+    cells = [line.split(" | ")[0] for table in tables for line in table.splitlines()]
+    assert {each for cell in cells for each in OPTION.findall(cell)} <= set().union(*parameters(name))
+
+
+COMMAND_LINE = re.compile(rf"\bweft ({'|'.join(COMMANDS)})\b([^\n`|#&]*)")
+OTHER_SYSTEMS = "coming-from.md"
+"""The page that also names options of other systems."""
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_every_option_named_in_the_documentation_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    unknown = [
+        f"weft {name} {option}"
+        for name, words in COMMAND_LINE.findall(text)
+        for option in OPTION.findall(words)
+        if option not in {"-h", "--help"}.union(*parameters(name))
+    ]
+    assert unknown == []
+    if page.name != OTHER_SYSTEMS:
+        everywhere = {"--help", "--version", "--log-level"}.union(
+            *(names for name in COMMANDS for names in parameters(name))
+        )
+        assert set(re.findall(r"(?<=`)--[a-z][a-z-]*", text)) - everywhere == set()
+
+
+def test_an_option_that_does_not_exist_is_found() -> None:
+    name, words = COMMAND_LINE.findall("see `weft run w.yaml --no-such-option 3`")[0]
+    assert OPTION.findall(words) == ["--no-such-option"]
+    assert "--no-such-option" not in set().union(*parameters(name))
 
 
 def test_every_generator_is_in_the_reference() -> None:

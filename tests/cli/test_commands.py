@@ -453,4 +453,4 @@ def test_check_names_the_profile_whose_platform_does_not_exist(tmp_path: Path) -
     (tmp_path / "profile.yaml").write_text("weft: 1\nprofile: {on: nofile.yaml}\n")
     refused = weft("check", "profile.yaml", folder=tmp_path)
     assert refused.code == 2
-    assert "error: profile.yaml: profile.on: no file 'nofile.yaml'" in refused.err
+    assert "error: profile.yaml:2:11: profile.on: no file 'nofile.yaml'" in refused.err

@@ -18,12 +18,14 @@ machines:
 """
 SWEEP = "tasks: {a: {sweep: {i: 1..4}, command: 'true', work: 10s}}\n"
 TASK = "tasks: {a: {command: 'true'}}\n"
+INNER = "profile: {settings: {"
 WRONG = {
-    "planner: hefft": "unknown planner 'hefft'; did you mean 'heft'?",
+    "planner: hefft": "settings.planner: unknown planner 'hefft'; did you mean 'heft'?",
     "planner: 'genetic:populaton=3'": "has no option 'populaton'; did you mean 'population=...'?",
-    "replan: {planner: hefft}": "unknown planner 'hefft'",
-    "policy: fof": "unknown policy 'fof'; did you mean 'foft'?",
-    "objective: makespam": "unknown objective 'makespam'; did you mean 'makespan'?",
+    "planner: 'genetic:crossover=unifrom'": "must be one of single-point, uniform; did you mean 'uniform'?",
+    "replan: {planner: hefft}": "settings.replan.planner: unknown planner 'hefft'",
+    "policy: fof": "settings.policy: unknown policy 'fof'; did you mean 'foft'?",
+    "objective: makespam": "settings.objective: unknown objective 'makespam'; did you mean 'makespan'?",
 }
 
 
@@ -55,7 +57,7 @@ def test_option_changed_lists_only_settings_that_differ_from_the_defaults(folder
 def test_unknown_names_of_settings_are_refused_wherever_they_are_stated(stated: str, folder: Path) -> None:
     (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{{stated}}}\n{TASK}")
     (folder / "good.yaml").write_text(f"weft: 1\n{TASK}")
-    (folder / "profile.yaml").write_text(f"weft: 1\nprofile: {{settings: {{{stated}}}}}\n")
+    (folder / "profile.yaml").write_text(f"weft: 1\n{INNER}{stated}}}}}\n")
     profile = ("--profile", "profile.yaml")
     unplanned = () if "policy" in stated else ("--policy", "basic")  # which uses no planner and no objective
     for arguments in (
@@ -66,8 +68,29 @@ def test_unknown_names_of_settings_are_refused_wherever_they_are_stated(stated: 
         ("settings", "good.yaml", *profile),
         ("run", "flow.yaml"),
         ("run", "good.yaml", *profile, *unplanned),
+        ("simulate", "good.yaml", *profile, *unplanned),
     ):
-        refused(weft(*arguments, folder=folder), 2, WRONG[stated])
+        file, place = ("flow.yaml", "settings: {") if "flow.yaml" in arguments else ("profile.yaml", INNER)
+        column = len(place) + 1 + (len("replan: {") if "replan" in stated else 0)
+        refused(weft(*arguments, folder=folder), 2, f"{file}:2:{column}: ", WRONG[stated])
+
+
+def test_names_stated_directly_in_a_profile_have_their_own_location(folder: Path) -> None:
+    lines = ["weft: 1", "profile:", "  settings: {planner: heft}", "  planner: hefft", "  on: no:3"]
+    (folder / "profile.yaml").write_text("\n".join(lines))
+    for command in (("check", "profile.yaml"), ("run", "hello.yaml", "--profile", "profile.yaml")):
+        message = "profile.yaml:4:3: profile.planner: unknown planner 'hefft'; did you mean 'heft'?"
+        refused(weft(*command, folder=folder), 2, message)
+    (folder / "profile.yaml").write_text("\n".join(lines).replace("hefft", "heft"))
+    for command in (("check",), ("run", "hello.yaml", "--profile"), ("simulate", "hello.yaml", "--profile")):
+        message = "profile.yaml:5:3: profile.on: no platform 'no:3'"
+        refused(weft(*command, "profile.yaml", folder=folder), 2, message)
+
+
+def test_a_name_of_a_workflow_that_an_option_replaces_is_not_refused(folder: Path) -> None:
+    (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{planner: absent}}\n{TASK}")
+    assert weft("plan", "flow.yaml", "--planner", "heft", folder=folder).code == 0
+    assert weft("simulate", "flow.yaml", "--planner", "heft", folder=folder).code == 0
 
 
 SELECTORS = {
@@ -144,9 +167,18 @@ def test_check_refuses_a_grid_file_whose_options_no_planner_has(folder: Path) ->
     grid = folder / "knobs.yaml"
     grid.write_text("weft: 1\ngrid: {populaton: [4, 8]}\n")
     message = "planner 'genetic' has no option 'populaton'; did you mean 'population'?"
-    refused(weft("check", "knobs.yaml", folder=folder), 2, message)
-    refused(weft("tune", "hello.yaml", "--grid", "knobs.yaml", folder=folder), 2, message)
-    grid.write_text("weft: 1\ngrid: {crossover: [unifrom]}\n")
-    refused(weft("check", "knobs.yaml", folder=folder), 2, "crossover=unifrom", "must be one of")
+    tune = ("tune", "hello.yaml", "--grid")
+    for command in (("check",), tune):
+        refused(weft(*command, "knobs.yaml", folder=folder), 2, f"knobs.yaml:2:8: grid.populaton: {message}")
+    grid.write_text("weft: 1\ngrid:\n  mutation-rate: [0.1]\n  crossover: [uniform, unifrom]\n")
+    for command in (("check",), tune):
+        message = (
+            "knobs.yaml:4:24: grid.crossover[1]: genetic:crossover=unifrom; must be one of single-point,"
+        )
+        refused(weft(*command, "knobs.yaml", folder=folder), 2, message, "did you mean 'uniform'?")
+    grid.write_text("weft: 1\ngrid:\n  mutation-rte: [0.1]\n")
+    refused(
+        weft(*tune, "knobs.yaml", folder=folder), 2, "knobs.yaml:3:3: grid.mutation-rte: ", "mutation_rate"
+    )
     grid.write_text("weft: 1\ngrid: {population: [4, 8]}\n")
     assert "for genetic, moldable-genetic" in weft("check", "knobs.yaml", folder=folder).out

@@ -50,6 +50,34 @@ def test_run_refuses_tasks_without_a_program_and_changes_nothing(real, capsys, n
         assert shell.weft(*command, "--on", "machines.yaml").code == 0, command
 
 
+@pytest.mark.parametrize("found", ["", "services.yaml", "dag.services.yaml"])
+def test_advice_about_a_service_without_a_program_names_the_file_of_services(real, capsys, found):
+    (real.folder / "dag.xml").write_text(DAG)
+    real.write("machines.yaml", LOCAL)
+    if found:
+        real.write(found, 'services: {other: {command: "true"}}\n')
+    shell = Project(real.folder, capsys)
+    entry = "`services: {dock: {command: ...}}`"
+    where = f"in {found}" if found else "in a new file services.yaml, after `weft: 1`"
+    for command in (("run",), ("run", "-n"), ("check",)):
+        done = shell.weft(*command, "dag.xml", "--on", "machines.yaml")
+        assert done.code == 2, (command, done)
+        assert f"state the program of each service {where}: {entry}" in done.err
+    for command in ("plan", "simulate"):
+        done = shell.weft(command, "dag.xml", "--on", "machines.yaml")
+        assert done.code == 3, (command, done)
+        assert f"state its program in {found or 'services.yaml'}: {entry}, or use a platform" in done.err
+
+
+def test_advice_about_a_service_of_a_native_workflow_names_the_platform_only(real, capsys):
+    real.write("flow.yaml", "tasks: {a: {work: 1s, service: dock}}\n")
+    real.write("machines.yaml", LOCAL)
+    done = Project(real.folder, capsys).weft("run", "flow.yaml", "--on", "machines.yaml")
+    assert done.code == 2
+    assert "state the program of each service in the platform: `services: {dock: {command: ...}}`" in done.err
+    assert "services.yaml" not in done.err
+
+
 def test_a_virtual_task_needs_no_program(real):
     real.write("machines.yaml", LOCAL)
     real.write("flow.yaml", 'tasks:\n  a: {work: 1s, command: "true"}\n  gate: {kind: virtual, after: a}\n')

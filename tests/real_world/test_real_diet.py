@@ -210,7 +210,11 @@ PAIRED = functional(
 LIST = '<source name="{}"><list>{}</list></source>'
 REFUSED = {
     "no data": (functional(SOURCE), {}, "source s has no data; add a file data.xml"),
-    "no program": (DAG, {}, "`services: {greet: {command: ...}}` in the platform, or in services.yaml"),
+    "no program": (
+        DAG,
+        {},
+        "in a new file services.yaml, after `weft: 1`: `services: {greet: {command: ...}}`",
+    ),
     "ragged data": (
         functional(SOURCE),
         {"data.xml": '<data><source name="s"><list><item>1</item><list/></list></source></data>'},

@@ -344,6 +344,20 @@ def test_the_journal_of_a_simulation_is_private(project: Project) -> None:
         assert not any(word in done.out + done.err for word in ("passw0rd", "t0ken")), words
 
 
+@pytest.mark.parametrize(("url", "mode"), [("https://host/x?token=t0ken", 0o600), ("https://host/x", 0o666)])
+def test_a_converted_workflow_with_a_token_is_private(project: Project, url: str, mode: int) -> None:
+    project.write("w.yaml", f"weft: 1\ntasks: {{a: {{command: c, inputs: [{{file: x, from: '{url}'}}]}}}}\n")
+    project.write("old.yaml", "weft: 1\n", 0o666)
+    before = os.umask(0)
+    try:
+        for name in ("new.yaml", "old.yaml"):
+            assert project.weft("convert", "w.yaml", name).code == 0
+            assert stat.S_IMODE((project.folder / name).stat().st_mode) == mode
+            assert url in (project.folder / name).read_text()
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize(
     "words",
     [

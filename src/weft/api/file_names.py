@@ -186,21 +186,28 @@ def _tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
     names = [task.name for task in tasks]
     which = ", ".join(map(shorten, names[:_SHOWN_NAMES])) + (", …" if len(names) > _SHOWN_NAMES else "")
     unbound = next((task.attributes["unbound"] for task in tasks if "unbound" in task.attributes), None)
-    service = next((task.service for task in tasks if task.service is not None), None)
+    services = list(dict.fromkeys(task.service for task in tasks if task.service is not None))
     advice = "add `command` or `call` (`weft convert FILE --to weft` writes a file to edit)"
     if unbound is not None:
         advice = str(unbound)
-    elif service is not None:
-        advice = (
-            f"state the program of its service: `services: {{{shorten(service)}: {{command: ...}}}}` in the "
-            "platform, or in services.yaml beside the workflow"
-        )
+    elif services:
+        advice = _advise_services(services, workflow.services_file)
     yield Problem(
         what=f"{format_count(len(names), 'task')} without a program ({which})",
         rule="a run executes the program of every task; a task without work has `kind: virtual`",
         advice=f"{advice}, or use `weft simulate`",
         path=("tasks", names[0]),
     )
+
+
+def _advise_services(services: Sequence[str], file: str | None) -> str:
+    """Return where to state the programs of services; ``file``: as ``Workflow.services_file``."""
+    entries = ", ".join(f"{shorten(name)}: {{command: ...}}" for name in services[:_SHOWN_NAMES])
+    stated = f"`services: {{{entries}{', …' if len(services) > _SHOWN_NAMES else ''}}}`"
+    if file is None:
+        return f"state the program of each service in the platform: {stated}"
+    where = f"in {file}" if Path(file).is_file() else f"in a new file {file}, after `weft: 1`"
+    return f"state the program of each service {where}: {stated} (the platform may state it, too)"
 
 
 def find_open_secrets(workflow: Workflow) -> list[Problem]:

@@ -21,6 +21,7 @@ from weft.api.request import (
     PlanningChoice,
     PredictionFiles,
     Request,
+    find_unknown_in_workflow,
     load_request,
     refuse_unknown_names,
     stated_options,
@@ -65,7 +66,7 @@ from weft.schedule.schedule import Schedule, expected_total_seconds
 from weft.schedule.verification import Violation, check_foreign, verify
 from weft.search.pool import INLINE_POOL, Pool
 from weft.units import format_count, format_seconds
-from weft.workflow.settings import RunSettings, SettingsLayers, complete_layer, merge_layers
+from weft.workflow.settings import RunSettings, SettingsLayers, merge_layers
 from weft.workflow.task_graph import COMPUTE, TaskGraph
 from weft.workflow.workflow import Workflow
 
@@ -368,8 +369,10 @@ def plan(
     request = load_request(
         workflow, on=on, params=params, pinned=pinned, predictor=predictor, predictions=predictions
     )
-    settings = SettingsLayers(overrides=stated).of_workflow(request.instance.graph.workflow)
-    refuse_unknown_names(complete_layer(settings))
+    flow = request.instance.graph.workflow
+    settings = SettingsLayers(overrides=stated).of_workflow(flow)
+    if problems := list(find_unknown_in_workflow(flow, settings)):
+        raise InvalidInput(problems)
     return _plan_instance(
         request, settings, seed=seed, workers=workers, cluster=cluster, pool=pool, progress=progress
     )

@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from weft.documents import locate_problems
+from weft.documents import Document, locate_problems
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
-from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation, nearest, shorten, suggest
+from weft.errors import Infeasible, InvalidInput, Problem, nearest, shorten, suggest
 from weft.formats.files import STDIN, describes_machines, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
 from weft.formats.services import bind_services
@@ -31,7 +31,7 @@ from weft.records import dataclass
 from weft.runtime.budget import PlanningBudget
 from weft.schedule.objective import make_objective
 from weft.workflow.checks import check_and_unfold, find_prediction_problems
-from weft.workflow.settings import RunSettings, SettingsLayer, SettingsLayers, complete_layer
+from weft.workflow.settings import SETTINGS, RunSettings, SettingsLayer, SettingsLayers, complete_layer
 from weft.workflow.task import Isolation, Task
 from weft.workflow.task_graph import TaskGraph
 from weft.workflow.workflow import Workflow, set_params
@@ -135,11 +135,14 @@ class Request:
 
     def _check_names(self, layers: SettingsLayers, common: RunSettings) -> None:
         """Raise InvalidInput if settings name an unknown policy, planner or objective, even an unused one."""
-        each = [layers.of_workflow(flow) for flow in self.workflows.values()]
-        found = [list(find_unknown_names(complete_layer(one))) for one in (common, *each)]
-        found += [list(find_unknown_selectors(flow)) for flow in self.workflows.values()]
-        if problems := list(dict.fromkeys(problem for some in found for problem in some)):
-            raise InvalidInput(problems)
+        problems: dict[Problem, None] = {}
+        for flow in self.workflows.values():
+            problems |= dict.fromkeys(find_unknown_in_workflow(flow, layers.of_workflow(flow)))
+            problems |= dict.fromkeys(find_unknown_selectors(flow))
+        if not problems:
+            problems |= dict.fromkeys(find_unknown_names(complete_layer(common)))
+        if problems:
+            raise InvalidInput(list(problems))
 
     def _check_planners(self, layers: SettingsLayers, default: str) -> None:
         """Raise InvalidInput if the planner of a workflow does not support the workflow or its objective."""
@@ -158,6 +161,9 @@ class Request:
                 what = f"planner {planner!r} cannot plan {key!r}: {refusal.reason}"
                 raise InvalidInput(what, advice="`weft planners` lists the others")
 
+
+Keys = tuple[str, ...]
+"""Keys of nested mappings in a document."""
 
 PredictionFiles = str | Path | Sequence[str | Path]
 """One file of predictions or several."""
@@ -187,10 +193,13 @@ def refuse_functions(objective: object) -> None:
         raise InvalidInput(what, rule=rule, advice="use functions only with plan, compare and tune")
 
 
-def find_unknown_names(layer: SettingsLayer, origin: str | None = None) -> Iterator[Problem]:
+def find_unknown_names(
+    layer: SettingsLayer, document: Document | None = None, *places: Keys
+) -> Iterator[Problem]:
     """Yield a problem for each unknown or invalid policy, planner, objective or option in settings.
 
-    ``origin``: the file or option that states the settings.
+    ``document``: the file that states the settings; ``places``: the paths in it below which it may state
+    them. A problem has the location of the first place with the setting.
     """
     makers = {
         "policy": make_policy,
@@ -204,8 +213,29 @@ def find_unknown_names(layer: SettingsLayer, origin: str | None = None) -> Itera
         try:
             make(name)  # type: ignore[operator]
         except InvalidInput as error:
-            where = None if origin is None else SourceLocation(file=origin)
-            yield from (replace(each, location=where) for each in error.problems)
+            path = _find_setting(attribute, document, places)
+            found = (replace(each, path=path, location=None) for each in error.problems)
+            yield from locate_problems(found, document)
+
+
+def _find_setting(attribute: str, document: Document | None, places: Sequence[Keys]) -> Keys:
+    """Return the path of a setting in the first of ``places`` that states it; () if none does."""
+    if document is None:
+        return ()
+    key = next(setting.key for setting in SETTINGS if setting.attribute == attribute)
+    paths = ((*place, *key.split(".")) for place in places)
+    return next((path for path in paths if document.find(*path) is not None), ())
+
+
+def find_unknown_in_workflow(workflow: Workflow, settings: RunSettings) -> Iterator[Problem]:
+    """Yield the problems of names in the settings of a run of a workflow; see ``find_unknown_names``.
+
+    ``settings``: the settings of the run. Names that the workflow states have their location in its file.
+    """
+    complete = complete_layer(settings)
+    own = {name: value for name, value in workflow.settings.items() if value == complete[name]}
+    yield from find_unknown_names(own, workflow.document, ("settings",))
+    yield from find_unknown_names({name: value for name, value in complete.items() if name not in own})
 
 
 def check_values(settings: RunSettings) -> None:
@@ -242,9 +272,9 @@ def _selector_problems(task: Task) -> Iterator[Problem]:
         yield Problem(what=f"{what}: {job.selector!r}", rule=rule, advice=advice, path=path)
 
 
-def refuse_unknown_names(layer: SettingsLayer) -> None:
-    """Raise InvalidInput if settings name an unknown policy, planner, objective or option."""
-    if problems := list(find_unknown_names(layer)):
+def refuse_unknown_names(layer: SettingsLayer, document: Document | None = None, *places: Keys) -> None:
+    """Raise InvalidInput with the problems that ``find_unknown_names`` yields, if there are any."""
+    if problems := list(find_unknown_names(layer, document, *places)):
         raise InvalidInput(problems)
 
 
@@ -317,13 +347,26 @@ def compile_graph(graph: TaskGraph, platform: Platform, **how: Any) -> Instance:
 
 
 def compile_request(
-    workflows: Mapping[str, Workflow], platform: Platform, folders: Mapping[str, str] | None = None
+    workflows: Mapping[str, Workflow],
+    platform: Platform,
+    folders: Mapping[str, str] | None = None,
+    *,
+    will_run: bool = False,
 ) -> Request:
-    """Check, unfold and compile workflows for a platform; Infeasible names the workflow that cannot run."""
+    """Check, unfold and compile workflows for a platform.
+
+    ``will_run``: also check what only a run needs, such as the program of every task. Raises InvalidInput
+    with all problems; Infeasible names the workflow that cannot run on the platform.
+    """
+    graphs = {key: check_and_unfold(bind_services(flow, platform)) for key, flow in workflows.items()}
+    if will_run:
+        from weft.api.file_names import check_runnable  # loads backends, which planning does not need
+
+        check_runnable(graphs.values())
     instances = {}
-    for key, workflow in workflows.items():
+    for key, graph in graphs.items():
         try:
-            instances[key] = compile_graph(check_and_unfold(bind_services(workflow, platform)), platform)
+            instances[key] = compile_graph(graph, platform)
         except Infeasible as error:
             raise Infeasible(f"{key}: {error}") from None
         _log.info("compiled %s: %d tasks", key, len(instances[key].graph))
@@ -333,7 +376,8 @@ def compile_request(
 def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
     """Return a workflow with only the named tasks and all their ancestors; without names, unchanged.
 
-    Loops and sweeps are kept or removed as a whole.
+    Loops and sweeps are kept or removed as a whole. The whole workflow is unfolded to find the ancestors; the
+    compilation unfolds the selected part again, because a journal stores this part and numbers its tasks.
     """
     if not names:
         return workflow

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from weft.api.file_names import check_runnable, check_staged_programs
+from weft.api.file_names import check_staged_programs
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
 from weft.api.request import (
@@ -46,7 +46,7 @@ from weft.engine.journal import JournalEntry
 from weft.engine.messages import Submitted
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
-from weft.formats.profiles import DEFAULT_PRESET
+from weft.formats.profiles import DEFAULT_PRESET, load_profile_platform
 from weft.instance.instance import Instance
 from weft.platform.platform import Platform
 from weft.records import dataclass
@@ -308,15 +308,14 @@ def run(
         flows = {key: isolate_tasks(flow, isolation) for key, flow in flows.items()}
     if not flows:
         raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
-    platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
+    platform = load_machines(on or load_profile_platform(found) or "local", most_nodes)
     check_backend(platform)
     check_sandboxes(layout, platform.machines)
     check_isolation(flows.values())
     folders = {**loaded.folders, **more.folders}
     places = {key: layout.project / folder for key, folder in folders.items()}
     check_programs(flows, places)
-    request = compile_request(flows, platform, folders)
-    check_runnable(instance.graph for instance in request.instances.values())
+    request = compile_request(flows, platform, folders, will_run=True)
     check_staged_programs({key: each.graph for key, each in request.instances.items()}, places)
     layers = replace(layers, base=suit_real_runs(layers.base))
     layers = set_poll_interval(layers, request.instances.values())
@@ -545,16 +544,14 @@ def plan_dry_run(
 
     found = find_profile(profile)
     layers = load_layers(preset=preset, profile=found, settings=settings, options=stated_options(**options))
-    platform = load_machines(on or (found.on if found else None) or "local", most_nodes)
+    platform = load_machines(on or load_profile_platform(found) or "local", most_nodes)
     layout = find_project(project)
     check_backend(platform)
     check_sandboxes(layout, platform.machines)
     loaded = load_workflows(workflows, layout, format_name, predictions=predictions)
     flows = prepare_flows(loaded.flows, params or {}, until)
-    requests = {key: compile_request({key: flow}, platform) for key, flow in flows.items()}
-    graphs = {key: request.instance.graph for key, request in requests.items()}
-    check_runnable(graphs.values())
+    request = compile_request(flows, platform, will_run=True)
+    graphs = {key: instance.graph for key, instance in request.instances.items()}
     check_staged_programs(graphs, {key: layout.project / folder for key, folder in loaded.folders.items()})
-    return [
-        plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in requests.values()
-    ]
+    alone = [replace(request, instances={key: instance}) for key, instance in request.instances.items()]
+    return [plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in alone]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft.api.request import DEFAULT_PLANNER, DEFAULT_POLICY, check_values, find_unknown_names
+from weft.api.request import (
+    DEFAULT_PLANNER,
+    DEFAULT_POLICY,
+    check_values,
+    find_unknown_names,
+    refuse_unknown_names,
+)
+from weft.documents import Document
 from weft.engine.state.state import MEASURE_EVERY_S
-from weft.errors import InvalidInput, suggest
-from weft.formats.profiles import DEFAULT_PRESET, Profile, load_preset, load_profile
+from weft.errors import InvalidInput, Problem, suggest
+from weft.formats.profiles import DEFAULT_PRESET, SETTINGS_PATHS, Profile, load_preset, load_profile
 from weft.instance.instance import Instance
 from weft.instance.preferences import measures_machines
 from weft.records import dataclass
@@ -37,8 +44,14 @@ SettingsSource = RunSettings | SettingsLayers | Mapping[str, Any] | None
 
 
 def find_profile(profile: ProfileSource) -> Profile | None:
-    """Return a profile; a file or name is loaded, a Profile or None is returned unchanged."""
-    return profile if profile is None or isinstance(profile, Profile) else load_profile(profile)
+    """Return a profile; a file or name is loaded, a Profile or None is returned unchanged.
+
+    Raises InvalidInput if the profile names an unknown policy, planner, objective or option.
+    """
+    found = profile if profile is None or isinstance(profile, Profile) else load_profile(profile)
+    if found is not None:
+        refuse_unknown_names(found.settings, found.document, *SETTINGS_PATHS)
+    return found
 
 
 def load_layers(
@@ -112,7 +125,7 @@ def list_settings(
     if task is not None:
         named.append((f"task {task}", task_layer(_find_task(workflow, task))))
     named.append(("--set", layers.overrides))
-    _check_layers(named)
+    _check_layers(named, workflow)
     found = list(explain_settings(named))
     used = _chosen_values(DEFAULTS.with_layers({setting.attribute: value for setting, value, _ in found}))
     defaults = {**complete_layer(DEFAULTS), **_chosen_values(DEFAULTS)}
@@ -122,12 +135,17 @@ def list_settings(
     ]
 
 
-def _check_layers(named: Iterable[tuple[str, SettingsLayer]]) -> None:
+def _check_layers(named: Sequence[tuple[str, SettingsLayer]], workflow: Workflow | None) -> None:
     """Raise InvalidInput as ``weft run`` does for unknown names and values that exclude each other."""
-    layers = list(named)
-    if problems := [each for origin, layer in layers for each in find_unknown_names(layer, origin)]:
+    problems = list[Problem]()
+    if workflow is not None:
+        problems += find_unknown_names(workflow.settings, workflow.document, ("settings",))
+    for origin, layer in named:
+        if workflow is None or layer is not workflow.settings:
+            problems += find_unknown_names(layer, Document(file=origin))
+    if problems:
         raise InvalidInput(problems)
-    check_values(DEFAULTS.with_layers(*(layer for _, layer in layers)))
+    check_values(DEFAULTS.with_layers(*(layer for _, layer in named)))
 
 
 def _chosen_values(settings: RunSettings) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from weft.engine.state.plan import StoredPlan
 from weft.errors import InvalidInput
 from weft.formats.files import read_workflow_file
 from weft.formats.native import replace_unwritable_names
-from weft.formats.profiles import DEFAULT_PRESET
+from weft.formats.profiles import DEFAULT_PRESET, load_profile_platform
 from weft.instance.instance import Instance
 from weft.papers.statistics import Summary, summarise
 from weft.platform.platform import Platform, list_crowded, list_shares, planned_machines
@@ -358,7 +358,7 @@ def simulate(
         objective=objective, alpha=alpha, deadline_s=deadline_s, max_cost=max_cost,
     )  # fmt: skip
     layers = load_layers(preset=preset, profile=found, settings=settings, options=options)
-    platform = load_machines(on or (found.on if found else None) or "local", None)
+    platform = load_machines(on or load_profile_platform(found) or "local", None)
     first = _load_first(workflows, format_name, predictions)
     arriving = load_arrival_workflows(truth)
     _check_clash(first, arriving)

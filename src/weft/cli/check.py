@@ -16,10 +16,8 @@ from weft.urls import is_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.errors import Problem
     from weft.formats.format import SourceFile
     from weft.platform.platform import Platform
-    from weft.workflow.settings import SettingsLayer
     from weft.workflow.task import Task
     from weft.workflow.task_graph import TaskGraph
     from weft.workflow.workflow import Workflow
@@ -160,12 +158,14 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         from weft.backends.attempt.isolation import check_isolation
         from weft.workflow.settings import SettingsLayers
 
+        will_run = all("kind" in machine.backend for machine in machines.machines)
+        if will_run:
+            check_runnable([graph])
         instances = {graph.workflow.name: compile_graph(graph, machines)}
         if workflow.settings:
             with _located(name):
                 Request(platform=machines, instances=instances).choose_planning(SettingsLayers())
-        if all("kind" in machine.backend for machine in machines.machines):
-            check_runnable([graph])
+        if will_run:
             check_isolation([graph.workflow])
         summary += f"; every task can run on {machines.name}"
     return {
@@ -197,24 +197,15 @@ def _check_grid(source: SourceFile) -> dict[str, object] | None:
     return {"file": source.name, "kind": "grid", "summary": summary}
 
 
-def _check_names(settings: SettingsLayer, origin: str) -> None:
-    """Raise InvalidInput if settings name an unknown policy, planner, objective or option."""
-    from weft.api.request import find_unknown_names
-    from weft.errors import InvalidInput
-
-    if problems := list(find_unknown_names(settings, origin)):
-        raise InvalidInput(problems)
-
-
 def _check_settings(workflow: Workflow, origin: str) -> None:
     """Raise InvalidInput if `weft run` would reject the settings of a workflow or a selector of its tasks."""
     from weft.workflow.settings import DEFAULTS
 
-    _check_names(workflow.settings, origin)
     _check_selectors(workflow)
     if workflow.settings:
-        from weft.api.request import check_values
+        from weft.api.request import check_values, refuse_unknown_names
 
+        refuse_unknown_names(workflow.settings, workflow.document, ("settings",))
         with _located(origin):
             check_values(DEFAULTS.with_layers(workflow.settings))
 
@@ -296,10 +287,9 @@ def _check_inputs(graph: TaskGraph, name: str) -> list[str]:
 
 def _check_profile(source: SourceFile) -> dict[str, object] | None:
     """Check a profile and the platform that it names; return its summary record, None for any other file."""
-    from weft.errors import InvalidInput
-    from weft.formats.files import load_platform
+    from weft.api.settings import find_profile
     from weft.formats.native import WeftYaml
-    from weft.formats.profiles import read_profile
+    from weft.formats.profiles import load_profile_platform, read_profile
     from weft.formats.yaml_document import parse_document
 
     if not WeftYaml().recognises(source) or _TASKS_KEY.search(source.head):
@@ -308,31 +298,10 @@ def _check_profile(source: SourceFile) -> dict[str, object] | None:
     if root is None or not isinstance(root.value, dict) or "profile" not in root.value:
         return None
     profile = read_profile(source)
-    _check_names(profile.settings, source.name)
-    if profile.on is not None:
-        try:
-            load_platform(profile.on)
-        except InvalidInput as error:
-            raise InvalidInput(
-                [_place_in_profile(problem, source.name) for problem in error.problems]
-            ) from None
+    find_profile(profile)
+    load_profile_platform(profile)
     summary = f"a profile of {format_count(len(profile.settings), 'setting')}; no problems found"
     return {"file": source.name, "kind": "profile", "summary": summary}
-
-
-def _place_in_profile(problem: Problem, name: str) -> Problem:
-    """Return a problem of a profile's platform with a location.
-
-    A location in the platform's file is kept. A problem without a location gets the key ``profile.on`` of the
-    profile ``name``.
-    """
-    from dataclasses import replace
-
-    from weft.errors import SourceLocation
-
-    if problem.location is not None:
-        return problem
-    return replace(problem, location=SourceLocation(file=name), path=("profile", "on"))
 
 
 def _check_predictions(source: SourceFile) -> dict[str, object] | None:

@@ -29,12 +29,12 @@ def command(
     The format of IN is detected by its content, that of OUT by its suffix; `weft formats` lists the formats.
     """
     options.check_outputs({"OUT": target})
-    from weft.formats.files import find_writer, load_workflow, save_text
+    from weft.formats.files import find_writer, load_workflow, save_workflow
     from weft.workflow.workflow import set_params
 
     writer = find_writer(target, to_name)
     workflow = set_params(load_workflow(source, format_name=format_name), params)
-    save_text(writer.write(workflow), target)
+    save_workflow(workflow, target, format_name=to_name)
     if target == "-":
         return
     if as_json:

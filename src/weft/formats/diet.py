@@ -264,15 +264,13 @@ class Diet(ReadOnlyFormat):
         with pause_garbage_collection():
             workflow = self._read(source)
         services, file = load_services_beside(source)
-        if services.keys().isdisjoint({task.service for task in workflow.tasks}):
-            return workflow
         tasks = tuple(
             add_program(task, services[task.service], workflow.params, file)
             if task.service in services
             else task
             for task in workflow.tasks
         )
-        return replace(workflow, tasks=tasks)
+        return replace(workflow, tasks=tasks, services_file=file)
 
     def _read(self, source: SourceFile) -> Workflow:
         root = read_xml_tree(source)

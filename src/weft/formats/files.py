@@ -10,7 +10,7 @@ from weft.formats import FORMATS
 from weft.formats.format import Format, PlatformReader, SourceFile
 from weft.platform.platform import Platform
 from weft.private_files import write_file
-from weft.redaction import redact
+from weft.redaction import has_secret, redact
 from weft.workflow.checks import check
 from weft.workflow.workflow import Workflow
 
@@ -159,9 +159,12 @@ def find_writer(name: str | Path, format_name: str | None = None) -> Format:
 
 
 def save_workflow(workflow: Workflow, name: str | Path, *, format_name: str | None = None) -> None:
-    """Write a workflow to a file in the named format, by default in the format of its extension."""
+    """Write a workflow to a file in the named format, by default in the format of its extension.
+
+    Only this user can read the file if a URL in it contains a password, a token or a signature.
+    """
     text = find_writer(name, format_name).write(workflow)
-    save_text(text, name)
+    save_text(text, name, is_private=has_secret(text))
 
 
 def save_report(text: str, name: str | Path) -> None:
@@ -169,8 +172,11 @@ def save_report(text: str, name: str | Path) -> None:
     save_text(redact(text), name)
 
 
-def save_text(text: str, name: str | Path) -> None:
-    """Write a text to a file, or to standard output for ``-``. Raises InvalidInput if that fails."""
+def save_text(text: str, name: str | Path, *, is_private: bool = False) -> None:
+    """Write a text to a file, or to standard output for ``-``. Raises InvalidInput if that fails.
+
+    ``is_private``: only this user can read the file.
+    """
     if str(name) == STDIN:
         # Control characters are escaped on a terminal only; a file or pipe gets the text unchanged.
         stream = sys.stdout if sys.stdout.isatty() else getattr(sys.stdout, "unfiltered", sys.stdout)
@@ -178,6 +184,6 @@ def save_text(text: str, name: str | Path) -> None:
         return
     try:
         # File names that are not UTF-8 contain surrogates, which cannot be encoded.
-        write_file(Path(name), text.encode(errors="replace"))
+        write_file(Path(name), text.encode(errors="replace"), is_private=is_private)
     except OSError as error:
         raise InvalidInput(f"cannot write {str(name)!r}: {error.strerror}") from None

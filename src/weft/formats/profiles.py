@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from weft.documents import DocumentNode, Reader
+from weft.documents import Document, DocumentNode, Reader, locate_problems
 from weft.errors import InvalidInput, SourceLocation, suggest
 from weft.fields import TEXT, Field, Record, Shape, ValueType, version_field
-from weft.formats.files import open_source
+from weft.formats.files import load_platform, open_source
 from weft.formats.format import SourceFile
+from weft.platform.platform import Platform
 from weft.records import dataclass
 from weft.workflow.settings import (
     DEFAULTS,
@@ -40,6 +41,12 @@ class Profile:
     on: str | None = None
     """The platform: a file or a short form; None if the profile does not state one."""
     settings: SettingsLayer = field(default_factory=dict)
+    document: Document | None = field(default=None, compare=False, repr=False)
+    """The document it was read from, for the locations of errors; ignored by comparisons."""
+
+
+SETTINGS_PATHS = (("profile",), ("profile", "settings"))
+"""Paths in a profile file below which settings may be stated; those below the first one have precedence."""
 
 
 def _planning_field(key: str) -> Field:
@@ -133,7 +140,22 @@ def read_profile(source: SourceFile) -> Profile:
         description=stated.get("description"),
         on=on,
         settings=merge_layers(stated.get("settings", {}), layer),
+        document=document,
     )
+
+
+def load_profile_platform(profile: Profile | None) -> Platform | None:
+    """Return the platform that a profile names; None if it names none. Raises InvalidInput."""
+    if profile is None or profile.on is None:
+        return None
+    try:
+        return load_platform(profile.on)
+    except InvalidInput as error:
+        unplaced = (
+            each if each.location is not None else replace(each, path=("profile", "on"))
+            for each in error.problems
+        )
+        raise InvalidInput(list(locate_problems(unplaced, profile.document))) from None
 
 
 def read_assignments(texts: Iterable[str], option: str = "--set") -> SettingsLayer:

@@ -36,14 +36,15 @@ _FILE = Record("a file of services", (
 def load_services_beside(source: SourceFile) -> tuple[dict[str, ServiceProgram], str]:
     """Return the programs in ``STEM.services.yaml`` or ``services.yaml`` beside a workflow file.
 
-    The result is (programs by service, name of the file that was read); ({}, "") if neither file exists.
+    The result is (programs by service, name of the file). If neither file exists, the programs are empty and
+    the name is that of ``services.yaml``.
     """
     folder = Path(source.name).parent
     for name in (f"{source.stem}.services.yaml", "services.yaml"):
         if (folder / name).is_file():
             found = open_source(folder / name)
             return read_services(found), found.name
-    return {}, ""
+    return {}, str(folder / "services.yaml")
 
 
 def read_services(source: SourceFile) -> dict[str, ServiceProgram]:

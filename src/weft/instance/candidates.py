@@ -292,7 +292,10 @@ class _MachineFilter:
         keys = ", ".join([*gpus, *([f"resources: {{{listed}}}"] if amounts else [])])
         service = description.service
         if service is not None and not self.offers[service].any():
-            return f"; use a platform file with a machine that has services: [{service}]"
+            other = f"use a platform file with a machine that has services: [{service}]"
+            if (file := graph.workflow.services_file) is None:
+                return f"; {other}"
+            return f"; state its program in {file}: `services: {{{service}: {{command: ...}}}}`, or {other}"
         if keys:
             return f"; use a platform file with a machine that has at least {keys}"
         return "" if description.requirements is not None else f"; --on {short} is large enough for all tasks"

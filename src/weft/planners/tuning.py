@@ -9,14 +9,14 @@ and ``weft tune`` use the functions of this module.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import product
 from typing import Literal, get_args
 
 import numpy as np
 
-from weft.documents import Document, DocumentNode, Reader
-from weft.errors import InvalidInput, Problem, suggest
+from weft.documents import Document, DocumentNode, Reader, locate_problems
+from weft.errors import DocumentPath, InvalidInput, Problem, suggest
 from weft.fields import Field, Record, Shape, ValueType, any_of, choice, mapping_shape, version_field
 from weft.planners import PLANNERS
 from weft.planners.plan_search import SearchPlanner
@@ -40,6 +40,8 @@ class TuningGrid:
 
     options: Mapping[str, tuple[OptionValue, ...]] = field(default_factory=dict)
     vary: Vary = "all"
+    document: Document | None = field(default=None, compare=False, repr=False)
+    """The document it was read from, for the locations of errors; ignored by comparisons."""
 
     @property
     def count(self) -> int:
@@ -79,7 +81,7 @@ def find_planners(planner: str, grid: TuningGrid) -> dict[str, SearchPlanner]:
         what = f"planner {planner!r} is not an optimiser whose runs can be measured"
         raise InvalidInput(what, advice=f"use {', '.join(_TUNED[:-1])} or {_TUNED[-1]}")
     if problems := list(_option_problems(planner, type(base), grid)):
-        raise InvalidInput(problems)
+        raise InvalidInput(list(locate_problems(problems, grid.document)))
     texts = [option_text(options) for options in grid.experiments()]
     return {text: make_planner(f"{planner}:{text}" if text else planner) for text in texts}  # type: ignore[misc]
 
@@ -87,7 +89,9 @@ def find_planners(planner: str, grid: TuningGrid) -> dict[str, SearchPlanner]:
 def _check_count(grid: TuningGrid) -> None:
     if grid.count > MOST_EXPERIMENTS:
         what = f"the grid has {grid.count:,} experiments"
-        raise InvalidInput(what, rule=f"at most {MOST_EXPERIMENTS:,} are allowed", advice="use fewer values")
+        rule, where = f"at most {MOST_EXPERIMENTS:,} are allowed", grid.document
+        location = None if where is None else where.location(("grid",))
+        raise InvalidInput(what, rule=rule, advice="use fewer values", path=("grid",), location=location)
 
 
 _TUNED = ("genetic", "moldable-genetic", "annealing")
@@ -102,7 +106,8 @@ def find_tuned_planners(grid: TuningGrid) -> list[str]:
     found = {name: list(_option_problems(name, PLANNERS.load(name), grid)) for name in _TUNED}
     if fitting := [name for name, problems in found.items() if not problems]:
         return fitting
-    raise InvalidInput(min(found.values(), key=len))
+    fewest = min(found.values(), key=len)
+    raise InvalidInput(list(locate_problems(fewest, grid.document)))
 
 
 def _option_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Problem]:
@@ -115,7 +120,7 @@ def _option_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Pro
         yield from problems
     elif grid.vary == "all" and all(grid.options.values()):
         together = {name: values[0] for name, values in grid.options.items()}
-        yield from _planner_problems(f"{planner}:{option_text(together)}" if together else planner)
+        yield from _planner_problems(f"{planner}:{option_text(together)}" if together else planner, ("grid",))
 
 
 def _value_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Problem]:
@@ -123,18 +128,34 @@ def _value_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Prob
     for name, values in grid.options.items():
         if name not in known:
             advice = suggest(name, known, f"its options: {', '.join(known)}")
-            yield Problem(what=f"planner {planner!r} has no option {name!r}", advice=advice)
+            path = _option_path(grid, name)
+            yield Problem(what=f"planner {planner!r} has no option {name!r}", advice=advice, path=path)
             continue
         for value in values:
-            yield from _planner_problems(f"{planner}:{option_text({name: value})}")
+            path = _option_path(grid, name, value)
+            yield from _planner_problems(f"{planner}:{option_text({name: value})}", path)
 
 
-def _planner_problems(name: str) -> Iterator[Problem]:
-    """Yield the problems of a planner's name and options; nothing if such a planner can be made."""
+def _planner_problems(name: str, path: DocumentPath) -> Iterator[Problem]:
+    """Yield the problems of a planner's name and options; nothing if such a planner can be made.
+
+    ``path``: the path of the options in the document.
+    """
     try:
         make_planner(name)
     except InvalidInput as error:
-        yield from error.problems
+        yield from (replace(problem, path=path) for problem in error.problems)
+
+
+def _option_path(grid: TuningGrid, name: str, value: OptionValue | None = None) -> DocumentPath:
+    """Return the path of an option, or of one of its values, in the document of a grid."""
+    document = grid.document or Document()
+    for key in (name, name.replace("_", "-")):
+        if (stated := document.find("grid", key)) is not None:
+            items = stated.value if isinstance(stated.value, list) else []
+            places = [at for at, item in enumerate(items) if value is not None and item.value == value]
+            return "grid", key, *places[:1]
+    return "grid", name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,4 +279,4 @@ def read_grid(document: Document) -> TuningGrid:
     reader = Reader()
     values = GRID.read(reader, document.root)
     reader.finish(document)
-    return TuningGrid(**values)
+    return TuningGrid(**values, document=document)

@@ -103,6 +103,10 @@ class Workflow:
     """The settings that the workflow states, by attribute of ``RunSettings``."""
     description: str | None = None
     owner: str | None = None
+    services_file: str | None = field(default=None, compare=False, repr=False)
+    """File beside the workflow that states the programs of its services, or the name of the file to write if
+    there is none; None: the format of the workflow has no such file.
+    """
     document: Document | None = field(default=None, compare=False, repr=False)
     """The document from which the workflow was read, for the locations of errors; comparisons ignore it."""
 
