@@ -216,7 +216,8 @@ class TestLimits:
         planned = plan_of(TIGHT)
         assert planned.lower_bound_s < 6.5 < planned.makespan_s
         with pytest.raises(
-            weft.Infeasible, match=r"the plan of heft takes 7 s, 500 ms longer .* another plan may keep it"
+            weft.Infeasible,
+            match=r"the plan of heft takes 7 s, 500 ms longer .* another plan may keep the limit",
         ):
             plan_of(TIGHT, deadline_s=6.5)
 

@@ -132,8 +132,8 @@ def test_plan_command_uses_the_settings_of_the_workflow_as_run_does(folder: Path
 def test_values_that_exclude_each_other_are_refused(folder: Path) -> None:
     refused(weft("settings", "--set", "alpha=0.3", folder=folder), 2, "'makespan' has no alpha")
     both = ("--set", "plan_time=3", "--set", "plan_steps=9")
-    refused(weft("settings", *both, folder=folder), 2, "both a planning time")
-    stated = {"alpha: 0.3": "'makespan' has no alpha", "plan_time: 3, plan_steps: 9": "both a planning time"}
+    refused(weft("settings", *both, folder=folder), 2, "are both given")
+    stated = {"alpha: 0.3": "'makespan' has no alpha", "plan_time: 3, plan_steps: 9": "are both given"}
     for settings, message in stated.items():
         (folder / "flow.yaml").write_text(f"weft: 1\nsettings: {{{settings}}}\n{TASK}")
         refused(weft("check", "flow.yaml", folder=folder), 2, "flow.yaml: ", message)

@@ -72,7 +72,7 @@ class TestGrid:
             ("weft: 1\n", "a tuning grid without the key 'grid'"),
             ("weft: 1\ngrid: {a: []}\n", "option 'a' has no values"),
             ("weft: 1\ngrid: {a: [[1]]}\n", "grid.a"),
-            ("weft: 1\ngrid: {a: 1..9 step 0}\n", "step 0 of a range"),
+            ("weft: 1\ngrid: {a: 1..9 step 0}\n", "the step of a range is 0"),
             ("weft: 1\ngrids: {a: 1}\n", "did you mean 'grid'"),
             ("weft: 1\nvary: some\ngrid: {a: 1}\n", "must be one of all, alone"),
             ("", "the file is empty"),
