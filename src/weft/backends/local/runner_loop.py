@@ -193,7 +193,7 @@ _SAMPLE_S = 0.1
 _SAMPLE_COST = 25.0
 """Memory is sampled at most once in this multiple of the time that one sample takes."""
 _AGED_S, _AGED_COST = 1.0, 100.0
-"""Age in seconds from which a task without memory limit is sampled, and the ``_SAMPLE_COST`` of such tasks."""
+"""Age in seconds from which a task without memory limit is sampled, and its ``_SAMPLE_COST``."""
 _LINES = 1000
 """If a log has at least this number of lines and most records were forgotten, the logs are rewritten."""
 _UNCATCHABLE = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT}
