@@ -8,13 +8,13 @@ round by tasks collects all ready tasks, a round by workflows the first task of 
 arrival, lower run index, lower task index.
 
 Deviations: the paper prints the arrival time as the priority of fcfs, which would serve the last workflow
-first; here the first workflow is served first. In srpt a running task counts with its remaining time. In foft, C is the forecast of
-``forecast.py``, and the denominator is the makespan alone on the empty platform. ``aging-e`` is compared by
-its logarithm, which does not overflow. Of tasks with equal modes only the first is considered: if it cannot
-be placed, no other can. A task that cannot be placed is not tried again in the same event, because machines
-only fill up. If the first task of a workflow cannot be placed, its first task of another kind is tried. On
-machines that can run all tasks none of this changes a placement. A decision costs O(active workflows +
-kinds), never O(ready tasks).
+first; here the first workflow is served first. In srpt a running task counts with its remaining time. In
+foft, C is the forecast of ``forecast.py``, and the denominator is the makespan alone on the empty platform.
+``aging-e`` is compared by its logarithm, which does not overflow. Of tasks with equal modes only the first is
+considered: if it cannot be placed, no other can. A task that cannot be placed is not tried again in the same
+event, because machines only fill up. If the first task of a workflow cannot be placed, its first task of
+another kind is tried. On machines that can run all tasks none of this changes a placement. A decision costs
+O(active workflows + kinds), never O(ready tasks).
 """
 
 from __future__ import annotations
