@@ -331,9 +331,10 @@ def compile_request(
 
 
 def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
-    """Return a workflow with only the named tasks and all their ancestors; without names, unchanged.
+    """Return a workflow with only the named tasks and all their ancestors.
 
-    Loops and sweeps are kept or removed as a whole.
+    If ``names`` is empty, the workflow is returned unchanged. Loops and sweeps are kept or removed as a
+    whole.
     """
     if not names:
         return workflow
