@@ -52,6 +52,6 @@ def test_two_checkouts_are_compared_figure_by_figure(capsys: pytest.CaptureFixtu
     assert lines[1]["within"] == (lines[1]["ratio"] <= 1.05)
 
 
-def test_comparison_of_an_unknown_part_is_refused() -> None:
+def test_comparison_of_an_unknown_benchmark_is_refused() -> None:
     with pytest.raises(SystemExit):
         compare.main([str(ROOT), str(ROOT), "--only", "speed"])

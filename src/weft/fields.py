@@ -112,7 +112,7 @@ class Field:
     key: str
     type: ValueType
     help: str
-    """One line for editors and the reference page, in Markdown."""
+    """Help text of one line in Markdown, for editors and the reference page."""
     _: KW_ONLY
     default: Any = None
     """Value that is stored if the key is absent; a field with this value is not written."""

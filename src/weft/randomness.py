@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def generator(seed: int, *component: str) -> np.random.Generator:
-    """Return a generator for a component. Generators with one seed for different components are independent.
+    """Return a generator for a component; generators of different components are independent.
 
     The seed includes the bytes of the component's name, not its ``hash()``, which depends on PYTHONHASHSEED.
     """

@@ -104,7 +104,7 @@ def test_front_of_time_and_idle_share_equals_the_enumerated_front() -> None:
 
 
 @pytest.mark.parametrize("against", ["cost", "idle"])
-def test_the_same_steps_give_the_same_front_on_any_number_of_workers(against) -> None:
+def test_the_same_step_budget_gives_the_same_front_on_any_number_of_workers(against) -> None:
     first, second = (tiny(against=against, plan_steps=300, points=6) for _ in range(2))
     apart = tiny(against=against, plan_steps=300, points=6, pool="threads:2")
     assert rows(first) == rows(second) == rows(apart)

@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
         "simulate hello.yaml --repeat 2",
     ],
 )
-def test_a_command_unfolds_and_compiles_once(command: str, folder: Path) -> None:
+def test_a_command_unfolds_and_compiles_the_workflow_once(command: str, folder: Path) -> None:
     assert count_calls([command], folder) == [ONCE]
 
 
@@ -75,7 +75,7 @@ def count_calls(commands: list[str], folder: Path) -> list[Any]:
     return [json.loads(line.removeprefix("COUNTS")) for line in lines]
 
 
-def test_commands_about_a_run_unfold_and_compile_once(folder: Path) -> None:
+def test_commands_about_a_run_unfold_and_compile_the_workflow_once(folder: Path) -> None:
     commands = ["run hello.yaml", "run hello.yaml", "report", "status", "explain b", "logs b", "replay ."]
     commands += ["simulate hello.yaml --journal j.jsonl", "explain j.jsonl b", "replay j.jsonl"]
     commands += ["check hello.yaml --on local"]
@@ -84,7 +84,7 @@ def test_commands_about_a_run_unfold_and_compile_once(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["resume", "run hello.yaml"])
-def test_a_resumed_run_unfolds_and_compiles_once(command: str, folder: Path) -> None:
+def test_a_resumed_run_unfolds_and_compiles_the_workflow_once(command: str, folder: Path) -> None:
     words = [sys.executable, "-m", "weft", "run", "hello.yaml"]
     killed = subprocess.run(
         words, cwd=folder, capture_output=True, timeout=PATIENCE_S, check=False,

@@ -39,7 +39,7 @@ class TestPool:
             ({"workers": 0}, "0 workers; must be at least 1"),
             ({"workers": 2, "cluster": "tcp://127.0.0.1:9"}, "workers and cluster were given"),
             ({"cluster": "tcp://127.0.0.1:9", "pool": "serial"}, "cluster and pool were given"),
-            ({"pool": "serial:2"}, "serial:2; serial has one worker"),
+            ({"pool": "serial:2"}, "serial:2 has an argument; the pool serial has one worker"),
             ({"pool": "fibres"}, "unknown pool 'fibres'"),
         ],
     )

@@ -32,7 +32,7 @@ def test_number_of_modules_stays_below_the_limit() -> None:
     assert figures()["modules"] <= MOST_MODULES
 
 
-def test_small_modules_with_one_importer_have_a_reason() -> None:
+def test_small_modules_with_one_importer_are_listed_with_a_reason() -> None:
     assert set(figures()["small_modules_with_one_importer"]) <= set(ALLOWED_SMALL_MODULES)
     assert len(ALLOWED_SMALL_MODULES) <= MOST_SMALL_MODULES
 

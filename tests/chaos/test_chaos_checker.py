@@ -118,7 +118,7 @@ def test_checker_accepts_a_true_history(tmp_path: Path) -> None:
     assert Forge(tmp_path).found() == []
 
 
-def test_every_rule_of_the_checker_has_a_forged_history() -> None:
+def test_every_rule_of_the_checker_is_tested_with_a_forged_history() -> None:
     assert set(_FORGERIES) == {rule.__name__ for rule in RULES}
 
 

@@ -54,7 +54,7 @@ def kept(found: dict[str, Any]) -> dict[str, Any]:
     return {key: found[key] for key in SAME}
 
 
-def test_equal_steps_give_equal_plans(hard: Path) -> None:
+def test_equal_step_budgets_give_equal_plans(hard: Path) -> None:
     first, second = (record("--plan-steps", "400", folder=hard) for _ in range(2))
     assert kept(first) == kept(second)
     assert (first["cut"], first["plan_time_s"], first["plan_steps"], first["workers"]) == (

@@ -105,7 +105,7 @@ def some(draw, number):
 
 
 @given(st.data(), st.booleans(), st.booleans())
-def test_cursor_equals_its_reference(data, by_rank, strict):
+def test_plan_cursor_returns_the_same_tasks_as_its_reference(data, by_rank, strict):
     scene = Scene(data, by_rank)
     for _ in range(3):
         for _ in data.draw(some(20)):

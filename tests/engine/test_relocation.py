@@ -113,7 +113,7 @@ def test_required_gain_rises_with_every_migration():
     assert again.handle(slow(), at=20)[-1] == "note stay"
 
 
-def test_rule_named_never_allows_only_mandatory_migrations():
+def test_only_mandatory_migrations_happen_under_the_rule_never():
     engine = running(replace(EAGER, migrate="never"))
     assert engine.handle(slow(), at=20) == ["note believed", "note violation"]
     words = engine.handle(ev.RequirementsChanged(attempt=0, requirements="speed < 2"), at=21)

@@ -81,7 +81,7 @@ def test_deciding_again_gives_the_same_commands(simulation):
 
 @settings(max_examples=15, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(simulations())
-def test_engine_rebuilt_from_half_a_journal_gives_the_other_half(simulation):
+def test_engine_rebuilt_from_the_first_half_of_a_journal_gives_the_second_half(simulation):
     """Recovery after a crash relies on this: events and commands contain the complete state."""
     entries, _, _, engine = recorded(simulation)
     half = len(entries) // 2

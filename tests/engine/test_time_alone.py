@@ -37,7 +37,7 @@ def test_run_of_an_undisturbed_loop_has_slowdown_1(iterations):
     assert found.lower_bound_s == pytest.approx(found.end_s)
 
 
-def test_nested_loops_count_every_iteration():
+def test_time_alone_of_nested_loops_counts_every_iteration():
     tasks = {
         "start": {"work": 1},
         "inner": {"work": 2, "after": "start"},

@@ -92,7 +92,7 @@ def test_and_and_or_associate_to_the_left_as_in_gridway():
         ("__import__ = 1", 11, "'_'"),
         ("lambda = 1", 11, "cannot be expressed in weft"),
         ("!" * 50 + "A = 1", 32, "at most 20 levels"),
-        ("(" * 5000 + "A = 1", 312, "it has at most 300 tokens"),
+        ("(" * 5000 + "A = 1", 312, "an expression must have at most 300 tokens"),
         ("A = " + "9" * 400, 15, "too long"),
     ],
 )

@@ -67,7 +67,7 @@ def test_ledger_can_be_deleted_twice(ledger):
     assert ledger.read() == {}
 
 
-def test_every_seed_and_code_version_has_its_own_file(tmp_path):
+def test_every_seed_and_code_version_has_its_own_ledger_file(tmp_path):
     toy = Toy()
     first, other = (ledger_path(tmp_path, toy, seed) for seed in (3, 4))
     assert first.name == f"toy-3-{source_digest(Toy.__module__)}.jsonl"

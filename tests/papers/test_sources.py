@@ -55,7 +55,7 @@ def test_imports_are_followed_transitively(package):
     ("name", "changes"),
     [("b.py", True), ("c/table.csv", True), ("c/new.yaml", True), ("g.py", True), ("e.py", False)],
 )
-def test_the_digest_changes_with_imported_files_only(package, name, changes):
+def test_the_digest_of_a_module_changes_only_if_an_imported_file_changes(package, name, changes):
     before = source_digest("weft.a")
     (package / name).write_text("x = 2")
     assert (source_digest("weft.a") != before) is changes

@@ -81,7 +81,7 @@ def clock(seconds=0.5, per_look=0.002):
 
 class TestPlans:
     @pytest.mark.parametrize("tasks", [FORKS, LEVELS, MOLDABLE], ids=["forks", "levels", "moldable"])
-    def test_plan_is_never_worse_than_that_of_any_member(self, tasks):
+    def test_plan_is_never_worse_than_that_of_any_list_planner(self, tasks):
         made = instance(tasks, UNLIKE if tasks is not MOLDABLE else "cluster:6")
         with registered(weave="Drawing"):
             found = planned(made, steps=200)

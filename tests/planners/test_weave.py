@@ -126,7 +126,7 @@ def test_instance_with_published_results_is_planned_better_than_by_heft(bench_da
 
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "doubles"])
 @pytest.mark.parametrize("name", ["makespan", "cost", "on-demand", "static", "static-literal"])
-def test_the_plan_is_never_worse_than_the_start(name, integers):
+def test_the_plan_is_never_worse_than_the_start_schedule(name, integers):
     made = layered(np.random.default_rng(1), integers=integers, layout="related")
     objective = make_objective(name)
     for seed in range(3):
@@ -162,7 +162,7 @@ def test_plan_within_a_deadline_is_cheap_and_plan_within_a_maximal_cost_is_short
 
 
 @pytest.mark.parametrize("islands", [1, 2, 3])
-def test_the_same_seed_and_steps_give_the_same_plan(islands):
+def test_the_same_seed_and_step_budget_give_the_same_plan(islands):
     made = layered(np.random.default_rng(6), integers=False, layout="related")
     first, second = (woven(made, 1_000, islands=islands) for _ in range(2))
     other = woven(made, 1_000, islands=islands, seed=1)

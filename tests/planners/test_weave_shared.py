@@ -188,7 +188,7 @@ def test_plan_is_optimal_for_its_objective(name, limits):
     assert evaluate_loss(made, objective, plan.schedule) == pytest.approx((0.0, min(kept)), rel=1e-9)
 
 
-def test_budgets_are_met_from_any_start():
+def test_budgets_are_met_from_any_start_schedule():
     made = different_prices(budgets={"core_h": 5.0})
     assert made.binding_budgets() == ("core_h",)
     free = planned(different_prices(), "heft-moldable")
@@ -215,7 +215,7 @@ def test_error_is_raised_if_no_plan_within_all_budgets_is_found():
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", ["makespan", "cost", "on-demand"])
-def test_plans_are_valid_and_not_worse_than_the_start(seed, name):
+def test_plans_are_valid_and_not_worse_than_the_start_schedule(seed, name):
     objective = make_objective(name, deadline_s=30.0)
     rng = np.random.default_rng(seed)
     made = faceted(rng, integers=seed % 2 == 0) if seed < 3 else forest(rng)

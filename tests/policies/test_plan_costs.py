@@ -134,7 +134,7 @@ def lines_per_event(monkeypatch, policy, machines, scene):
 
 @pytest.mark.usefixtures("little_looked_at")
 @pytest.mark.parametrize(("scene", "policy"), CASES)
-def test_lines_per_event_do_not_depend_on_the_number_of_planned_machines(monkeypatch, scene, policy):
+def test_executed_lines_per_event_do_not_depend_on_the_number_of_planned_machines(monkeypatch, scene, policy):
     monkeypatch.setattr("weft.policies.shared_plans._MOST_WAITING", WAITING)
     few, many = (lines_per_event(monkeypatch, policy, machines, scene) for machines in (FEW, MANY))
     assert few > 0

@@ -271,7 +271,7 @@ def little_looked_at(monkeypatch):
 
 @pytest.mark.usefixtures("little_looked_at")
 @pytest.mark.parametrize(("scene", "policy"), CASES)
-def test_lines_per_event_do_not_depend_on_the_number_of_waiting_tasks(monkeypatch, policy, scene):
+def test_executed_lines_per_event_do_not_depend_on_the_number_of_waiting_tasks(monkeypatch, policy, scene):
     few, many = (lines_per_event(monkeypatch, policy, waiting, scene) for waiting in (FEW, MANY))
     assert few > 0
     assert many <= WITHIN * few
@@ -279,7 +279,7 @@ def test_lines_per_event_do_not_depend_on_the_number_of_waiting_tasks(monkeypatc
 
 @pytest.mark.usefixtures("little_looked_at")
 @pytest.mark.parametrize(("scene", "policy"), ON_MACHINES)
-def test_lines_per_event_do_not_depend_on_the_number_of_machines(monkeypatch, policy, scene):
+def test_executed_lines_per_event_do_not_depend_on_the_number_of_machines(monkeypatch, policy, scene):
     few, many = (
         lines_per_event(monkeypatch, policy, PER_MACHINE * on, scene, on=on, settled=3 * on, events=3 * on)
         for on in (ON_FEW, ON_MANY)
@@ -289,6 +289,6 @@ def test_lines_per_event_do_not_depend_on_the_number_of_machines(monkeypatch, po
 
 
 @pytest.mark.parametrize("policy", ["foft", "basic"])
-def test_lines_per_event_with_the_default_limits_do_not_depend_on_waiting_tasks(monkeypatch, policy):
+def test_executed_lines_per_event_with_default_limits_do_not_depend_on_waiting_tasks(monkeypatch, policy):
     few, many = (lines_per_event(monkeypatch, policy, waiting, "pairs") for waiting in (1_000, 5_000))
     assert many <= WITHIN * few

@@ -46,7 +46,7 @@ def test_workers_with_another_version_are_refused(tmp_path, monkeypatch):
     with clusters.cluster(tmp_path) as address:
         monkeypatch.setattr(weft, "__version__", "99.0")
         with pytest.raises(
-            InvalidInput, match=r"the worker tcp://.* has weft .*; must have weft 99\.0; install"
+            InvalidInput, match=r"the worker tcp://.* has weft .*; every worker must have weft 99\.0; install"
         ):
             DaskPool(address)
 

@@ -44,7 +44,9 @@ def await_end(process: int) -> bool:
 
 @pytest.mark.parametrize("workers", [0, -2, 1.5, "two"])
 def test_a_pool_needs_at_least_one_worker(workers):
-    with pytest.raises(InvalidInput, match="needs a number of workers, at least 1"):
+    with pytest.raises(
+        InvalidInput, match="has no valid number of workers; it must be a whole number of at least 1"
+    ):
         ProcessPool(workers)
 
 

@@ -39,7 +39,7 @@ def test_features_of_virtual_tasks_have_no_work():
     assert (found.work, found.counts, found.law, found.explicit) == (0.0, (1,), None, {})
 
 
-def test_estimates_state_their_spread_and_possibility():
+def test_estimates_state_their_spread_and_whether_the_mode_is_possible():
     assert Estimate(p50_s=4.0, p90_s=6.0, source="x").spread == 1.5
     assert math.isnan(Estimate(p50_s=4.0, source="x").spread)
     assert math.isnan(Estimate(p50_s=0.0, p90_s=1.0, source="x").spread)
@@ -47,7 +47,7 @@ def test_estimates_state_their_spread_and_possibility():
     assert not impossible("x").possible
 
 
-def test_inputs_combine_by_union():
+def test_inputs_of_two_predictors_are_combined_by_union():
     both = PredictorInputs(kind=True, parameters=("n", "m"), rate=False) | PredictorInputs(
         parameters=("m", "k")
     )

@@ -102,7 +102,7 @@ def test_unfittable_data_are_reported(x, y, message):
 
 
 @pytest.mark.parametrize("degree", [0, 5])
-def test_degrees_are_bounded(degree):
+def test_degree_of_a_fitted_polynomial_is_bounded(degree):
     with pytest.raises(InvalidInput, match=f"degree of polynomials is {degree}"):
         fit(X, X, max_degree=degree)
 

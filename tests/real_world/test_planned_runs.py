@@ -131,7 +131,7 @@ def test_run_whose_plan_exceeds_a_limit_is_not_started(flow: Project, options, w
     assert not (flow.folder / "all").exists()
 
 
-def test_plan_of_another_workflow_platform_or_time_is_refused(flow: Project) -> None:
+def test_plan_for_another_workflow_platform_or_task_duration_is_refused(flow: Project) -> None:
     flow.json("plan", *ON, "--out", "plan.json")
     flow.write("other.yaml", "weft: 1\nname: other\ntasks: {a: {command: 'true', work: 1}}\n")
     cases = {

@@ -247,7 +247,7 @@ def test_writing_format_can_write_at_least_one_plain_graph(form):
     assert written
 
 
-def test_sample_reads_back_the_same(reader):
+def test_sample_reads_back_the_same_after_it_is_written(reader):
     if not reader.writes:
         return
     first = unfold(reader.read(sample(reader.name)))

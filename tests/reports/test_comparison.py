@@ -125,7 +125,7 @@ class TestTables:
     def test_title_counts_planners_and_workflows(self):
         assert comparison_title(self.MADE) == "2 workflows on grid, 2 planners"
 
-    def test_equal_reasons_are_printed_once(self):
+    def test_equal_reasons_for_missing_plans_are_printed_once(self):
         assert refusal_lines(self.MADE) == ["long-name, y: cannot do that"]
         many = comparison({f"w{n}": {"a": None, "b": 1.0} for n in range(5)})
         assert refusal_lines(many) == ["a, w0 and 4 others: cannot do that"]

@@ -144,7 +144,7 @@ def test_runs_without_a_promise_are_counted_as_unknown():
     )
 
 
-def test_attempts_are_summed_by_kind():
+def test_attempts_are_summarised_for_each_kind_of_task():
     scenario = Scenario(exit_codes={"work[2]": (1, 0)})
     flow = swept(retries=1)
     written = journal_of(flow, platform_of(1.0, 2.0), scenario=scenario, policy="fcfs")
@@ -233,7 +233,7 @@ def test_results_of_earlier_runs_count_as_reused():
     assert ("tasks", "3 completed, 1 of them reused from earlier runs") in execution_facts(executed)
 
 
-def test_one_run_of_several_can_be_shown():
+def test_report_can_show_one_of_several_runs():
     written = journal_of([swept(), three_in_a_row()], platform_of(1.0), arrivals=(0, 100), policy="fcfs")
     both, second = written.executed(), written.executed(runs=[1])
     assert (both.several, second.several) == (True, False)

@@ -21,7 +21,7 @@ BOXES = Boxes(
 )
 
 
-def test_curves_have_one_scale_and_show_small_values():
+def test_all_curves_of_a_chart_have_the_same_scale_and_show_small_values():
     title, first, second, axis = chart_lines(CURVES, width=60, ascii_only=False)
     assert title.startswith("active workflows")
     drawn = first.split("│")[1]
@@ -32,7 +32,7 @@ def test_curves_have_one_scale_and_show_small_values():
     assert axis.split()[0] == "0"
 
 
-def test_boxes_have_one_scale():
+def test_all_box_plots_of_a_chart_have_the_same_scale():
     _, first, second, axis = chart_lines(BOXES, width=80, ascii_only=False)
     drawn = first.split("│")[1]
     assert (drawn[0], drawn[-1]) == ("├", "┤")

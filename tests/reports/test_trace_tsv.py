@@ -34,7 +34,7 @@ def written():
     return journal_of(flow.build(), platform_of(1.0), scenario=scenario, policy="fcfs")
 
 
-def test_the_first_columns_are_nextflows_in_its_order(written):
+def test_the_first_columns_are_those_of_nextflow_in_the_same_order(written):
     head, *lines = trace_tsv(written.executed()).splitlines()
     assert head.split("\t")[:14] == DEFAULT.split()
     assert len(lines) == 3

@@ -172,7 +172,7 @@ def test_damaged_file_is_reported(tmp_path):
             open_database(path, create=create)
 
 
-def test_other_versions_and_files_of_other_programs_are_refused(tmp_path):
+def test_databases_of_other_versions_and_files_of_other_programs_are_refused(tmp_path):
     path = tmp_path / "weft.db"
     open_database(path, create=True).close()
     with sqlite3.connect(path) as connection:

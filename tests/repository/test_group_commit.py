@@ -63,7 +63,7 @@ def test_transactions_before_the_thread_started_become_durable_too(database):
     assert database.durable == 1
 
 
-def test_without_a_thread_or_with_syncs_off_everything_counts_as_durable(database, monkeypatch):
+def test_all_commits_count_as_durable_without_a_sync_thread_or_with_syncs_off(database, monkeypatch):
     add(database, 1)
     assert database.durable == database.position == 1
     monkeypatch.setenv("WEFT_SYNC", "off")

@@ -68,7 +68,7 @@ def test_missing_journal_is_reported(project, tmp_path):
         find_journal("")
 
 
-def test_commands_accept_a_project(project, capsys):
+def test_replay_and_explain_accept_a_project(project, capsys):
     command.main(["replay", str(project), "--run", "2", "--json"], standalone_mode=False)
     assert json.loads(capsys.readouterr().out)["same"] is True
     command.main(["explain", str(project / ".weft" / "weft.db"), "lapw1[3]"], standalone_mode=False)

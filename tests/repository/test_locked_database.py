@@ -85,7 +85,7 @@ def test_short_lock_causes_no_warning(path, caplog):
     assert waiting(caplog) == []
 
 
-def test_other_commands_give_up_after_a_limit(path, monkeypatch):
+def test_command_other_than_an_engine_fails_if_the_lock_lasts_longer_than_a_limit(path, monkeypatch):
     monkeypatch.setattr(module, "_BUSY_S", 0.2)
     with (
         open_database(path) as database,
@@ -95,7 +95,7 @@ def test_other_commands_give_up_after_a_limit(path, monkeypatch):
         database.execute_now(KEEP, (1,))
 
 
-def test_other_errors_than_a_lock_are_raised_at_once(path):
+def test_database_errors_other_than_a_lock_are_raised_at_once(path):
     with open_database(path, create=True) as database, pytest.raises(StorageProblem, match="no such table"):
         database.rows("SELECT * FROM missing")
 

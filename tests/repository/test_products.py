@@ -111,7 +111,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, kept=st.integers(0, 3))
-def test_queries_equal_those_of_a_reference_list(steps, kept, tmp_path_factory):
+def test_queries_for_products_equal_those_of_a_reference_list(steps, kept, tmp_path_factory):
     """The newest product is returned, whether it is in memory, on disk or dropped from memory."""
     reference, number = ReferenceProducts(), 0
     with open_database(tmp_path_factory.mktemp("products") / "weft.db", create=True) as database:

@@ -19,7 +19,7 @@ UNLIKE = platform({"speed": 1.0}, {"speed": 1.7})
 
 
 class TestClock:
-    def test_the_time_left_decreases(self):
+    def test_the_time_left_of_a_budget_decreases(self):
         clock = Deadline.of(50.0)
         first = clock.left()
         time.sleep(0.01)

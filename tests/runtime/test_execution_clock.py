@@ -11,7 +11,7 @@ from weft.engine.messages import RequestReceived, TimerFired
 from weft.runtime.driver import ExecutionClock
 
 
-def test_time_counts_from_the_start():
+def test_time_counts_from_the_start_of_the_execution():
     clock = ExecutionClock(time.time() - 100.0)
     assert 100.0 <= clock.now() < 110.0
     assert clock.wall(5.0) == clock.began_at + 5.0

@@ -75,7 +75,7 @@ def end(loop, backend, *tasks, **how):
 CHAIN = {"a": {"work": 4}, "b": {"work": 4, "after": ["a"]}}
 
 
-def test_start_of_a_dependent_task_waits_for_the_end_on_disk(backend, journal):
+def test_start_of_a_task_waits_until_the_end_of_its_predecessor_is_on_disk(backend, journal):
     loop = drive(CHAIN, backend, journal)
     end(loop, backend, 0)
     assert backend.started() == [0]
@@ -89,7 +89,7 @@ def test_start_of_a_dependent_task_waits_for_the_end_on_disk(backend, journal):
     assert backend.confirmed == [0]
 
 
-def test_start_of_an_independent_task_does_not_wait(backend, journal):
+def test_start_of_an_independent_task_does_not_wait_for_a_sync(backend, journal):
     loop = drive({name: {"work": 4} for name in "abcd"}, backend, journal)
     assert backend.started() == [0, 1]
     end(loop, backend, 0, 1)
@@ -124,7 +124,7 @@ def test_one_sync_releases_the_successors_of_all_tasks_that_ended_together(backe
     assert sorted(backend.started()) == [0, 1, 2, 3]
 
 
-def test_outputs_are_published_when_the_end_is_on_disk(backend, journal):
+def test_outputs_are_published_when_the_end_of_their_attempt_is_on_disk(backend, journal):
     tasks = {"a": {"work": 4, "outputs": {"x": {"to": "y"}}}}
     loop = drive(tasks, backend, journal)
     end(loop, backend, 0)

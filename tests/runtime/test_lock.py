@@ -235,7 +235,7 @@ def test_an_unwritable_lock_file_is_reported(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_releasing_twice_is_allowed(path, locking):
+def test_releasing_the_lock_twice_is_allowed(path, locking):
     first = Lock(path)
     first.release()
     second = Lock(path)
@@ -246,7 +246,7 @@ def test_releasing_twice_is_allowed(path, locking):
     second.release()
 
 
-def test_a_failing_disk_does_not_prevent_the_release(path, monkeypatch):
+def test_a_failing_disk_does_not_prevent_the_release_of_the_lock(path, monkeypatch):
     held = Lock(path)
 
     def failing(*_):

@@ -51,7 +51,7 @@ def test_uniform_crossover_exchanges_half_of_the_genes():
 
 
 @pytest.mark.parametrize("kind", CROSSOVERS)
-def test_the_rate_is_the_share_of_pairs_that_exchange_genes(kind):
+def test_crossover_rate_is_the_share_of_pairs_that_exchange_genes(kind):
     assert not exchanged(kind, 0.0).any()
     share = exchanged(kind, 0.7, genes=12).any(axis=1).mean()
     assert share == pytest.approx(0.7, abs=0.03)

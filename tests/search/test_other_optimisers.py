@@ -107,7 +107,7 @@ def test_annealing_uses_all_its_steps():
     assert found.value == pytest.approx(TOP, abs=0.5)
 
 
-def test_islands_depend_only_on_seed_and_number():
+def test_result_of_islands_depends_only_on_the_seed_and_the_number_of_islands():
     one, two, three = (
         Islands(islands=number, steps_per_round=200, rounds=4).optimise(PLANE, wave, rng=rng())
         for number in (2, 2, 3)
@@ -132,7 +132,7 @@ def test_each_island_continues_from_its_own_points_and_the_best_point_of_all_isl
     assert {tuple(row) for row in requested.points[4].tolist()} <= kept
 
 
-def test_islands_exceed_a_small_limit_only_slightly():
+def test_islands_evaluate_only_slightly_more_points_than_a_small_limit():
     inner = GeneticAlgorithm(settings=GeneticSettings(population=10))
     found = Islands(search=inner, islands=3).optimise(PLANE, wave, rng=rng(), limit=StepLimit(most=60))
     assert 60 <= found.visited <= 120

@@ -96,7 +96,7 @@ def test_file_names_that_leave_the_directory_are_refused(place: Place, name: str
 
 
 @pytest.mark.parametrize("key", ["inputs", "outputs"])
-def test_blank_name_is_refused_before_the_run(place: Place, key: str) -> None:
+def test_blank_file_name_is_refused_before_the_run(place: Place, key: str) -> None:
     with pytest.raises(InvalidInput, match="the file name is empty"):
         place.run({"a": {"command": "true", key: [" "]}})
 

@@ -80,7 +80,7 @@ def test_url_written_by_a_task_is_refused(attacked: Place, form: str) -> None:
     assert any(repr(line) in problem and "was written by a task" in problem for problem in refused)
 
 
-def test_no_file_of_the_project_has_the_content_of_a_file_outside(attacked: Place) -> None:
+def test_no_file_of_the_project_has_the_content_of_a_file_outside_the_project(attacked: Place) -> None:
     attacked.assert_nothing_touched()
     found = [path for path in attacked.project.rglob("*") if path.is_file() and "weft.db" not in path.name]
     assert len(found) > len(FORMS)

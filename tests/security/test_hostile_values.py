@@ -111,7 +111,7 @@ def test_text_in_arithmetic_is_refused(place: Place) -> None:
     assert not _marker(place).exists()
 
 
-def test_lines_and_file_names_are_passed_literally(place: Place) -> None:
+def test_lines_of_files_and_file_names_are_passed_literally(place: Place) -> None:
     line = f"$(: > {_marker(place)})"
     name = "$(: > marker)'\n"
     (place.project / "make.py").write_text(

@@ -168,11 +168,11 @@ def _made(place: Place, name: str) -> str:
     return place.made(name)
 
 
-def test_undeclared_files_are_not_visible(isolated: Place) -> None:
+def test_undeclared_files_are_not_visible_to_an_isolated_program(isolated: Place) -> None:
     assert _made(isolated, "hidden") == ""
 
 
-def test_nothing_outside_the_directory_can_be_written(isolated: Place) -> None:
+def test_isolated_program_cannot_write_outside_its_directory(isolated: Place) -> None:
     assert _made(isolated, "written") == ""
     assert not (isolated.project / "new").exists()
 
@@ -196,11 +196,11 @@ def test_files_that_an_isolated_program_writes_to_tmp_and_home_are_not_kept(isol
     assert not (isolated.project / "undeclared").exists()
 
 
-def test_processes_of_the_host_are_not_visible(isolated: Place) -> None:
+def test_processes_of_the_host_are_not_visible_to_an_isolated_program(isolated: Place) -> None:
     assert int(_made(isolated, "processes")) < 10
 
 
-def test_only_declared_variables_are_inherited(isolated: Place) -> None:
+def test_isolated_program_inherits_only_declared_variables(isolated: Place) -> None:
     assert _made(isolated, "variables") == "unset mine swordfish\n"
 
 
@@ -208,7 +208,7 @@ def test_folders_that_may_be_read_cannot_be_written(isolated: Place) -> None:
     assert _made(isolated, "read") == "sings\n"
 
 
-def test_exit_code_result_and_files_reach_the_engine(isolated: Place) -> None:
+def test_exit_code_result_and_files_of_an_isolated_program_reach_the_engine(isolated: Place) -> None:
     assert isolated.ends()["code"].code == 7
     assert _made(isolated, "second") == "made\n"
     assert _made(isolated, "long") == "long\n"
@@ -332,6 +332,6 @@ def test_missing_bubblewrap_is_refused_before_the_run(
         ({"tool": "bubblewrap"}, "tool"),
     ],
 )
-def test_wrong_isolation_is_refused(place: Place, isolate: object, said: str) -> None:
+def test_invalid_isolation_setting_is_refused(place: Place, isolate: object, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         place.run({"a": {"command": "true", "isolate": isolate}})

@@ -154,8 +154,8 @@ def test_virtual_tasks_do_not_inherit_default_amounts():
 
 
 WRONG = {
-    "a: {nodes: [1, 2, 4], memory: {1: 5}}": "no amount on 2, 4 nodes",
-    "a: {memory: {1: 5, 2: 7}}": "an amount on 2 nodes, which is not an allowed count",
+    "a: {nodes: [1, 2, 4], memory: {1: 5}}": "there is no amount for the node counts 2, 4",
+    "a: {memory: {1: 5, 2: 7}}": "there are amounts for the node counts 2, which are not allowed",
     "a: {memory: {}}": "the table of amounts is empty",
     "a: {memory: {one: 5}}": "node count 'one'",
     "a: {memory: {0: 5, 1: 2}}": "memory on 0 nodes",

@@ -60,7 +60,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("text", PROBLEMS)
-def test_problems_of_declarations_are_reported(text: str) -> None:
+def test_invalid_declarations_of_secrets_are_reported(text: str) -> None:
     with pytest.raises(InvalidInput, match=PROBLEMS[text]):
         check(read(text + TASK))
 
@@ -76,7 +76,7 @@ TASKS = {
 
 
 @pytest.mark.parametrize("text", TASKS)
-def test_problems_of_tasks_are_reported(text: str) -> None:
+def test_invalid_uses_of_secrets_in_tasks_are_reported(text: str) -> None:
     with pytest.raises(InvalidInput, match=TASKS[text]):
         check(read(f"secrets: [TOKEN]\ntasks: {{a: {{{text}}}}}"))
 

@@ -110,7 +110,7 @@ class TestGrowth:
             ("each[*]", "merge"),
         }
 
-    def test_only_sweeps_over_lines_are_growing(self):
+    def test_only_sweeps_over_lines_of_a_file_are_growing(self):
         assert is_growing(parse("lines(split.parts)"))
         assert growth_file(parse("lines('x')")) == "x"
         assert not is_growing(parse("len(lines(x))"))

@@ -121,7 +121,7 @@ def test_field_is_refused_in_a_key_in_which_it_has_no_value(key, field):
         "isolate: {with: bubblewrap, read: ['/data/{p}']}",
     ],
 )
-def test_field_is_refused_where_none_is_replaced(key):
+def test_field_is_refused_in_a_key_whose_fields_are_not_replaced(key):
     command = "" if key.startswith("call") else "command: c, "
     (message,) = messages_of(f"params: {{p: 1}}\ntasks: {{a: {{{command}{key}}}}}")
     assert "would not be replaced" in message

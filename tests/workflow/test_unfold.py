@@ -128,7 +128,7 @@ def test_order_of_tasks_in_the_file_is_kept_if_it_is_topological():
     assert graph_of("tasks: {x: , w: , v: {after: x}}").names == ("x", "w", "v")
 
 
-def test_unfold_and_check_and_unfold_give_the_same_graph():
+def test_graphs_of_the_functions_unfold_and_check_and_unfold_are_equal():
     workflow = read(EXAMPLE)
     one, two = check_and_unfold(workflow), unfold(workflow)
     assert (one.names, edges(one)) == (two.names, edges(two))

@@ -68,7 +68,7 @@ from weft.workflow.task_graph import COMPUTE
 from weft.workflow.workflow import Workflow
 
 _ALPHA_OBJECTIVES = {"cost": "on-demand", "idle": "static-literal"}
-"""By measure traded against time: the objective with which points that have an alpha were planned."""
+"""Maps the measure traded against time to the objective of the points that have an alpha."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

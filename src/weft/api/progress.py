@@ -43,7 +43,7 @@ from weft.units import format_count, format_seconds
 _BLOCKED = {TaskState.HELD, TaskState.WAITING}
 _QUEUED = (TaskState.SCHEDULED, TaskState.PROLOG)
 _KEPT = 1_000
-"""Number of last completed tasks whose paces are used; also the largest number of failures returned."""
+"""The paces of this many last completed tasks are used; also the largest number of failures returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

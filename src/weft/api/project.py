@@ -517,7 +517,7 @@ def _remove(root: Path, name: str, found: CleanupResult, shared: Mapping[str, st
 
 
 def _disk_usage(folder: Path) -> tuple[int, int]:
-    """Return the number of files in a folder, and the total size of its files without another hard link."""
+    """Return the number of files in a folder, and the total size of those that have no other hard link."""
     files = freed = 0
     for parent, _, names in os.walk(folder, followlinks=False):
         for name in names:

@@ -508,7 +508,10 @@ def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Calla
 
 
 def _mark_cancelled(runs: RunTable, run: RunRecord) -> None:
-    """Mark a stopped run as cancelled; mark its execution too if none of its other runs can be resumed."""
+    """Mark a stopped run as cancelled.
+
+    The execution is marked as cancelled, too, if none of its other runs can be resumed.
+    """
     if runs.run(run.number).state == "stopped":
         runs.set_state(
             run.execution, run.position, "cancelled", at_s=time.time(), reason="cancelled by the user"

@@ -554,7 +554,11 @@ def spread_facts(runs: SimulatedRuns) -> list[tuple[str, str]]:
 
 
 def simulation_notes(run: SimulatedRun) -> list[str]:
-    """Return notes on a simulation: runs that failed, standstills, and workflows that did not arrive."""
+    """Return notes on a simulation.
+
+    The notes name runs that failed, reasons why the simulation could not continue, and the number of
+    workflows that had not arrived.
+    """
     notes = []
     for story in run.history.runs:
         if story.outcome not in ("completed", ""):

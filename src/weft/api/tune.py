@@ -178,7 +178,7 @@ class _TuningTrials:
     plan_steps: int | None
 
     def cell(self, text: str) -> ExperimentCell:
-        """Return the cell of an experiment; its work is estimated as population times generations."""
+        """Return the cell of an experiment; the cell's work is estimated as population times generations."""
         planner = self.planners[text]
         work = float(getattr(planner, "population", 0) or 50) * (getattr(planner, "generations", 0) or 500)
         return ExperimentCell(name=text, runs=DEFAULT_REPEAT, work=work)

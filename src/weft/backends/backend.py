@@ -95,7 +95,7 @@ class ProjectContext(BackendContext):
     is_known: Callable[[int, int, str], bool]
     """Returns whether the journal of an execution contains an attempt with this number and this nonce."""
     check_claim: Callable[[], None] = lambda: None
-    """Raises Locked if another engine has taken over the project since."""
+    """Raises Locked if another engine has taken over the project from this engine."""
     workflow_folder: Callable[[int], str]
     """Returns the folder of a run's workflow file; relative paths of inputs start there."""
     results_folder: Callable[[int], str] = lambda _: ""
@@ -108,7 +108,7 @@ class ProjectContext(BackendContext):
     fresh: bool = False
     """Whether products and digests of inputs that earlier executions stored are ignored."""
     secrets: Mapping[str, SecretValues] = field(default_factory=dict)
-    """By key of a workflow (``CompiledWorkflow.key``): its secrets; without secrets, no entry."""
+    """By key of a workflow with secrets (``CompiledWorkflow.key``): the values of the secrets."""
     task_settings: Callable[[int, int], RunSettings] = lambda run, task: DEFAULTS  # noqa: ARG005
     """Returns the settings of a task of a run."""
 

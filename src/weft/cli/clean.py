@@ -36,9 +36,9 @@ def command(
 ) -> None:
     """Remove sandboxes, records and checkpoints of RUN, or of every finished run.
 
-    Unfinished runs are kept. Files copied into the project and the journal are kept, so `weft ls`, `weft
-    explain` and `weft report` still work, without the last lines of logs. Runs of one execution are removed
-    together. Exit code 4: an engine is running.
+    Unfinished runs are kept. The journal and the files that were copied into the project are kept, so `weft
+    ls`, `weft explain` and `weft report` still work, without the last lines of logs. Runs of one execution
+    are removed together. Exit code 4: an engine is running.
     """
     with stage("cleaning"):
         from weft.api.project import OpenProject, clean

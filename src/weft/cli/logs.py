@@ -26,7 +26,7 @@ _MOST_BYTES = 10_000_000
 
 @click.command("logs")
 @click.argument("task")
-@click.option("-f", "--follow", is_flag=True, help="Continue until the attempt ends.")
+@click.option("-f", "--follow", is_flag=True, help="Print new output until the attempt ends.")
 @options.run_option
 @click.option(
     "--attempt",

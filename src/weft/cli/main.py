@@ -230,7 +230,7 @@ def _lacks_threads(error: Exception) -> bool:
 
 
 def _report_foreign(entry: str, error: Exception) -> None:
-    """Print an exception in a registry entry of another package, and log the traceback (level debug)."""
+    """Print an exception that a registry entry of another package raised; log the traceback (level debug)."""
     import logging
 
     advice = "`weft --log-level debug` shows the traceback"

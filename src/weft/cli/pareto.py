@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     default=10,
     metavar="NUMBER",
     show_default=True,
-    help="Maximal number of points (not used with --preset); about as many weights of time are searched.",
+    help="Maximal number of points (not used with --preset); the search uses about as many weights of time.",
 )
 @click.option(
     "--preset",

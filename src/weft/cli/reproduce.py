@@ -187,13 +187,14 @@ def _record(
 def _judge(made: ReproductionResult, runs: int | None) -> None:
     """Print the figures outside their tolerances, and exit with code 1 if there are any.
 
-    Figures that are outside because of other load or by chance are printed too, but do not count.
+    Figures that are outside their tolerance by chance, or because other programs loaded the host, are printed
+    too, but do not change the exit code.
     """
     if made.disturbed:
         ids = ", ".join(dict.fromkeys(row.accepts for row in made.disturbed))
         click.echo(
-            f"disturbed: {len(made.disturbed)} figures ({ids}) are outside their tolerance, but other load "
-            "disturbed all attempts; repeat with --fresh on an idle host",
+            f"disturbed: {len(made.disturbed)} figures ({ids}) are outside their tolerance, but other "
+            "programs disturbed all attempts; repeat with --fresh on an idle host",
             err=True,
         )
     if made.by_chance:
@@ -209,6 +210,8 @@ def _judge(made: ReproductionResult, runs: int | None) -> None:
         what = f"{row.accepts}: {row.table}: {row.figure} is {row.text}"
         click.echo(f"outside: {what}; the tolerance is {tolerance}", err=True)
     if made.outside and runs is not None:
-        click.echo(f"note: the tolerances are for at least 12 runs each, and --runs was {runs}", err=True)
+        click.echo(
+            f"note: the tolerances are for at least 12 runs per setting, and --runs was {runs}", err=True
+        )
     if made.outside:
         raise click.exceptions.Exit(1)

@@ -145,7 +145,7 @@ class RunDisplay:
 
     @property
     def stage_retries(self) -> list[StageRetry]:
-        """Return the records of outputs of the displayed runs that had to be copied again."""
+        """Return a record for each retry of copying outputs in the displayed runs."""
         return [each for each in self.progress.history.stage_retries if self.run in (None, each.run)]
 
     def describe_retry(self, each: StageRetry) -> str:

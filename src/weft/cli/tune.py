@@ -38,7 +38,7 @@ _FOLDER = Path(".weft") / "tune"
     default=30,
     metavar="NUMBER",
     show_default=True,
-    help="Runs of every experiment.",
+    help="Number of runs of every experiment.",
 )
 @options.measured_objective("Objective of the search")
 @click.option(
@@ -62,7 +62,7 @@ _FOLDER = Path(".weft") / "tune"
     "--plan-steps",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="Largest number of visited points of a run (default: as the planner states).",
+    help="Maximal number of schedules that a run evaluates (default: the limit of the planner).",
 )
 @options.seed("Seed of all random numbers; the same seed gives the same table.")
 @options.planning_workers

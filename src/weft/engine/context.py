@@ -29,7 +29,7 @@ class DecisionContext:
         self.policy = policy
         """The policy that makes the decisions."""
         self.selectors = selectors or {}
-        """By selector name: the policy that places the tasks whose ``selector`` is this name."""
+        """By selector name: the policy that places the tasks with this ``selector``."""
         self.selector_programs = tuple(selector_programs)
         """Names of the selectors that are programs instead of policies."""
         self.settings = state.settings

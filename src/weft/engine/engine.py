@@ -26,7 +26,7 @@ from weft.workflow.settings import DEFAULTS, RunSettings, SettingsLayers
 from weft.workflow.task import JobSpec
 
 _MAY_BEGIN = (Submitted, RequestReceived, RequirementsChanged)
-"""Events after which the missing periodic timers are set.
+"""Events after which the engine sets the periodic timers that are not set yet.
 
 Such an event can make a run active or require new queries.
 """

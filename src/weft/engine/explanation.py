@@ -344,7 +344,7 @@ _MAX_TASKS = 100
 
 
 def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str]:
-    """Return what a task waits for, as texts; the list is empty if the task runs or has ended."""
+    """Return what a task waits for, as texts; the list is empty if the task waits for nothing."""
     match TaskState(run.state[task]):
         case TaskState.WAITING:
             return _describe_predecessors(run, task)
@@ -553,12 +553,12 @@ def explain(
 ) -> Explanation:
     """Return why a task of a run is in its state at time ``at_s`` of a journal.
 
-    ``task`` may name an iteration, such as ``solve#2`` or, in nested loops, ``solve#2.1``.
-    ``run`` is the index of the run in the journal, ``number`` the run number shown to users (default: the
-    index). ``fresh`` creates an engine with the settings of the journal. ``rebuilt(n)``, if given, returns an
-    engine after the first n entries, for example from a snapshot; without ``rebuilt`` the entries are applied
-    again. ``name_source`` returns a name for the source of an attempt's reused outputs (default: "execution"
-    and its number).
+    ``task`` may name an iteration, such as ``solve#2`` or, in nested loops, ``solve#2.1``. ``run`` is the
+    index of the run in the journal, ``number`` the run number shown to users (default: the index). ``fresh``
+    creates an engine with the settings of the journal. ``rebuilt(n)``, if given, returns an engine in the
+    state after the first n entries, for example from a snapshot; without ``rebuilt`` the entries are applied
+    again. If an attempt reused outputs, ``name_source`` returns the name of the execution that produced them
+    (default: the word "execution" and its number).
     """
     shown = run if number is None else number
     engine, history = fresh(), History()

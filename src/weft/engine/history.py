@@ -42,7 +42,10 @@ class AttemptRecord:
     iteration: int
     """Iteration of the innermost loop; 1 outside of loops."""
     kind: str
-    """Program that a trace states for the task, else the name of its description (``Task.program``)."""
+    """Kind of the task (``Task.program``).
+
+    It is the program that a trace states for the task, else the name of the task's description.
+    """
     machine: int
     nodes: int
     count: int
@@ -80,7 +83,10 @@ class AttemptRecord:
     useful_share: float = 0.0
     """Share of the task's work that this attempt did and on which the result of the task is based."""
     exit_code: int | None = None
-    """Exit code of the program; None: not ended, or no exit code (killed, lost, stopped to be run again)."""
+    """Exit code of the program.
+
+    None: the attempt has not ended, or there is no exit code (killed, lost, or stopped to be run again).
+    """
     story: str = ""
     """Message of the backend about the end of the program; "": no message."""
     strays: int = 0
@@ -178,7 +184,7 @@ class MigrationRecord:
     """One migration of a task to another machine (docs/papers/adaptive-jobs.md, section 1)."""
 
     at_s: float
-    """Time of the decision; for ``failure``, the time of the new assignment."""
+    """Time of the decision to migrate; if ``reason`` is ``failure``, the time of the new assignment."""
     run: int
     task: str
     iteration: int
@@ -269,7 +275,7 @@ class FailureRecord:
     """Number of the failed attempt; -1: no attempt failed (for example, a loop did not converge)."""
     for_good: bool
     label: str = ""
-    """Name of the task; for a task in a loop with its iteration."""
+    """Name of the task, with its iterations if it is in loops."""
     waits: bool = False
     """Whether the task waits for ``weft resume`` or ``weft release``."""
     reported_by: int = -1
@@ -308,7 +314,7 @@ class RunSummary:
     plans: int = 0
     """Number of adopted plans."""
     priority: float = 1.0
-    """Weight of the run against other runs."""
+    """Weight of the run relative to other runs."""
     results: str = ""
     """Folder of the project with the outputs; "": the folder of the workflow."""
     application: str = ""
@@ -460,36 +466,37 @@ class History:
         self.references: dict[int, Instance] = {}
         """By run: an instance that consists of the tasks that were executed.
 
-        It has only runs whose executed tasks differ from their workflow (loops, reuse, branches).
+        Only runs whose executed tasks differ from the tasks of their workflow have an entry (loops, reuse,
+        branches).
         """
         self.down: list[tuple[int, float, float | None]] = []
         """(machine, start, end) of every outage; end None: still down."""
         self.machine_changes: list[MachineChange] = []
         """Machines that were lost, came back, joined, or were drained, removed or opened."""
         self._up_text: dict[int, str] = {}
-        """By machine that was lost: the text of the last change about its loss or return."""
+        """By machine: the last recorded text that says that the machine was lost or came back."""
         self.module_failures: Counter[ModuleFailure] = Counter()
         """Number of occurrences of each module failure, ordered by the first occurrence."""
         self.stage_retries: list[StageRetry] = []
         self._saved: dict[tuple[int, str], dict[int, float]] = {}
-        """By run and task name: for every attempt that wrote restart files, the time of its last files."""
+        """By run and task name: the time at which each attempt last wrote restart files."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
         """By run and task name: the last attempt; after a cancelled migration, the old attempt again."""
         self._newest: dict[tuple[int, str], int] = {}
-        """By run and task name: ``task_attempt`` of the last new attempt of a cancelled migration."""
+        """By run and task name: ``task_attempt`` of the new attempt of the last cancelled migration."""
         self._settled: dict[tuple[int, str], TaskState] = {}
         """By run and task name, only for tasks in loops: the last state set in the current iteration."""
         self._problems: dict[int, str] = {}
         """By attempt: the message of the backend about a failure that has no FailureRecord yet."""
         self._executions: defaultdict[int, dict[tuple[int, int], TaskExecution]] = defaultdict(dict)
-        """By run, only for runs with loops: the completed tasks by (task index, ``count_epoch``)."""
+        """By run, only for runs with loops: completed executions by (task index, ``count_epoch``)."""
         self._repeated: defaultdict[int, Counter[int]] = defaultdict(Counter)
         """By run: how often each loop body was repeated."""
         self._suspended: dict[int, float] = {}
         self._ready_of: dict[int, int] = {}
         self._ready_total = 0
         self._applications: dict[str, Workflow] = {}
-        """By name of the application: its workflow, without parameters."""
+        """By name of the application: one of its workflows, without parameters."""
         self._application_of: dict[str, str] = {}
         """By key of a workflow: the name of its application (``RunSummary.application``)."""
         self._entry: JournalEntry
@@ -579,7 +586,7 @@ class History:
         self.active.add(self.now, 1)
 
     def _name_application(self, key: str, workflow: Workflow) -> str:
-        """Return a workflow's application; workflows that differ only in parameters have the same name."""
+        """Return the name of a workflow's application; workflows that differ only in parameters share it."""
         if key in self._application_of:
             return self._application_of[key]
         # The key of a workflow with other parameters ends with them: `flow.yaml (x=7)`.
@@ -727,8 +734,8 @@ class History:
     def _note_move(self, before: AttemptRecord, tried: AttemptRecord, command: messages.Assign) -> None:
         """Record a migration if the task has migrated from attempt ``before`` to attempt ``tried``.
 
-        This holds if ``tried`` replaces ``before``, or if ``before`` failed and ``tried`` is on another
-        machine.
+        A task has migrated if ``tried`` replaces ``before``, or if ``before`` failed and ``tried`` is on
+        another machine.
         """
         if command.replaces is not None:
             before.left_for = reason = before.left_for or command.reason
@@ -1027,7 +1034,7 @@ class MachineUse:
     share: float
     """Busy node-seconds divided by all node-seconds; a node that programs share counts once."""
     part_of: str | None = None
-    """Name of the physical machine if this machine is a share of its nodes; None: it is no share."""
+    """Name of the physical machine if this machine is a share of its nodes; None: it is not a share."""
 
 
 def measure_machines(

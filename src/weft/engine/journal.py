@@ -177,14 +177,14 @@ _NOTES: Mapping[str, _NoteKind] = {
 }
 """The kinds of Note commands and the commands that replace them.
 
-Besides the kinds of schema 1, it contains kinds for record commands that were added later.
+Besides the kinds of schema 1, the table has kinds for record commands that were added later.
 """
 
 
 def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Convert the fields of a Note of schema 1 to the stored name and fields of the new command."""
     if (kind := _NOTES.get(fields["kind"])) is None:
-        raise InvalidInput(f"the journal has a record Note of the unknown kind {fields['kind']!r}")
+        raise InvalidInput(f"the journal contains a Note command of the unknown kind {fields['kind']!r}")
     names = {"value": kind.value, "text": kind.text}
     found = dict(kind.constants)
     for key, value in fields.items():

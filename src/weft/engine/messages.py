@@ -290,7 +290,7 @@ class PlanReady:
     """Content hash of the plan, which is stored with the journal; "": there is no plan."""
     run: int
     version: int
-    """The run's version at the time of the request."""
+    """The version of the run (``RunState.version``) at the time of the request."""
     steps: int = 0
     problem: str = ""
 
@@ -344,7 +344,7 @@ class Assign:
     task: int
     machine: int
     nodes: int
-    """Number of allocated nodes; more than ``count`` on a host whose nodes are cores."""
+    """Number of nodes that the attempt occupies; it can exceed ``count`` on a host whose nodes are cores."""
     count: int
     """Node count of the mode."""
     reserve: bool = True
@@ -437,7 +437,10 @@ SUBMITTED = "submitted"
 """The reason in the first Replan command of a run."""
 
 STOPPED = "stopped"
-"""The reason in a Cancel command for an attempt of a stopped run, whose outputs are not needed."""
+"""The reason in a Cancel command for an attempt of a stopped run.
+
+The outputs of the attempt are not needed.
+"""
 
 
 @stored_as("StageOut")
@@ -461,12 +464,12 @@ class Probe:
 
 @stored_as("Discover")
 class Discover:
-    """Query the list of machines of the information service."""
+    """Ask the information service which machines it lists. The answer is Discovered."""
 
 
 @stored_as("Fetch")
 class Fetch:
-    """Query the dynamic state of a machine."""
+    """Query the dynamic state of a machine. The answer is Fetched."""
 
     machine: int
     every_s: float | None = None
@@ -506,7 +509,7 @@ class Replan:
 
     run: int
     version: int
-    """The run's version, on which the plan is based."""
+    """The version of the run (``RunState.version``) on which the plan is based."""
     reason: str = ""
 
 

@@ -2,13 +2,13 @@
 
 Machines with equal descriptions are equivalent for most tasks and form a class. Only one machine of each
 class and the machines that hold input data are compared. If the requirement or rank of a task uses names of
-machines, the classes are divided by the values of these expressions. If it uses values that change during a
-run, such as ``load``, all machines are compared.
+machines, the classes are divided by the values of these expressions. If the requirement or rank uses values
+that change during a run, such as ``load``, all machines are compared.
 
 Fields in file names are replaced for each machine (docs/papers/adaptive-jobs.md, section 6), so that one
 template can name different programs on different architectures. A shared file is copied to a host once. The
-last restart files of a task are also kept with the project, so they survive the machine that wrote them (gap
-G3).
+last restart files of a task are also kept with the project, so they survive the loss of the machine that
+wrote them (gap G3).
 """
 
 from __future__ import annotations
@@ -146,7 +146,10 @@ def list_candidate_machines(
 
 
 def may_use(run: RunState, task: int, machine: int) -> bool:
-    """Return whether a task may run on a machine: it is a candidate, and the task is not bound elsewhere."""
+    """Return whether a task may run on a machine.
+
+    The machine must be a candidate, and the task must not be bound to another machine.
+    """
     return run.bound_machine(task) in (None, machine) and _is_candidate(run, task, machine)
 
 

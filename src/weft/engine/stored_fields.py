@@ -26,14 +26,17 @@ FLOAT = "float"
 _INDICES = frozenset(
     ("run", "task", "attempt", "machine", "source", "part", "body", "nodes", "count", "position", "execution")
 )
-"""Names of fields that hold the number of an object (run, task, ...) or a count; -1: no object."""
+"""Names of fields whose value is the number of an object (run, task, ...) or a count; -1: no object."""
 
 _MOMENT = "_at_s"
 """Suffix of the names of fields that hold a wall-clock time."""
 LAST_MOMENT_S = 253_402_300_799.0
 """The end of the year 9999; later times cannot be printed."""
 _MOST_WHOLE = 10**300
-"""Limit of whole numbers, because numbers above about 10**308 cannot be converted to floating point."""
+"""Whole numbers must be smaller than this limit.
+
+Numbers above about 10**308 cannot be converted to floating point.
+"""
 
 DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that are raised when a record with wrong content is decoded or applied."""

@@ -480,7 +480,7 @@ def _wait_again(run: RunState, task: int) -> None:
 
 
 def _is_partly_ready(run: RunState, task: int) -> bool:
-    """Return whether some predecessor of a task has completed, so that its outputs can be copied."""
+    """Return whether some predecessor of a task has completed, so that its data can be copied to the task."""
     return any(run.state[before] == TaskState.COMPLETED for before in run.compiled.before(task))
 
 

@@ -1,7 +1,7 @@
 """The expression language of requirements, ranks, work formulas and conditions.
 
-``parse`` turns text into a checked tree. ``evaluate`` computes its value in one context, ``evaluate_columns``
-an array of values for many contexts.
+``parse`` turns text into a checked expression. ``evaluate`` returns the value of an expression in one
+context. ``evaluate_columns`` returns an array with its values in many contexts.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ class _ColumnEvaluation:
         self._allowance = Allowance(5 * MAX_ENTRIES, 5 * MAX_ENTRIES)
 
     def value(self, node: tree.ExpressionNode, rows: Array) -> Column:
-        """Return the values of a node; a Refusal without a column gets the column of the node."""
+        """Return the values of a node; a Refusal that has no column gets the column of this node."""
         try:
             return self._apply(node, rows)
         except Refusal as refusal:
@@ -372,7 +372,10 @@ class _ColumnEvaluation:
             raise refusal.at(node.column) from None
 
     def _comparison(self, node: tree.Compare, rows: Array) -> Column:
-        """Return for each row whether a chain of comparisons holds; it ends at the first false comparison."""
+        """Return for each row whether all comparisons of a chain hold, such as ``a < b <= c``.
+
+        For each row the evaluation ends at the first comparison that is false.
+        """
         result = np.ones(len(rows), dtype=bool)
         alive = np.arange(len(rows))
         left = self.value(node.operands[0], rows)

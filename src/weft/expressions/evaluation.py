@@ -54,34 +54,40 @@ def evaluate_boolean(expression: Expression, context: Mapping[str, Any]) -> bool
 
 
 _MAX_READ_ENTRIES = 2 * MAX_ENTRIES
-"""Maximum number of list entries that functions and comparisons of one evaluation read."""
+"""Maximum number of list entries that the functions and comparisons of one evaluation may read in total."""
 _MAX_DOCUMENT_ENTRIES = 10 * MAX_ENTRIES
-"""Maximum number of list entries that all evaluations for one document make and read."""
+"""Maximum number of list entries that all evaluations for one document may create and read in total."""
 IN_CONSTANT_TIME = ("len", "default")
 """Functions that do not read the entries of their arguments."""
 
 
 class Allowance:
-    """Limits the list entries that evaluations create (to bound memory) and read (to bound time)."""
+    """Limits how many list entries evaluations create (to bound memory) and read (to bound time)."""
 
     def __init__(self, made: int = MAX_ENTRIES, read: int = _MAX_READ_ENTRIES) -> None:
         self._made = made
         self._read = read
 
     def spend(self, value: Value) -> Value:
-        """Count the entries of a list and return the value unchanged; raise Refusal if there are too many."""
+        """Return the value unchanged; count its entries if it is a list.
+
+        Raises Refusal if all lists together have too many entries.
+        """
         if isinstance(value, list):
             self._made -= len(value)
             if self._made < 0:
                 raise Refusal(
                     "the lists have too many entries in total",
-                    rule=f"all lists have at most {MAX_ENTRIES} entries",
+                    rule=f"all lists together must have at most {MAX_ENTRIES} entries",
                 )
             self._count_in_document(len(value))
         return value
 
     def count_reads(self, *values: Value) -> None:
-        """Count the entries of the lists and mappings that are read; raise Refusal if there are too many."""
+        """Count the entries of the given lists and mappings as read.
+
+        Raises Refusal if the total number of entries that were read is too large.
+        """
         self._count_in_document(0)  # raises if an earlier evaluation has exceeded the limit
         if not any(isinstance(value, list | Mapping) for value in values):
             return
@@ -92,8 +98,8 @@ class Allowance:
             raise Refusal("the lists are nested too deeply") from None
         self._read -= entries
         if self._read < 0:
-            rule = f"functions and comparisons read at most {_MAX_READ_ENTRIES} entries"
-            raise Refusal("the expression reads too many entries of lists", rule=rule)
+            rule = f"all functions and comparisons together may read at most {_MAX_READ_ENTRIES} entries"
+            raise Refusal("the expression reads too many list entries", rule=rule)
         self._count_in_document(entries)
 
     def _count_in_document(self, entries: int) -> None:
@@ -101,9 +107,11 @@ class Allowance:
         if document is not None:
             document.entries += entries
             if document.entries > _MAX_DOCUMENT_ENTRIES:
-                rule = f"all expressions of a document handle at most {_MAX_DOCUMENT_ENTRIES} entries"
+                rule = (
+                    f"all expressions of a document together may use at most {_MAX_DOCUMENT_ENTRIES} entries"
+                )
                 advice = "compute the value once, as a parameter"
-                raise Refusal("the expressions handle too many entries of lists", rule=rule, advice=advice)
+                raise Refusal("the expressions use too many list entries in total", rule=rule, advice=advice)
 
 
 _SIMPLE_TYPES = frozenset((int, float, str, bool, type(None)))
@@ -126,7 +134,7 @@ def _count_entries(value: Value, known: dict[int, int]) -> int:
 
 
 class _DocumentEntries:
-    """Number of list entries that the evaluations of one document have processed."""
+    """Counter of the list entries that all evaluations for one document have created or read."""
 
     entries = 0
 
@@ -136,7 +144,10 @@ _DOCUMENT: ContextVar[_DocumentEntries | None] = ContextVar("document", default=
 
 @contextmanager
 def limit_document_entries() -> Iterator[None]:
-    """Limit the total list entries of all evaluations in a ``with`` block; nested blocks share one limit."""
+    """Limit the list entries that all evaluations in a ``with`` block create and read in total.
+
+    Nested blocks share the limit of the outermost block.
+    """
     if _DOCUMENT.get() is not None:
         yield
         return
@@ -153,7 +164,7 @@ class _Evaluation:
         self._allowance = Allowance()
 
     def value(self, node: tree.ExpressionNode) -> Value:
-        """Return the value of a node; a Refusal without a column gets the column of the node."""
+        """Return the value of a node; a Refusal that has no column gets the column of this node."""
         try:
             return self._apply(node)
         except Refusal as refusal:
@@ -238,7 +249,7 @@ class _Inference:
         self._types = types
 
     def kind(self, node: tree.ExpressionNode) -> ValueKind:
-        """Return the kind of a node; a Refusal without a column gets the column of the node."""
+        """Return the kind of a node; a Refusal that has no column gets the column of this node."""
         try:
             return self._infer(node)
         except Refusal as refusal:

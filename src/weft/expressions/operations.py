@@ -194,9 +194,9 @@ def _contains(container: Value, item: Value) -> bool:
 
 
 def take_entry(target: Value, key: Value) -> Value:
-    """Return the entry of a list at a position (negative: from the end) or of a mapping with a key.
+    """Return the entry of a list at a position, or the entry of a mapping with a key.
 
-    Return None if the list, mapping or key is unknown.
+    A negative position counts from the end of the list. Return None if the list, mapping or key is unknown.
     """
     if ValueKind.UNKNOWN in (kind_of(target), kind_of(key)):
         return None
@@ -226,7 +226,7 @@ def _entry(target: list[Any], position: Value) -> Value:
 
 
 MAX_ENTRIES = 1_000_000
-"""Maximum total number of entries of the lists made in one evaluation."""
+"""Maximum number of entries that all lists made in one evaluation have in total."""
 _MAX_PATTERN = 200
 _MAX_TEXT = 10_000
 _MAX_DIGITS = 300
@@ -258,7 +258,7 @@ class Function:
     deferred: bool = False
     """Whether the value exists only after a run has written the file that the function reads."""
     lenient: bool = False
-    """Whether the function accepts unknown values; its first argument may then be an undefined name."""
+    """Whether the function accepts unknown values; if so, its first argument may be an undefined name."""
 
     def accepted(self, position: int) -> frozenset[ValueKind]:
         """Return the accepted kinds of the argument at a position."""
@@ -332,14 +332,18 @@ def _sum(values: list[Any]) -> Value:
 
 def _square_root(value: float) -> float:
     if value < 0:
-        raise Refusal(f"sqrt() of {describe(value)}", rule="the argument must be at least 0", argument=0)
+        raise Refusal(
+            f"sqrt() is called with {describe(value)}", rule="the argument must be at least 0", argument=0
+        )
     return math.sqrt(value)
 
 
 def _logarithm(name: str, function: Callable[[float], float]) -> Callable[[float], float]:
     def apply(value: float) -> float:
         if value <= 0:
-            raise Refusal(f"{name}() of {describe(value)}", rule="the argument must be above 0", argument=0)
+            raise Refusal(
+                f"{name}() is called with {describe(value)}", rule="the argument must be above 0", argument=0
+            )
         return function(value)
 
     return apply
@@ -348,7 +352,9 @@ def _logarithm(name: str, function: Callable[[float], float]) -> Callable[[float
 def _log(value: float, base: float = math.e) -> float:
     if base <= 0 or base == 1:
         raise Refusal(
-            f"log() to the base {describe(base)}", rule="the base must be above 0 and not 1", argument=1
+            f"log() is called with the base {describe(base)}",
+            rule="the base must be above 0 and not 1",
+            argument=1,
         )
     natural = _logarithm("log", math.log)
     return natural(value) if base == math.e else natural(value) / natural(base)
@@ -359,7 +365,9 @@ def _round(value: float, digits: float | None = None) -> float:
         return round(value)
     if not isinstance(digits, int) or abs(digits) > _MAX_DIGITS:
         rule = f"the number of digits must be a whole number from -{_MAX_DIGITS} to {_MAX_DIGITS}"
-        raise Refusal(f"round() to {describe(digits)} digits", rule=rule, argument=1)
+        raise Refusal(
+            f"round() is called with {describe(digits)} as the number of digits", rule=rule, argument=1
+        )
     return round(value, digits)
 
 
@@ -371,7 +379,9 @@ def _to_number(name: str, convert: Callable[[str], float], value: float | str) -
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise Refusal(f"{name}() of {describe(value)}", rule="the string must contain a number", argument=0)
+        raise Refusal(
+            f"{name}() is called with {describe(value)}", rule="the string must contain a number", argument=0
+        )
     return number
 
 
@@ -384,11 +394,15 @@ def _string(value: bool | float | str) -> str:
 def _matches(text: str, pattern: str) -> bool:
     if len(pattern) > _MAX_PATTERN:
         raise Refusal(
-            "the pattern is too long", rule=f"a pattern has at most {_MAX_PATTERN} characters", argument=1
+            "the pattern is too long",
+            rule=f"a pattern must have at most {_MAX_PATTERN} characters",
+            argument=1,
         )
     if len(text) > _MAX_TEXT:
         raise Refusal(
-            "the text is too long to match", rule=f"it has at most {_MAX_TEXT} characters", argument=0
+            "the text is too long to match",
+            rule=f"a text must have at most {_MAX_TEXT} characters",
+            argument=0,
         )
     try:
         return fnmatchcase(text, pattern)
@@ -404,7 +418,9 @@ def _range(low: float, high: float) -> list[int]:
             advice="use int(...)",
         )
     if high - low >= MAX_ENTRIES:
-        raise Refusal("range() is too long", rule=f"a list has at most {MAX_ENTRIES} entries")
+        raise Refusal(
+            "the list of range() is too long", rule=f"a list must have at most {MAX_ENTRIES} entries"
+        )
     return list(range(low, high + 1))
 
 

@@ -129,7 +129,7 @@ def _check_string(token: _Token, before: _Token | None, touching: bool) -> None:
     if before is not None and before.kind == "name" and touching:
         prefix = shorten(before.text, 20)
         raise Refusal(
-            f"the string has the prefix {prefix!r}", rule="strings have no prefix", advice="remove it"
+            f"the string has the prefix {prefix!r}", rule="strings must not have a prefix", advice="remove it"
         ).at(before.start + 1)
     if before is not None and before.kind == "string":
         raise Refusal("two strings follow each other", advice="join them with +").at(token.start + 1)
@@ -318,7 +318,7 @@ class _TreeBuilder:
     def _constant(self, node: ast.Constant, column: int) -> ExpressionNode:
         value = node.value
         if isinstance(value, float) and value in (float("inf"), float("-inf")):
-            raise Refusal("the number is too large", rule="numbers are below 1.8e308").at(column)
+            raise Refusal("the number is too large", rule="numbers must be below 1.8e308").at(column)
         if isinstance(value, int) and value.bit_length() > MAX_BITS:
             raise Refusal("the number is too large", rule=f"integers have at most {MAX_BITS} bits").at(column)
         if not (value is None or isinstance(value, bool | int | float | str)):
@@ -359,7 +359,7 @@ class _TreeBuilder:
 
     def _index(self, node: ast.Subscript, column: int, depth: int) -> ExpressionNode:
         if isinstance(node.slice, ast.Slice | ast.Tuple):
-            raise _foreign("an index with several values", column)
+            raise _foreign("a slice or an index with several values", column)
         target, key = self._all((node.value, node.slice), depth)
         return tree.Index(target=target, key=key, column=column)
 

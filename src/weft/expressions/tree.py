@@ -31,8 +31,9 @@ class Name(_PositionedNode):
 
     name: str
     optional: bool = field(default=False, compare=False, repr=False)
-    """Whether the name may be undefined; its value is then unknown. True in the first argument of
-    ``default``.
+    """Whether the name may be undefined, in which case its value is unknown.
+
+    This is so for the first argument of ``default``.
     """
 
 

@@ -175,7 +175,7 @@ BUILT_IN: Mapping[str, Value] = {**UNITS, **_CONSTANTS}
 """Every name that is defined without a context."""
 
 MISSING: Final = object()
-"""The result of a failed lookup; None is a valid value."""
+"""The result of ``find_variable`` and ``find_nested`` if nothing was found; None is a valid value."""
 
 
 def find_variable(name: str, context: Mapping[str, Any]) -> object:
@@ -206,6 +206,6 @@ def look_up(name: str, context: Mapping[str, Any], *, optional: bool = False) ->
 
 
 def unknown_name(name: str, known: Iterable[str]) -> Refusal:
-    """Return the exception for an undefined name, with the most similar known name."""
+    """Return the exception for an undefined name; its advice contains the most similar known name."""
     advice = suggest(name, [*known, *BUILT_IN], "check its spelling, or define it")
     return Refusal(f"unknown name {shorten(name, 60)!r}", advice=advice)

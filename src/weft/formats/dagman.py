@@ -1,4 +1,4 @@
-"""DAGMan files over GridWay job templates, read only."""
+"""Reader of DAGMan files, whose jobs are described by GridWay job templates."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ _REFUSED = {
 class Dagman(ReadOnlyFormat):
     """Graphs of GridWay jobs.
 
-    ``JOB A a.jt`` names a template, relative to the folder of the file. ``PARENT A B CHILD C`` makes edges; a
-    file that one job writes and another reads is an edge, too. A job that is DONE or NOOP becomes a virtual
-    task. ``SCRIPT PRE`` becomes the job's prolog, ``RETRY`` its number of retries. DAGMan runs scripts on the
-    submitting host; weft stages the script and runs it as a prolog on the machine of the job. Statements
-    about nested graphs, exit codes and limits are errors, because ignoring them would change what is run.
+    ``JOB A a.jt`` names a template; its path is relative to the folder of the file. ``PARENT A B CHILD C``
+    makes edges; a file that one job writes and another reads is an edge, too. A job that is DONE or NOOP
+    becomes a virtual task. ``SCRIPT PRE`` becomes the job's prolog, ``RETRY`` its number of retries. DAGMan
+    runs scripts on the submitting host; weft stages the script and runs it as a prolog on the machine of the
+    job. Statements about nested graphs, exit codes and limits are errors, because ignoring them would change
+    what is run.
     """
 
     name = "dagman"

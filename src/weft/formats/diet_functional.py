@@ -353,7 +353,10 @@ _FALSE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """Condition under which a task runs: the condition of ``step`` is true if ``holds``, else false."""
+    """A condition under which a task runs.
+
+    If ``holds``, the task runs if the condition of the step ``step`` is true, otherwise if it is false.
+    """
 
     step: str
     holds: bool
@@ -860,7 +863,10 @@ class _StepBuilder:
         return f"{path}/{{{variables[-1]}}}" if feed.split else path
 
     def _inherit_guards(self, writer: _DietProcessor, feed: _PortFeed, kept: list[str]) -> None:
-        """Add the conditions under which the writer produces data, except those over gathered axes."""
+        """Add the conditions under which the writer produces data to those of this task.
+
+        Conditions that depend on a gathered axis are left out.
+        """
         places = dict(zip(_VARIABLES, kept, strict=False))
         guards = list(self._reader.guards_of(writer.name))
         if writer.kind == "merge":
@@ -921,7 +927,7 @@ class _StepBuilder:
         return found
 
     def _free_name(self, name: str, source: str) -> str:
-        """Return a name for an external file that no file from another source has in this task."""
+        """Return a name for an external file in this task; no file from another source has this name here."""
         taken, number = name, 1
         while (used := self._inputs.get(taken)) is not None and used.source != escape_braces(source):
             number += 1
@@ -1055,7 +1061,7 @@ def _guard_dependency(guard: _Guard) -> Dependency:
 
 
 def _covers(guard: _Guard, dependency: Dependency) -> bool:
-    """Return whether a dependency equals the one that a guard implies, except that it has no condition."""
+    """Return whether a dependency is the one that a guard implies, but without its condition."""
     return dependency == replace(_guard_dependency(guard), condition=None)
 
 

@@ -296,9 +296,10 @@ def _depth(data: Data) -> int:
 
 
 def count_items(items: Sequence[Data], depth: int) -> list[int] | None:
-    """Return, for each level above items of nesting ``depth``, the number of items of a list on this level.
+    """Return the lengths of the nested lists of ``items``, one length per level, the outermost first.
 
-    Return None if the items have fewer levels, or if lists on one level have different lengths.
+    The innermost ``depth`` levels are not counted: they belong to the items. Return None if there are too few
+    levels, or if lists on one level have different lengths.
     """
     levels = 1 + max(map(_depth, items), default=0) - depth
     if levels < 1:

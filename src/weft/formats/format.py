@@ -56,9 +56,9 @@ def file_error(source: SourceFile, what: str, *, line: int | None = None, column
 class Format(Protocol):
     """One file format for workflows.
 
-    A format recognises its files by content, reads them into a workflow, and may also write workflows. A
-    format whose files also describe machines is a ``PlatformReader``. An invalid file raises InvalidInput
-    with the place of every problem.
+    A format recognises its files by content and reads them into a workflow; it may also write workflows. A
+    format whose files also describe machines is a ``PlatformReader``. For an invalid file, ``read`` raises
+    InvalidInput with the place of every problem.
     """
 
     name: str

@@ -70,7 +70,7 @@ _T = TypeVar("_T")
 
 
 def escape_braces(text: str) -> str:
-    """Return a text of another format with braces doubled, so that ``{name}`` is not taken for a field."""
+    """Return a text with braces doubled, so that ``{name}`` from another format is not read as a field."""
     if "{" not in text and "}" not in text:
         return text
     return _BRACES.sub(lambda match: match[1] or match[2] * 2, text)
@@ -271,19 +271,21 @@ def _export_seconds(graph: TaskGraph) -> Iterator[float]:
 def _find_unsupported(graph: TaskGraph, title: str) -> Iterator[Problem]:
     advice = "write yaml instead, or a picture: dot-picture, mermaid"
     for body in graph.loops:
-        what, path = f"loop {body.loop.name}", ("loops", body.loop.name)
-        yield Problem(what=what, rule=f"{title} has no loops", advice=advice, path=path)
+        what, path = f"the workflow has the loop {body.loop.name}", ("loops", body.loop.name)
+        yield Problem(what=what, rule=f"{title} cannot express loops", advice=advice, path=path)
     described = graph.workflow.tasks
     if graph.edge_condition:
         conditional = [task for task in described if any(edge.condition is not None for edge in task.after)]
         for task in conditional:
             what, path = f"task {task.name} depends on a condition", ("tasks", task.name)
-            yield Problem(what=what, rule=f"{title} has no conditions", advice=advice, path=path)
+            yield Problem(what=what, rule=f"{title} cannot express conditions", advice=advice, path=path)
     for index in sorted(set(graph.template[graph.kind == TRANSFER].tolist())):
         name = described[index].name
-        rule = f"{title} has no transfer tasks"
-        yield Problem(what=f"transfer {shorten(name)}", rule=rule, advice=advice, path=("tasks", name))
+        rule = f"{title} cannot express transfer tasks"
+        yield Problem(
+            what=f"{shorten(name)} is a transfer task", rule=rule, advice=advice, path=("tasks", name)
+        )
     machines = [name for name in graph.explicit_names if name != EVERYWHERE]
     if machines:
-        what = f"times that differ by machine ({shorten(', '.join(machines))})"
-        yield Problem(what=what, rule=f"{title} has one time per task", advice=advice)
+        what = f"the seconds of tasks differ by machine ({shorten(', '.join(machines))})"
+        yield Problem(what=what, rule=f"{title} has only one time per task", advice=advice)

@@ -159,7 +159,9 @@ def _scan(text: str) -> list[_ExpressionToken]:
         position = _skip(text, match.end())
         if len(tokens) > _MAX_TOKENS:
             raise _ExpressionError(
-                "the expression is too long", f"it has at most {_MAX_TOKENS} tokens", position
+                "the expression is too long",
+                f"an expression must have at most {_MAX_TOKENS} tokens",
+                position,
             )
     return [*tokens, _ExpressionToken("end", "the end", len(text))]
 

@@ -84,7 +84,7 @@ class _WriterIndex:
         return sorted(found)
 
     def _candidates(self, pattern: str) -> Iterator[tuple[str, int]]:
-        """Yield (pattern, position of the writer) for each output whose prefix ``pattern`` can match."""
+        """Yield (pattern, position of the writer) for each output whose prefix may match ``pattern``."""
         beginning = _fixed_prefix(pattern)
         for length in self.lengths:
             if length <= len(beginning):
@@ -122,7 +122,10 @@ def _patterns_overlap(one: str, other: str) -> bool:
 
 
 def _skip_wildcards(reached: set[int], other: str) -> set[int]:
-    """Return the positions and those behind wildcards that follow: a wildcard may match no text."""
+    """Return the positions, and the positions after wildcards that directly follow them.
+
+    A wildcard can be skipped, because it may match no text.
+    """
     grown = set(reached)
     for at in reached:
         while at < len(other) and other[at] == _ANY:

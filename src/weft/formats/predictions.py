@@ -29,7 +29,7 @@ def read_predictions(file: str | Path) -> tuple[Prediction, ...]:
 
 
 def resolve_predictions(holder: _Holder, folder: Path, first: Iterable[str | Path] = ()) -> _Holder:
-    """Return a workflow or platform whose prediction files are replaced by their rows.
+    """Return a workflow or platform in which the names of prediction files are replaced by their rows.
 
     File names in the workflow or platform are relative to ``folder``. ``first`` are further files, relative
     to the current directory; if they have rows for a kind of task, all other rows for this kind are dropped.

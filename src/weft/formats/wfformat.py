@@ -126,7 +126,10 @@ def _attributes(entry: Mapping[str, Any], ran: Mapping[str, Any], command: Any) 
 
 
 def _program(entry: Mapping[str, Any], command: Any) -> str | None:
-    """Return the kind of a task: its category, else its name; if the name is only the id, its program."""
+    """Return the kind of a task: its category; without a category, its name.
+
+    If a task without a category has a name equal to its id, its kind is the program of its command.
+    """
     category, name = entry.get("category"), entry.get("name")
     if type(category) is str and category:
         return category
@@ -304,7 +307,7 @@ def _resolve(
 
 
 def _unique_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the index of tasks by name; a name that several tasks have is left out."""
+    """Return the index of each task by its name; names that several tasks have are left out."""
     found: dict[str, int] = {}
     shared = set()
     for index, entry in enumerate(entries):

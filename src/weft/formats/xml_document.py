@@ -1,4 +1,4 @@
-"""XML files read safely, as parser events or as a tree of elements with lines."""
+"""Safe parsing of XML files into parser events, or into a tree of elements with their lines."""
 
 from __future__ import annotations
 

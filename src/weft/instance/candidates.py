@@ -148,7 +148,7 @@ def _infeasible(
 
 
 _NAMED = 8
-"""Largest number of names in a hint."""
+"""Maximum number of names that a hint lists."""
 
 
 def _largest_needs(graph: TaskGraph) -> dict[str, str]:
@@ -274,10 +274,10 @@ class _MachineFilter:
         return InvalidInput(list(locate_problems(here, self.graph.workflow.document)))
 
     def suggest_platform(self, task: int) -> str:
-        """Return the end of a message that describes a platform on which a task could run.
+        """Return a text that describes a platform on which a task could run, as the end of an error message.
 
-        The amounts are the largest of the whole workflow, because a platform that suffices for one task may
-        not suffice for another.
+        The text is empty if no such platform can be described. The amounts are the largest of the whole
+        workflow, because a platform that suffices for one task may not suffice for another.
         """
         graph, description = self.graph, self.graph.description(task)
         if isinstance(description.seconds, Mapping) and not len(self.seconds.modes(task)[0]):

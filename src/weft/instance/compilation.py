@@ -73,7 +73,10 @@ def compile_instance(
 
 
 def _resource_totals(machines: tuple[Machine, ...], names: tuple[str, ...]) -> Floats:
-    """Return the resource totals (machines x names); if not stated, memory is infinite and others are 0."""
+    """Return the total amounts of resources (machines x names).
+
+    Memory that a machine does not state is infinite; any other resource that it does not state is 0.
+    """
     table = np.zeros((len(machines), len(names)))
     for row, machine in enumerate(machines):
         stated = machine.amounts

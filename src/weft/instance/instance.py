@@ -20,7 +20,7 @@ from weft.predictors.work import AssumedWork
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
 _CHUNK = 1_000_000
-"""Approximate number of seconds (tasks x modes) that are computed at a time."""
+"""Approximate number of durations (tasks x modes) that are computed at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +61,7 @@ class ModeGroup:
         return len(self.machine)
 
     def chunks(self) -> Iterator[tuple[Indices, Floats]]:
-        """Yield tasks and their seconds (tasks x modes) in chunks of bounded size."""
+        """Yield pairs: some tasks, and their seconds (tasks x modes); both arrays have a bounded size."""
         rows = max(1, _CHUNK // max(1, len(self)))
         for first in range(0, len(self.tasks), rows):
             tasks = self.tasks[first : first + rows]
@@ -234,7 +234,7 @@ class Instance:
     pinned: Mapping[int, int]
     """Machine of each binding variable that is already bound."""
     earliest_start_s: Floats
-    """Earliest start per task."""
+    """Per task: the earliest time at which it may start, in seconds."""
     busy: tuple[BusyInterval, ...]
 
     def __len__(self) -> int:
@@ -269,7 +269,7 @@ class Instance:
         return TaskModes(machine=group.machine, count=group.count, nodes=group.nodes, seconds=seconds)
 
     def binding_budgets(self) -> tuple[str, ...]:
-        """Return the budgets, by name, that some choice of modes exceeds; planners can ignore the others."""
+        """Return the names of the budgets that some choice of modes exceeds; others never matter."""
         if not self.graph.budget_names:
             return ()
         over = find_exceeded(self.graph, largest_consumption(self.graph, self.groups))

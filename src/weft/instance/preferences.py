@@ -50,7 +50,7 @@ class MachinePreference:
 
     @property
     def waits(self) -> bool:
-        """Return whether the expression uses ``queue_s``; if so, busy machines are compared too."""
+        """Return whether the expression uses ``queue_s``; if so, ranking also considers busy machines."""
         return "queue_s" in self.live
 
     def values(self, machines: Sequence[int], live: Columns) -> list[Any]:

@@ -24,7 +24,7 @@ from weft.errors import InvalidInput
 from weft.private_files import open_in_place
 
 _COMPILING_PAYS_S = 0.4
-"""Seconds of work in plain Python above which loading numba and machine code takes less time."""
+"""If work takes more seconds than this in plain Python, loading numba and machine code is faster."""
 _CHOICE = "WEFT_KERNELS"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

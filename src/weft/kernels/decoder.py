@@ -30,22 +30,26 @@ class Genomes(NamedTuple):
     number: int
     order: Indices
     order_step: int
-    """``order`` holds rows of tasks in topological order."""
+    """Distance between rows of ``order``; a row lists all tasks in topological order."""
     bound: Indices
     bound_step: int
-    """``bound`` holds rows of machines, one machine per binding variable."""
+    """Distance between rows of ``bound``; a row has one machine per binding variable."""
     chosen: int
     """Whether ``mode`` is read; otherwise a task takes the mode in ``usual`` for its machine."""
     mode: Indices
     mode_step: int
-    """``mode`` holds rows over tasks: the position of the chosen mode among the modes of the task's group."""
+    """Distance between rows of ``mode``. A row has, for each task, the position of the chosen mode among the
+    modes of the task's group.
+    """
     usual: Indices
     """Groups x machines: the default mode of a group on a machine; the number of modes if there is none."""
     timed: int
     """Whether ``seconds`` is read; otherwise seconds follow from the modes."""
     seconds: Doubles
     seconds_step: int
-    """``seconds`` holds rows of seconds, one entry per task; only the entries of compute tasks are read."""
+    """Distance between rows of ``seconds``, which have one entry per task; only those of compute tasks are
+    read.
+    """
     priced: int
     """Whether node-seconds and prices are summed."""
     kept: int
@@ -98,9 +102,9 @@ def decode(
     0 seconds occupies nothing. Transfers occupy nothing and end on the machine of their destination.
 
     A population is decoded in one call. This takes O(v + e + p) per individual for v tasks, e edges and p
-    machines; where nodes and amounts are counted or gaps are filled, also the visited and moved steps of
-    skylines. ``decode_bindings`` is twice as fast for one case: only bindings vary and only makespans are
-    needed. It reads fewer arrays.
+    machines. Where nodes and amounts are counted or gaps are filled, the number of visited and moved steps of
+    skylines is added. ``decode_bindings`` is twice as fast for one case: only bindings vary and only
+    makespans are needed. It reads fewer arrays.
 
     ``drawn`` is the number of skylines per machine: 0 if machines are single or unlimited; 1 for their free
     capacity; 2 under APPEND with busy intervals: the first skyline contains only the tasks, the second also
@@ -226,7 +230,7 @@ class BindingProblem(NamedTuple):
     alone: Flags
     """Per machine: whether it runs one task at a time; otherwise it is unlimited."""
     release: Doubles
-    """Per machine: the end of the interval from time 0 on in which it is busy."""
+    """Per machine: the time until which it is busy from time 0 on; 0 if it is free at time 0."""
     work: Doubles
     row: Indices
     """Per task: first position of its group in ``rate``."""

@@ -18,8 +18,8 @@ Doubles = Any
 Indices = Any
 """An array or list of uint32 elements: positions in another array, whose length means "none".
 
-In numba the sum of two uint32 is unsigned, and an unsigned with a signed integer gives a float. A sum of
-indices therefore starts with ``0 +``, which makes it signed.
+In numba the sum of two uint32 is unsigned, and the sum of an unsigned and a signed integer is a float. A sum
+of indices therefore starts with ``0 +``, which makes it signed.
 """
 Integers = Any
 """An array or list of int64 elements: quantities that are added and subtracted."""

@@ -43,7 +43,7 @@ class QueueJobs(NamedTuple):
     most: Indices
     """Per task: its largest node count; 0 if the task has only one choice."""
     width: Integers
-    """Per job: the nodes that it takes per unit of its node count."""
+    """Per job: the nodes it takes; for a job with several choices, the nodes per unit of its node count."""
     seconds: Doubles
     need: Integers
     """Per choice: ``seconds`` (negative if the count is not allowed), and ``need``, a row of ``amount``."""
@@ -57,10 +57,10 @@ class JobRequests(NamedTuple):
     number: int
     order: Indices
     order_step: int
-    """``order`` holds rows of tasks in the order of submission."""
+    """Distance between rows of ``order``; a row lists all tasks in the order of submission."""
     count: Indices
     count_step: int
-    """``count`` holds rows over tasks: the node count of each task."""
+    """Distance between rows of ``count``; a row has the node count of each task."""
     kept: int
     """Whether start and finish of every individual are stored; otherwise only those of the last one."""
 

@@ -185,8 +185,8 @@ class SelectionQueue(NamedTuple):
     """Per task: its second-best machine; the number of machines if there is none or it is not needed."""
     seen: Integers
     seen_other: Integers
-    """Per task: the values of ``taken`` when it was evaluated, of its best machine (``seen``) and of its
-    second-best machine (``seen_other``).
+    """Per task: ``seen`` and ``seen_other`` are the values that ``taken`` of its best and of its second-best
+    machine had when the task was evaluated.
     """
     seen_bound: Indices
     """Per task: the machine of its binding variable when the task was evaluated."""
@@ -307,7 +307,7 @@ def _reset_ready(
 
 @inlined_kernel
 def _release(tasks: TaskArrays, selection: SelectionRule, ready: SelectionQueue, task: int, tail: int) -> int:
-    """Append the tasks that become ready when ``task`` is placed to the queue; return its length."""
+    """Append to the queue the tasks that become ready when ``task`` is placed; return the queue's length."""
     for edge in range(tasks.after_pointer[task], tasks.after_pointer[task + 1]):
         following = tasks.after[edge]
         ready.left[following] -= 1

@@ -184,7 +184,7 @@ def _reset_steps(problem: SharedProblem, modes: SharedModes, mode: Indices, sche
 def _arrival(
     problem: SharedProblem, links: SharedLinks, bound: Indices, finish: Doubles, task: int, seconds: float
 ) -> tuple[float, float]:
-    """Return when all data of a task have arrived, and its seconds; a link determines those of a transfer."""
+    """Return when all data of a task have arrived, and its seconds; for a transfer, those of its link."""
     machine = bound[problem.variable[task]]
     source = links.source[task]
     if source < problem.variables:
@@ -649,7 +649,10 @@ def _is_better(missed: float, value: float, best_missed: float, best_value: floa
 def _sum_modes(
     tasks: int, modes: SharedModes, goal: SharedGoal, mode: Indices, used: Doubles
 ) -> tuple[float, float, float]:
-    """Return what the modes contribute: excess over cost and budgets, objective value, drag."""
+    """Return three sums over all modes: excess over maximal cost and budgets, objective value, and drag.
+
+    The objective value does not contain the makespan.
+    """
     if goal.counted == 0:
         return 0.0, goal.base, 0.0
     charge = goal.base

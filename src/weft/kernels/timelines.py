@@ -32,7 +32,7 @@ class Gaps(NamedTuple):
     hint: Integers
     """Per machine: where a search may start, relative to its first gap."""
     used: Integers
-    """One element: positions used by all machines."""
+    """One element: number of positions that the sections of all machines occupy."""
     start: Doubles
     end: Doubles
     widest: Doubles

@@ -61,9 +61,9 @@ from weft.workflow.workflow import Workflow
 
 JOBS = 5
 LATENCY_S = 19.0
-"""Latency of every stage in seconds; cancelling and cleaning up take half of it."""
+"""Latency of every stage in seconds; cancelling takes half of it, and so does cleaning up."""
 MOVING_S = 3.0 * LATENCY_S
-"""Seconds that a migration costs without transfers: cancel, prolog, clean-up, start."""
+"""Seconds that cancel, prolog, clean-up and start of a migration take, without transfers."""
 _CLIENT_BPS = 1.25e6
 _EXECUTABLE_BYTES, _STRUCTURES_BYTES, _SMALL_BYTES, _RESULT_BYTES = 5e5, 12.2e6, 1e3, 1e5
 _UNIT_S = 10.0
@@ -433,6 +433,6 @@ def measure_requirements(log: StageLog) -> Measures:
 def _first_s(log: StageLog, what: str, job: int, reason: str) -> float:
     """Return the time of the first matching line; 0 if no line matches.
 
-    A time of 0 makes the measure ``in_order`` 0, because the order of events is then violated.
+    With a time of 0 the events are not in order, so the measure ``in_order`` is 0, too.
     """
     return next((line.at_s for line in log.of(what, job, reason=reason)), 0.0)

@@ -338,7 +338,7 @@ _ITERATIONS = 3
 _TUNED = "genetic:preset=s1-tuned"
 _PLANNERS = {"genetic": _TUNED, "heft": "heft"}
 _COSTS = {"sixteen_percent": 16.0, "serial_percent": 1.0}
-"""By measure: the assumed speed-up over the serial search, for two other costs per point."""
+"""By measure: an assumed speed-up over the serial search, other than that of the runs."""
 _SLOWER, _FOR_S = Span(low=3.0, high=10.0), Span(low=100.0, high=600.0)
 _EVERY_S = 4.0
 
@@ -372,7 +372,7 @@ _QUICK_RUNS = {
     "one violation, genetic": 1,
     "calm": 1,
 }
-"""By cell: the number of runs without ``full``; cells judged by A1.9 keep all seeds."""
+"""By cell: the number of runs if ``full`` is not given; cells judged by A1.9 keep all seeds."""
 
 
 class MigrationStudy:

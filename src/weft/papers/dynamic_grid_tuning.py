@@ -163,7 +163,7 @@ _ROUNDING = 1e-12
 
 
 def measure_operators(rng: np.random.Generator) -> Measures:
-    """Return by how much scaling and selection violate their conditions at most, on random populations."""
+    """Return the largest deviations of scaling and selection from their conditions, on random populations."""
     found = {
         "best_deviation": 0.0, "mean_deviation": 0.0, "worst_deviation": 0.0, "parents_deviation": 0.0,
         "copies_missing": 0.0, "usual": 0.0, "other": 0.0,
@@ -279,7 +279,7 @@ def _mean_row(values: Sequence[float], figure: str, prototype: str = "") -> Resu
 
 
 def _with_heading(table: str, paper: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """Return the rows under a table heading; only the first row has the paper's statement."""
+    """Return the rows with a table heading; only the first row gets the paper's statement."""
     return [replace(row, table=table, paper="" if index else paper) for index, row in enumerate(rows)]
 
 

@@ -2,10 +2,11 @@
 
 M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (docs/papers/moldable.md,
 sections 4, 8, 10 and 12; A2.4 to A2.6, A2.9). The on-demand fitness counts the cost of the nodes in use. The
-static fitness counts the cost of the whole cluster; it is used in our reading and as printed. Plans are
-compared with the local optimum, in which every task has its fastest node count. Figures are medians of 20
-runs. Both kinds of fitness are swept over alpha. The static plans (Figures 6 and 7) are also evaluated with
-the on-demand fitness, from their time and the node-seconds that they use.
+static fitness counts the cost of the whole cluster; two versions of it are used: the formula as printed, and
+our reading of the formula. Plans are compared with the local optimum, in which every task has its fastest
+node count. Figures are medians of 20 runs. Both kinds of fitness are swept over alpha. The static plans
+(Figures 6 and 7) are also evaluated with the on-demand fitness, from their time and the node-seconds that
+they use.
 
 Deviations: all runs use the settings that the paper finally recommends, 50 individuals and 500 generations;
 ``full`` adds all workflows and alphas with the settings of Table 2, on demand, and 1,000 generations. Times
@@ -228,9 +229,9 @@ _STATIC_SWEEP = {
     ("static-literal", 16, 0.5): {"makespan_s": "965 s", "idle_percent": "17.8 %"},
     ("static-literal", 16, 0.05): {"makespan_s": "1,716 s", "idle_percent": "45 %"},
 }
-"""By objective, tasks and alpha: the prototype's figures."""
+"""By objective, number of tasks and alpha: the prototype's figures, by measure."""
 _SWEEP = {0.95: ("904 s", "37,988"), 0.05: ("5,402 s", "33,345")}
-"""By alpha: the prototype's makespan in seconds and cost in node-seconds."""
+"""By alpha: the prototype's makespan (seconds) and cost (node-seconds), as texts."""
 
 
 def _compared_rows(results: Results) -> list[ResultRow]:

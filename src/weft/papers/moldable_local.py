@@ -147,7 +147,10 @@ def _judged_rows(results: Results) -> list[ResultRow]:
 
 
 def _counts_row(results: Results, cells: Sequence[str]) -> ResultRow:
-    """Return a row: percentage of successful runs with 35 nodes per simulation, 2 per processing task."""
+    """Return a row: the percentage of successful runs that have the fastest node counts.
+
+    These are 35 nodes for every simulation and 2 for every processing task.
+    """
     pairs = [
         zip(results.of(cell, "success"), results.of(cell, "fastest_counts"), strict=True) for cell in cells
     ]

@@ -11,10 +11,11 @@ trees and a combination, 30 draws of lengths and throughputs each.
 The paper's claims about the start of xDCP and its passes (section 3) are measured at the defaults.
 
 Deviations: graphs of Table II have the widths of docs/papers, since the paper states none. Without ``full``
-only the ends of the factors are run, with fewer graphs; a figure that is outside its tolerance by less than
-two standard errors is then not judged. Two claims are not reproduced (docs/papers, corrections), and their
-rows are shown without a judgement: that xDCP gets worse with more layers, and that more dependencies worsen
-xDCP more than the other algorithms. The claim that xDCP falls behind pM-S as layers are added is judged.
+only the two lowest and the two highest points of each factor are run, with fewer graphs; a figure that is
+outside its tolerance by less than two standard errors is then not judged. Two claims are not reproduced
+(docs/papers, corrections), and their rows are shown without a judgement: that xDCP gets worse with more
+layers, and that more dependencies worsen xDCP more than the other algorithms. The claim that xDCP falls
+behind pM-S as layers are added is judged.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ def planned_s(planner: str, instance: Instance, steps: int | None = None) -> flo
 def measure_passes(layers: SweepLayers) -> dict[str, float]:
     """Return the makespans of xDCP after one pass and after all passes, in percent of shuffle's makespan.
 
-    Both are measured from either start. Also return, in percent, by how much the sequential start is worse
-    and how much further passes gain.
+    Both are measured with the start ``shuffle`` and with the start ``sequential``. The result also says, in
+    percent, by how much the sequential start is worse after one pass, and how much the further passes gain.
     """
     instance = compile_layers(layers)
     percent_s = planned_s("shuffle", instance) / 100.0
@@ -140,7 +141,7 @@ class SweepFactor:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """Return the two lowest and the two highest points."""
+        """Return the two lowest and the two highest points of the factor."""
         return (*self.points[:2], *self.points[-2:])
 
     def claim(self, algorithm: str) -> Claim:
@@ -148,7 +149,7 @@ class SweepFactor:
         return self.xdcp if algorithm == "xDCP" else self.masters
 
     def prototype(self, point: float) -> Mapping[str, float]:
-        """Return the prototype's percentages at an end point; empty elsewhere."""
+        """Return the prototype's percentages at the first or last point; an empty mapping at other points."""
         ends = {self.points[0]: self.lowest, self.points[-1]: self.highest}
         return dict(zip(ALGORITHMS, ends[point], strict=True)) if point in ends else {}
 
@@ -294,7 +295,10 @@ def _layer_rows(results: Results) -> Iterator[ResultRow]:
 
 
 def _most_rows(results: Results) -> Iterator[ResultRow]:
-    """Yield a row: the change of xDCP by more dependencies (ADPS) minus the larger one of M-S and pM-S."""
+    """Yield a row that compares how much more dependencies (ADPS) change xDCP and the other algorithms.
+
+    The figure is the change of xDCP minus the larger of the changes of M-S and pM-S.
+    """
     (factor,) = (each for each in FACTORS if each.parameter == "parents")
     changes = {}
     for name in ALGORITHMS:
@@ -310,7 +314,7 @@ def _most_rows(results: Results) -> Iterator[ResultRow]:
 
 
 def _share_error(percent: float, number: int) -> float:
-    """Return the standard error of a percentage of few graphs; it is above 0 even for 0 % and 100 %."""
+    """Return the standard error of a percentage of few graphs; it is positive even for 0 % and 100 %."""
     share = (percent / 100.0 * number + 1.0) / (number + 2.0)
     return 100.0 * math.sqrt(share * (1.0 - share) / number)
 
@@ -377,7 +381,7 @@ class TablesStudy:
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
         """Return a cell for the defaults and one for each point of each factor.
 
-        If ``full`` is false, only the first and the last point of each factor are used.
+        If ``full`` is false, only the two lowest and the two highest points of each factor are used.
         """
         runs = _TABLE_GRAPHS if full else _QUICK_DEFAULTS
         cells = [ExperimentCell(name=DEFAULTS, settings={"parameter": "", "value": 0.0}, runs=runs)]

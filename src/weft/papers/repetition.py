@@ -165,7 +165,10 @@ class ReproductionProgress(NamedTuple):
     """Number of runs, reused ones included."""
     work_done: float
     work_left: float
-    """Work that is left, in units of ``ExperimentCell.work``; like ``work_done``, it excludes reused runs."""
+    """Work of the runs that are not done yet, in units of ``ExperimentCell.work``.
+
+    Reused runs are counted neither here nor in ``work_done``.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +188,7 @@ class ReproductionResult:
 
     @property
     def by_chance(self) -> list[ResultRow]:
-        """Return the rows that are not judged because they may be outside their tolerance by chance."""
+        """Return the rows that are not judged because they may be outside their tolerances by chance only."""
         return [row for row in self.rows if row.by_chance]
 
     @property

@@ -94,7 +94,7 @@ JUDGED_BELOW = "judged by another row"
 ONLY_WORDS = "a claim without a number"
 THIS_HOST = "depends on this host"
 NOT_REPRODUCED = "not reproduced, see docs/papers"
-"""This and the constants above: reasons why a row has no tolerance."""
+"""The constants from NO_FIGURE to this one are reasons why a row has no tolerance."""
 
 _CHANCE = 2.0
 """Number of standard errors by which a figure may be outside its interval by chance."""

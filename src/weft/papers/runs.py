@@ -126,7 +126,7 @@ def run_locally(
 
 
 def repeat_if_disturbed(run: Callable[[], _Result]) -> tuple[_Result, float]:
-    """Call ``run`` up to four times, until it is not disturbed; return the last result and its load.
+    """Call ``run`` until it is not disturbed, at most four times; return the last result and its load.
 
     The load is the share of the cores that other processes used, from 0 to 1. A run with a load above
     ``DISTURBANCE_LIMIT`` was disturbed; even the last run may have been disturbed.

@@ -182,7 +182,7 @@ def _demanded(results: Results) -> Iterator[ResultRow]:
 
 
 def _ratios(results: Results, variant: str, measure: str) -> list[float]:
-    """Return, for each seed, a measure of a variant divided by that of the variant ``all together``."""
+    """Return, for each seed, a measure of a variant divided by the same measure of ``all together``."""
     both = zip(
         results.of(_CELL, f"{variant}.{measure}"), results.of(_CELL, f"{_WHOLE}.{measure}"), strict=True
     )

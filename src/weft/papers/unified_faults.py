@@ -63,7 +63,10 @@ done
 
 
 def measure_faults(scale: float) -> Measures:
-    """Execute the cases of the scenario, ``scale`` seconds per second of the paper; return its measures."""
+    """Execute the cases of the scenario and return its measures.
+
+    A second of the paper takes ``scale`` seconds.
+    """
     cases: dict[str, Callable[[Path], dict[str, float]]] = {
         "reattach": _stop_runner,
         "failover": _lose_machine,
@@ -118,7 +121,11 @@ def _reschedule_without_exit_code(project: Path) -> dict[str, float]:
 
 
 def _count_queries(project: Path, scale: float) -> dict[str, float]:
-    """Run short jobs in turn; return the most discoveries and queries within the interval of a cache."""
+    """Run short jobs one after another and return the largest numbers of discoveries and queries.
+
+    Discoveries are counted within the interval for which the list of machines is cached, queries of a machine
+    within the interval for which its state is cached.
+    """
     flow = Builder(_WORKFLOW)
     for number in range(12):
         flow.task(f"job{number}", command="sleep 0.5", work=1, after=[f"job{number - 1}"] if number else [])

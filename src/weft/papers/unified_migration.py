@@ -207,7 +207,10 @@ class JobOutcome:
 
 
 def run_jobs_locally(case: JobCase, scale: float, *, core: int) -> JobOutcome:
-    """Execute the jobs, ``scale`` seconds per second of the paper; competing processes use ``core``."""
+    """Execute the jobs and return the outcome; competing processes use the core ``core``.
+
+    A second of the paper takes ``scale`` seconds.
+    """
     structures = "".join(f"structure {number}\n" for number in range(case.units))
     platform = _platform(core, computing=case.slow_after is not None)
     with (
@@ -446,7 +449,7 @@ def measure_jobs(name: str, found: JobOutcome, scale: float) -> Measures:
 
 
 def to_paper_seconds(log: StageLog, scale: float) -> StageLog:
-    """Return the log with times since the first start of a job, in seconds of the paper."""
+    """Return the log with times in seconds of the paper, counted from the first start of a job."""
     zero_s = next((line.at_s for line in log.lines if line.what == "start"), 0.0)
     return StageLog(tuple(line._replace(at_s=(line.at_s - zero_s) / scale) for line in log.lines))
 

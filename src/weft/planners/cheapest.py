@@ -14,8 +14,8 @@ class Cheapest(ListPlanner):
 
     The tasks of one binding variable run on the machine where they cost least together. Waiting costs
     nothing, so no plan is cheaper: the plan is optimal for the objective ``cost`` and shows whether any plan
-    can keep a maximal cost. Tasks are placed in the order of HEFT; of equally cheap modes a task takes the
-    one that ends first. Without prices all modes cost the same.
+    can stay within a maximal cost. Tasks are placed in the order of HEFT; of equally cheap modes a task takes
+    the one that ends first. Without prices all modes cost the same.
 
     Deviations: none, the planner is our own. Complexity as HEFT, plus O(v k) for the costs of v tasks of k
     modes.

@@ -198,7 +198,7 @@ def _impossible_mode_error(instance: Instance, task: int, machine: int) -> WeftE
     if not (counts := group.count[group.machine == machine].tolist()):
         return Infeasible(f"{name} cannot run on {place}: bind it to one of its candidates")
     what = f"the given mode of {name} does not exist on {place}"
-    return InvalidInput(what, rule=f"its node counts there are {shorten(counts)}")
+    return InvalidInput(what, rule=f"the node counts of {name} on {place} are {shorten(counts)}")
 
 
 def _explain_invalid_genome(
@@ -232,7 +232,7 @@ def _explain_invalid_genome(
 
 
 def _machines_of_mode(group: ModeGroup, modes: Indices | None, task: int) -> Indices:
-    """Return the machine of the task's mode, or nothing if the mode is invalid.
+    """Return the machine of a task's mode as an array of one entry; an empty array for an invalid mode.
 
     Without ``modes`` the machines of all modes of the group are returned.
     """
@@ -282,11 +282,12 @@ def decode_population(
     times: bool = False,
     priced: bool = True,
 ) -> DecodedPopulation:
-    """Decode many genomes at once; each array is one row for all individuals, or individuals x row.
+    """Decode many genomes at once and return the results of all individuals.
 
-    With ``times`` start and finish of all tasks are returned; without ``priced`` node-seconds and cost are 0.
-    If both are False and there are neither modes nor seconds, decoding is about twice as fast on machines
-    that run one task at a time (see ``FastPath``).
+    ``order``, ``bound`` and ``modes`` each have one row per individual, or a single row that all individuals
+    share. With ``times`` start and finish of all tasks are returned; without ``priced`` node-seconds and cost
+    are 0. If both are False and there are neither modes nor seconds, decoding is about twice as fast on
+    machines that run one task at a time (see ``FastPath``).
     """
     plain = modes is None and seconds is None and not times and not priced
     if plain and (route := find_fast_path(instance, rule, order)) is not None:

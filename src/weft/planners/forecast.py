@@ -30,7 +30,7 @@ class PlanForecast:
     makespan_p50_s: float
     makespan_p90_s: float
     total_p50_s: float
-    """Seconds of all expected iterations; a loop without an expected number of iterations counts once."""
+    """P50 of the seconds of all expected iterations; a loop without an expected number counts once."""
     total_p90_s: float
     total_cost_p50: float
     total_cost_p90: float
@@ -39,13 +39,15 @@ class PlanForecast:
     tasks: int
     """Number of compute tasks that take time."""
     exact: int
-    """Number of these tasks whose estimate has no P90."""
+    """Number of compute tasks that take time and whose estimate has no P90."""
 
 
 def forecast_schedule(
     schedule: Schedule, instance: Instance, *, seed: int, loops: Sequence[LoopBody] | None = None
 ) -> PlanForecast:
-    """Return P50 and P90 of makespan and cost of a schedule; ``loops`` are by default those of the graph.
+    """Return P50 and P90 of makespan and cost of a schedule.
+
+    ``loops`` are the loops whose iterations are counted, by default those of the graph.
 
     Bindings, node counts and the order on every machine are kept. 200 samples of the durations are drawn, and
     the schedule is decoded with each sample. The duration of a task is log-normal. Its P50 is the duration in

@@ -239,7 +239,10 @@ def _tighten(
     order: Indices,
     shares: tuple[float, ...],
 ) -> None:
-    """Build plans whose due dates are shares of the latest finishes; repeat a share while plans improve."""
+    """Build plans whose due dates are shares of the latest finishes in the best plan so far.
+
+    A share is used again while plans improve.
+    """
     instance, best = trials.instance, start
     latest_s = latest_finish_s(best.schedule, instance)
     for share in shares:

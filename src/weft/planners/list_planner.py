@@ -225,7 +225,7 @@ def check_evaluation_count(label: str, instance: Instance) -> Unsupported | None
     if evaluations <= _MAX_EVALUATIONS:
         return None
     most = f"at most {_MAX_EVALUATIONS:.1g} evaluations are allowed"
-    return Unsupported(reason=f"{label} would evaluate tasks {evaluations:.1g} times; {most}")
+    return Unsupported(reason=f"{label} would need {evaluations:.1g} evaluations of tasks; {most}")
 
 
 def select_tasks(

@@ -46,7 +46,7 @@ class Peft(ListPlanner):
         if tasks * machines > _MAX_CELLS:
             size = f"{tasks:,} tasks x {machines:,} machines"
             most = f"at most {_MAX_CELLS:,} cells are allowed"
-            return Unsupported(reason=f"PEFT needs a table of {size}; {most}")
+            return Unsupported(reason=f"PEFT needs a cost table of {size}; {most}")
         return super().check(instance)
 
     def schedule(self, instance: Instance) -> Schedule:

@@ -85,7 +85,7 @@ class ClockSlice:
     """Lower bound on the makespan; 0 if it is unknown or the objective is not the makespan."""
     listener: Callable[[PlanProgress], None] | None = None
     reached: bool = False
-    """Whether a schedule as short as the goal was found."""
+    """Whether a schedule as short as ``goal_s`` was found."""
 
     def remaining_s(self) -> float:
         """Return the seconds left in this slice; 0 once the goal is reached."""
@@ -145,7 +145,7 @@ class Plan:
     by: str = ""
     """Name of the planner of a portfolio that found the schedule; "" if the planner is not a portfolio."""
     bound_by: str = ""
-    """Name of what proved the bound: a planner of a portfolio, or an argument; "" otherwise."""
+    """The planner of a portfolio, or the kind of lower bound, that proved ``bound_s``; "" otherwise."""
     notes: tuple[str, ...] = ()
     """Messages for the user, for example about planners that failed."""
     ranked: tuple[RankChoice, ...] = ()

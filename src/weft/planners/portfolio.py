@@ -114,7 +114,7 @@ class Incumbent:
         return late or (max_cost is not None and self._cheapest_cost() > max_cost * (1.0 + GAP_TOLERANCE))
 
     def _least_value(self) -> float:
-        """Return a lower bound on the objective value; minus infinity if none is known."""
+        """Return a lower bound on the objective value; minus infinity if no bound is known."""
         instance, objective = self.instance, self.objective
         if objective.name == "local":
             return float(instance.shortest_s().sum())

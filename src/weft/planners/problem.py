@@ -305,7 +305,7 @@ def _subset_cells(modes: ModeArrays, parts: Sequence[ModeSubset]) -> tuple[NDArr
 
 
 _CHUNK = 1_000_000
-"""Number of modes (variables x modes) processed at a time."""
+"""Number of table entries (variables x modes) that are processed at a time."""
 _ROUNDING = 1e-12
 """Relative difference up to which two sums count as equal."""
 
@@ -325,10 +325,11 @@ class _VariableBatch(NamedTuple):
 
 
 def best_machines(instance: Instance, price: Floats | None = None) -> Indices:
-    """Return for each variable the machine on which its tasks together take (or cost) least; ties by index.
+    """Return for each variable the machine on which its tasks together take or cost least.
 
-    ``price`` is the price of a node-second per machine; without a price seconds count. For variables without
-    compute tasks ``len(machines)`` is returned. O(v k) for v tasks of k modes.
+    With ``price``, the price of a node-second per machine, costs are compared, otherwise seconds. Ties go to
+    the lower index. For variables without compute tasks ``len(machines)`` is returned. O(v k) for v tasks of
+    k modes.
     """
     bound = np.full(len(instance.graph.variables), len(instance.machines), dtype=np.uint32)
     for batch in _variable_batches(instance, price):
@@ -358,7 +359,7 @@ def restrict_to_best_modes(instance: Instance, price: Floats | None = None) -> P
 
 
 def _weighted_seconds(group: ModeGroup, tasks: Indices, price: Floats | None) -> Floats:
-    """Return a table (tasks x modes) of seconds; of costs if ``price`` is given."""
+    """Return a table (tasks x modes): the costs if ``price`` is given, else the seconds."""
     seconds: Floats = group.seconds_of(tasks)
     return seconds if price is None else seconds * (price[group.machine] * group.nodes)
 

@@ -27,7 +27,7 @@ from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
 _JOB_S, _EDGE_S, _RESERVING = 1.2e-6, 0.3e-6, 3
-"""Approximate seconds per job and per edge in plain Python; factor by which ``conservative`` takes longer."""
+"""Approximate seconds per job and per edge in plain Python; ``conservative`` takes this factor longer."""
 _MAX_CHOICES = 10_000_000
 """Largest number of cells of the table of seconds (tasks x node counts)."""
 _ENDLESS = 2**62

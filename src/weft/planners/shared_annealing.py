@@ -132,7 +132,8 @@ def search_shared(
 def _return_start(instance: Instance, start: Schedule | None) -> Plan:
     if start is None or instance.binding_budgets():
         raise Infeasible(
-            f"the {len(instance)} tasks have more than {_MAX_MODES:,} modes: too many to plan within budgets"
+            f"the {len(instance)} tasks have more than {_MAX_MODES:,} modes; "
+            "workflows with budgets can only be planned with fewer modes"
         )
     return Plan(schedule=start, steps=0)
 
@@ -155,7 +156,7 @@ class _SharedCycle(NamedTuple):
     first_share: float
 
     def temperature(self, step: int, share: float) -> float | None:
-        """Return the temperature at a step, with ``share`` of the budget spent; None if the cycle is over."""
+        """Return the temperature at a step, if ``share`` of the budget is spent; None after the cycle."""
         done = max((step - self.first_step) / self.length, (share - self.first_share) / _MOST_OF_BUDGET)
         return None if done >= 1.0 else float(self.heat * _COOLING**done)
 

@@ -117,14 +117,14 @@ def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsuppor
     pools = _pools(instance)
     if pool == "own":
         if (conflict := _layer_conflict(instance, pools)) is not None:
-            return Unsupported(reason=f"{conflict}; pool=shared allows that")
+            return Unsupported(reason=f"{conflict}; use the option pool=shared")
         nodes = np.where(graph.kind == COMPUTE, pools, len(instance.groups) + np.arange(len(graph)))
     else:
         nodes = np.arange(len(graph))
     levels = _levels(nodes[graph.predecessor], np.repeat(nodes, np.diff(graph.predecessor_pointer)))
     if levels is None:
         return Unsupported(
-            reason="layers with their own machines depend on each other; pool=shared allows that"
+            reason="layers with their own machines depend on each other; use the option pool=shared"
         )
     layer = np.array([levels.get(node, 0) for node in nodes.tolist()], dtype=np.int64)
     return LayerAssignment(layer=layer.astype(np.uint32), position=_positions_in_layer(layer, pools))
@@ -191,7 +191,10 @@ def _positions_in_layer(layer: _Integers, pools: _Integers) -> _Integers:
 
 
 class SweepQueues:
-    """The queues of subtasks of every machine, and their times; the first queues are a simple assignment."""
+    """The queues of subtasks on every machine, and the times of the subtasks.
+
+    The queues are first filled in turn or sequentially (``InitialQueues``).
+    """
 
     def __init__(self, instance: Instance, pool: Sharing, *, start: InitialQueues) -> None:
         layers = find_layers(instance, pool)

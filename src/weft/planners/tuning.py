@@ -113,8 +113,8 @@ def find_tuned_planners(grid: TuningGrid) -> list[str]:
 def _option_problems(planner: str, kind: type, grid: TuningGrid) -> Iterator[Problem]:
     """Yield the problems of a planner with the options of a grid.
 
-    First each value is tried alone. If none is a problem, the first values of all options are tried together;
-    this suffices, because it does not depend on the values which options exclude each other.
+    First each value is tried alone. If none is a problem, the first values of all options are tried together.
+    This suffices, because some options exclude each other whatever their values are.
     """
     if problems := list(_value_problems(planner, kind, grid)):
         yield from problems
@@ -163,7 +163,7 @@ class SearchTrial:
     """The result of one run of a search."""
 
     value: float
-    """Objective value of the best schedule, as the search computes it."""
+    """Objective value of the best schedule, computed by the search itself."""
     first_value: float
     """Best objective value of the first generation."""
     visited: int

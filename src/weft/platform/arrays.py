@@ -125,7 +125,7 @@ class _LinkMatrices:
         return self.latency_s, self.inverse_bandwidth
 
     def _is_machine(self, name: str) -> bool:
-        """Return whether a name means one machine and not a site with other machines."""
+        """Return whether a name is the name of a single machine rather than of a site with other machines."""
         return name in self.of_host and self.at_site.get(name, self.of_host[name]) == self.of_host[name]
 
     def _write(self, rows: list[int], columns: list[int], link: Link) -> None:

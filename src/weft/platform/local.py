@@ -10,7 +10,10 @@ from weft.platform.machine import Machine
 
 
 def local_machine(most_nodes: int | None = None) -> Machine:
-    """Return the local computer as a machine whose nodes are cores, at most ``most_nodes`` of them."""
+    """Return the local computer as a machine whose nodes are its usable cores.
+
+    The machine has at most ``most_nodes`` nodes.
+    """
     system = os.uname()
     cores = usable_cores()
     return Machine(

@@ -156,7 +156,7 @@ class Machine:
         return own * self.availability
 
     def offers(self, service: str | None) -> bool:
-        """Return whether the machine accepts a task of this service; None: a task without a service."""
+        """Return whether the machine accepts a task of a service, or a task without one (None)."""
         if self.only_service is not None:
             return service == self.only_service
         return service is None or service in self.services or service in self.speeds

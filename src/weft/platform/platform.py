@@ -103,7 +103,7 @@ _VALUES = operator.attrgetter(*(key.name for key in dataclasses.fields(Machine) 
 
 
 def _find_platform_problems(platform: Platform) -> Iterator[Problem]:
-    """Yield every problem of a platform; paths are those of its file."""
+    """Yield every problem of a platform; the path of a problem is its path in the platform file."""
     if not platform.machines:
         yield Problem(
             what="the platform has no machines",
@@ -296,7 +296,7 @@ class Platform:
         object.__setattr__(self, "pairs", pairs)
 
     def find_problems(self) -> Iterator[Problem]:
-        """Yield every problem of the platform; paths are those of its file."""
+        """Yield every problem of the platform; the path of a problem is its path in the platform file."""
         return _find_platform_problems(self)
 
     def find_unknown_backends(self, known: Registry) -> Iterator[Problem]:
@@ -353,10 +353,10 @@ def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:
 
 
 def find_link(platform: Platform, a: Machine, b: Machine) -> tuple[int | str | frozenset[str], Link] | None:
-    """Return a key that identifies the link between two machines, and the link; None on the same host.
+    """Return a key that identifies the link between two machines, and the link.
 
-    The key is the position in ``platform.links``, the name of the common site or, for the default link, the
-    names of the two sites.
+    Return None if the machines are on the same host. The key is the position in ``platform.links``, the name
+    of the common site or, for the default link, the names of the two sites.
     """
     host_a, host_b, site_a, site_b = a.host_name, b.host_name, a.site_name, b.site_name
     if host_a == host_b:

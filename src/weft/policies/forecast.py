@@ -39,7 +39,7 @@ class _ForecastModel:
         graph = instance.graph
         pointer, before = graph.predecessor_pointer.tolist(), graph.predecessor.tolist()
         self.before = [before[start:end] for start, end in pairwise(pointer)]
-        """Per task: its predecessors; their edges are numbered from ``first_edge``."""
+        """Per task: its predecessors; the edges from them are numbered from ``first_edge`` of the task on."""
         self.first_edge: list[int] = pointer
         self.kind: list[int] = graph.kind.tolist()
         self.variable: list[int] = graph.variable.tolist()
@@ -58,14 +58,17 @@ class _ForecastModel:
         self.members: list[list[int]] = []
         """Per class: its machines, ascending."""
         self.cached: dict[tuple[tuple[int, ...], float | None], float] = {}
-        """Cached forecasts by first unfinished tasks and remaining seconds, at current speed factors."""
+        """Forecasts at the current speed factors.
+
+        The key consists of the first unfinished tasks and the mean seconds of the remaining tasks.
+        """
         self._modes = {group: _rows(instance, group) for group in range(len(instance.groups))}
         self._group: list[int] = instance.group.tolist()
         self._seconds = instance.seconds
         self._stated = _stated_classes(instance, with_places=self.moves_data)
         self._factors: _SpeedFactors | None = None
         self._firsts: dict[int, list[tuple[int, int, int, int]]] = {}
-        """Per group: class, machine, count and nodes of the modes on the first machine of each class."""
+        """Per mode group: (class, machine, count, nodes) of its modes on the first machine of each class."""
         self._choices: dict[int, list[_ClassMode]] = {}
 
     def update(self, factors: _SpeedFactors) -> None:
@@ -146,7 +149,10 @@ _SAMPLE = 64
 """Approximate number of tasks in the sample that converts mean seconds to seconds on each machine class."""
 
 _FreeNodes = list[list[tuple[float, int]]]
-"""For each class of machines, (time, number of nodes): nodes that the run uses until this time."""
+"""For each class of machines, a list of (time, number of nodes).
+
+The run uses this many nodes of the class until this time.
+"""
 
 
 def _remaining_end_s(
@@ -222,10 +228,11 @@ class FinishForecast:
     the speed factors of machines; it is cached until one of them changes, and runs of one workflow share it.
 
     Deviations: the fastest node count of a machine is used, amounts of resources are ignored, a transfer task
-    takes its mean time, data of completed tasks start to move now, and gaps are not used. Ties: the machine
-    that is free first, then the machine with the lower index. Machines are grouped into classes with equal
-    seconds for all tasks, equal nodes, equal network location (if data move) and equal speed factor. Of a
-    class of single-node machines only the first free one and those with data of the task are evaluated.
+    takes its mean time, data of completed tasks start to move now, and no task is placed in a gap between
+    other tasks. Ties: the machine that is free first, then the machine with the lower index. Machines are
+    grouped into classes with equal seconds for all tasks, equal nodes, equal network location (if data move)
+    and equal speed factor. Of a class of single-node machines only the first free one and those with data of
+    the task are evaluated.
 
     Only the first 256 unfinished tasks and the first 256 attempts are placed. The remaining tasks of a long
     workflow are estimated from their mean seconds (``RunView.computing_s``). They do not end before
@@ -248,7 +255,7 @@ class FinishForecast:
         self._factors = view.speed_factors
         self._view = view
         self._attempts: dict[int, Sequence[AttemptView]] = {}
-        """Per run: its attempts at the first forecast."""
+        """Per run: its attempts when its first forecast was computed."""
 
     def left_s(self, run: RunView) -> float:
         """Return the estimated seconds until a run ends; infinity if one of its next tasks cannot run."""
@@ -351,11 +358,14 @@ class _DataArrivals:
 
     def __init__(self) -> None:
         self._anywhere = 0.0
-        """Time when all data that have no particular machine have arrived."""
+        """Time when all data have arrived that reach all machines at the same time."""
         self._there: dict[int, float] = {}
-        """Per machine with data: when its own data are complete."""
+        """Per machine that holds data of the task: when the data that it holds are complete."""
         self._coming = [(-inf, -1), (-inf, -1)]
-        """(time, machine) of the two machines whose data arrive last on other machines, latest first."""
+        """(time, machine) of two machines, latest first.
+
+        Of all machines that hold data, these are the two whose data arrive last on other machines.
+        """
 
     def note(self, home: int | None, there_s: float, coming_s: float) -> None:
         """Add the data of a predecessor, which are complete on its machine ``home`` at ``there_s``.
@@ -387,17 +397,17 @@ class _ForecastSchedule:
         self._model = model
         self._run = run
         self._free: dict[int, list[tuple[float, int]]] = {}
-        """Per machine in use: (free from, number of nodes), ascending."""
+        """Per machine in use: a list of (time, number of nodes that become free at this time), ascending."""
         self._used: dict[int, list[tuple[float, int]]] = {}
-        """Per class of single-node machines: heap of (free from, machine) in use; entries may be stale."""
+        """Per class of single-node machines: heap of (time when free, machine); some entries are stale."""
         self._wide: dict[int, list[int]] = {}
-        """Per class of multi-node machines: its machines in use."""
+        """Per class of multi-node machines: the machines that the run uses."""
         self._passed: dict[int, int] = {}
-        """Per class: the number of machines at the beginning of its list that are known to be in use."""
+        """Per class: how many machines at the beginning of its list of members are known to be in use."""
         self._end: dict[int, tuple[float, int | None]] = {}
         """Per task: its finish, and its machine (None if the machine is irrelevant)."""
         self._bound: dict[int, int] = {}
-        """Machines of binding variables bound in this forecast."""
+        """Per binding variable that was bound in this forecast: its machine."""
 
     def placed(
         self, tasks: Sequence[int], attempts: Iterable[AttemptView], now: float

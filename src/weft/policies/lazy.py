@@ -36,7 +36,7 @@ class LazyPolicy:
     by: Literal["transfer", "finish"] = "transfer"
     """The time to minimise: that of the transfer before the task (as in the paper), or the task's finish."""
     sizing: Sizing = "fastest"
-    """The node count of moldable tasks: the fastest, or the smallest count that is at most 5 % slower."""
+    """The node count of moldable tasks: the fastest count, or the smallest one at most 5 % slower."""
 
     def decide(self, view: View) -> Iterator[Place]:
         """Yield a placement for every ready task that some machine can run.

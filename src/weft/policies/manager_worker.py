@@ -35,7 +35,7 @@ class ManagerWorker:
     fastest: bool = False
     """Whether the first task gets the idle machine that runs it fastest, not the one with the first index."""
     sizing: Sizing = "fastest"
-    """The node count of moldable tasks: the fastest that is free, or the smallest at most 5 % slower."""
+    """The node count of moldable tasks: the fastest free count, or the smallest one at most 5 % slower."""
 
     def decide(self, view: View) -> Iterator[Place]:
         """Yield placements of ready tasks on idle machines until no idle machine can run a ready task."""

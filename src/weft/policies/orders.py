@@ -120,7 +120,7 @@ class _PriorityOrder:
         return found
 
     def _begin_again_after(self, task: int) -> None:
-        """Mark all descendants of ``task`` as unfinished, because it has run again (loop, lost output)."""
+        """Mark all descendants of ``task`` as unfinished, because the task has run again."""
         left = [task]
         while left:
             for child in self._children(left.pop()).tolist():

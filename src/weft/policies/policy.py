@@ -312,9 +312,9 @@ class AttemptView(Protocol):
     work_done: float | None
     """Share of the task's work that is known to be done, from 0 to 1; None if unknown."""
     ratio: float | None
-    """Delay relative to the contract of the attempt; None: not measured.
+    """Projected time / predicted time - 1 of the attempt; None: not measured.
 
-    0: on time; 1: it takes twice as long.
+    0: on time; 1: the attempt takes twice the predicted time.
     """
 
 
@@ -370,10 +370,10 @@ class View(Protocol):
     def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
         """Return the modes of a task, sorted by machine, then count.
 
-        If ``free`` is true, only modes that can start now are returned; of machines that are equal for the
+        If ``free`` is true, only modes that can start now are returned. Of machines that are equal for the
         task (times, rank, network location, no data of the task, free amounts) only the first is considered.
-        Otherwise, of more than 64 machines that are equal except for their load, only the 16 that are free
-        first are considered.
+        If ``free`` is false, busy machines are included. Of more than 64 machines that are equal except for
+        their load, only the 16 that are free first are considered.
         """
 
     def mode(
@@ -395,8 +395,8 @@ class View(Protocol):
 class Policy(Protocol):
     """Decides during a run which ready task starts on which machine and on how many nodes.
 
-    A policy reads nothing but the view, which has estimates instead of durations, and the time as a number. A
-    policy keeps no state between calls, so that a replay of a journal makes the same decisions.
+    A policy reads only the view. The view gives it the current time and estimates of durations, never real
+    durations. A policy keeps no state between calls, so that a replay of a journal makes the same decisions.
 
     Policies combine four choices (docs/papers/unified.md, section 5): the order of workflows (inter), the
     order of ready tasks within a workflow (intra, ``order``), the number of nodes (sizing) and the machine

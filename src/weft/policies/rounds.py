@@ -7,13 +7,14 @@ machine where it finishes first or, if it has a rank expression, to the free mac
 round by tasks collects all ready tasks, a round by workflows the first task of each workflow. Ties: earlier
 arrival, lower run index, lower task index.
 
-Deviations: the paper prints fcfs as the arrival itself, which would serve the last workflow first. In srpt a
-running task counts with its remaining time. In foft, C is the forecast of ``forecast.py``, and the
-denominator is the makespan alone on the empty platform. ``aging-e`` is compared by its logarithm, which does
-not overflow. Of tasks with equal modes only the first is considered: if it cannot be placed, no other can. A
-task that cannot be placed is not tried again in the same event, because machines only fill up. If the first
-task of a workflow cannot be placed, its first task of another kind is tried. On machines that can run all
-tasks none of this changes a placement. A decision costs O(active workflows + kinds), never O(ready tasks).
+Deviations: the paper prints the arrival time as the priority of fcfs, which would serve the last workflow
+first; here the first workflow is served first. In srpt a running task counts with its remaining time. In
+foft, C is the forecast of ``forecast.py``, and the denominator is the makespan alone on the empty platform.
+``aging-e`` is compared by its logarithm, which does not overflow. Of tasks with equal modes only the first is
+considered: if it cannot be placed, no other can. A task that cannot be placed is not tried again in the same
+event, because machines only fill up. If the first task of a workflow cannot be placed, its first task of
+another kind is tried. On machines that can run all tasks none of this changes a placement. A decision costs
+O(active workflows + kinds), never O(ready tasks).
 """
 
 from __future__ import annotations
@@ -219,7 +220,7 @@ class RoundPolicy:
     intra: Intra = "rank"
     """The order within a workflow: highest upward rank, task index, or pM-S priority."""
     sizing: Sizing = "fastest"
-    """The node count of moldable tasks: the fastest that is free, or the smallest at most 5 % slower."""
+    """The node count of moldable tasks: the fastest free count, or the smallest one at most 5 % slower."""
 
     @property
     def order(self) -> TaskOrder:

@@ -15,7 +15,7 @@ from weft.policies.rounds import PRIORITIES, WORKFLOW_PRIORITIES, Inter, Rounds,
 _MOST_WAITING = 64
 """Number of waiting classes of a workflow above which tasks planned on busy machines are skipped.
 
-There are as many classes as kinds x machines. If so many tasks with earlier starts wait for their planned
+There are up to kinds x machines classes. If so many tasks with earlier starts wait for their planned
 machines, trying later tasks gains little.
 """
 
@@ -50,7 +50,7 @@ class SharedPlans:
     rounds: Rounds = "workflows"
     """The tasks considered in a round: all ready tasks, or the first ready task of each workflow."""
     sizing: Sizing = "fastest"
-    """The node count of unplanned tasks: the fastest that is free, or the smallest at most 5 % slower."""
+    """The node count of unplanned tasks: the fastest free count, or the smallest one at most 5 % slower."""
 
     def decide(self, view: View) -> Iterator[Place]:
         """Yield placements while machines are free; a run whose plan is not ready yet waits."""

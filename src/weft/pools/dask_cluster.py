@@ -78,7 +78,7 @@ class DaskPool(OpenPool):
 
 def _connect(address: str) -> Any:
     if not re.fullmatch(r"\w+://.+:\d+", address):
-        what, rule = f"the Dask scheduler is {shorten(address)!r}", "must be an address with a port"
+        what, rule = f"the Dask scheduler is {shorten(address)!r}", "it must be an address with a port"
         raise InvalidInput(what, rule=rule, advice="write tcp://HOST:8786")
     try:
         from distributed import Client
@@ -105,13 +105,13 @@ def _count_threads(client: Any, address: str) -> int:
     ours, versions = version_of(), client.run(version_of)
     if not versions:
         what = f"the Dask cluster {address} has no workers"
-        raise InvalidInput(what, advice="start some: `dask worker ADDRESS`")
+        raise InvalidInput(what, advice="start workers with `dask worker ADDRESS`")
     for worker, version in sorted(versions.items()):
         if version != ours:
             found = f"has weft {version}" if version else "has no weft"
             what = f"the worker {worker} of the Dask cluster {address} {found}"
-            advice = "install it in the environment of the worker"
-            raise InvalidInput(what, rule=f"must have weft {ours}", advice=advice)
+            advice = "install this version in the environment of the worker"
+            raise InvalidInput(what, rule=f"every worker must have weft {ours}", advice=advice)
     return int(sum(client.nthreads().values()))
 
 

@@ -76,8 +76,9 @@ def _parse_workers(name: str, argument: str) -> int:
     except ValueError:
         workers = 0
     if workers < 1:
-        what = f"the pool {name}:{shorten(argument)}"
-        raise InvalidInput(what, rule="needs a number of workers, at least 1", advice=f"write {name}:2")
+        what = f"the pool {name}:{shorten(argument)} has no valid number of workers"
+        rule = "it must be a whole number of at least 1"
+        raise InvalidInput(what, rule=rule, advice=f"write, for example, {name}:2")
     return workers
 
 
@@ -90,8 +91,10 @@ class SerialPool(OpenPool):
     def of(cls, argument: str) -> Self:
         """Return the pool; raises InvalidInput if an argument is given."""
         if argument:
-            what = f"the pool serial:{shorten(argument)}"
-            raise InvalidInput(what, rule="serial has one worker and no argument", advice="write serial")
+            what = f"the pool serial:{shorten(argument)} has an argument"
+            raise InvalidInput(
+                what, rule="the pool serial has one worker and takes no argument", advice="write serial"
+            )
         return cls()
 
     @property

@@ -64,7 +64,7 @@ class PredictorChain:
         return tabulate(self, graph, machines)
 
     def _owner(self, graph: TaskGraph) -> NDArray[np.int64]:
-        """Return per task the index of the first predictor that applies; the number of them if none does."""
+        """Return per task the index of the first predictor that applies; their number if none applies."""
         owner = np.full(len(graph), len(self.predictors), dtype=np.int64)
         for index in range(len(self.predictors) - 1, -1, -1):
             owner[self.predictors[index].applies(graph)] = index

@@ -189,6 +189,6 @@ class ExplicitSeconds:
         return works
 
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> TableSeconds | ClassSeconds:
-        """Return the explicit seconds of all modes as a table; as ``ClassSeconds`` if that is too large."""
+        """Return the explicit seconds of all modes as a table, or as ``ClassSeconds`` if it is too large."""
         written = _explicit_table(graph, machines, self.source)
         return tabulate(self, graph, machines) if written is None else written

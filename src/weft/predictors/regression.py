@@ -33,7 +33,7 @@ _FAMILIES: dict[str, Callable[[Floats, Floats], Floats]] = {
     "power": lambda c, x: c[0] * x ** c[1],
     "polynomial": lambda c, x: np.asarray(np.polyval(c[::-1], x), dtype=np.float64),
 }
-"""Families of functions, given coefficients c and x; if families are equally good, the first is chosen."""
+"""Functions of coefficients c and x, by family; if families are equally good, the first is chosen."""
 
 _R2_TOLERANCE = 0.005
 """An increase of adjusted R2 by no more than this does not justify more parameters."""

@@ -230,7 +230,10 @@ class Seconds(Protocol):
 
     @property
     def source(self) -> NDArray[np.uint8]:
-        """Return for each task the index of its source; of several, the one with the largest spread."""
+        """Return for each task the index of its source.
+
+        If the modes of a task have several sources, it is the source with the largest spread.
+        """
         ...
 
     @property

@@ -22,7 +22,7 @@ from weft.engine.state.run import RunState
 from weft.records import dataclass
 
 _ORDER = ("data", "iteration", "retry", "nodes")
-"""Reasons of a start; if several predecessors ended at the same time, the reason that comes first is used."""
+"""What a start may wait for; of predecessors that ended at the same time, the first in this order is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

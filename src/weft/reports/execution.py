@@ -407,7 +407,7 @@ class ExecutedRun:
 
     @cached_property
     def stage_retries(self) -> tuple[StageRetry, ...]:
-        """Return the repeated copies of outputs of the reported runs."""
+        """Return a record for each retry of copying outputs in the reported runs."""
         chosen = {story.index for story in self.run_summaries}
         return tuple(each for each in self.history.stage_retries if each.run in chosen)
 
@@ -454,7 +454,7 @@ class ExecutedRun:
         return self.end_s if attempt.ended_s is None else attempt.ended_s
 
     def promise(self, run: int) -> Promise | None:
-        """Return the recorded promise of a run, or one derived from its first plan; None without both."""
+        """Return the recorded promise of a run, or one derived from its first plan; None without either."""
         stated, plan = self.records.promises.get(run), self._first_plan(run)
         if stated is not None or plan is None:
             return stated

@@ -432,7 +432,7 @@ _LEAST_WIDTH = 40
 
 
 def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool = False) -> list[str]:
-    """Return the lines of the terminal summary: text wrapped at ``width`` (at least 40), tables uncut."""
+    """Return the lines of the terminal summary; ``width`` (at least 40) limits text but not tables."""
     facts = execution_facts(executed)
     room = max(len(label) for label, _ in facts)
     wrapped = partial(_wrapped, width=width, ascii_only=ascii_only)

@@ -42,7 +42,7 @@ def _environment() -> Environment:
 
 
 def _bytecode_cache(directory: Path) -> BytecodeCache:
-    """Return a cache of compiled templates; like Python's own, it is optional and next to its sources.
+    """Return a cache of compiled templates in ``directory``, which is used only if its files are accessible.
 
     Compiling the templates of a report takes a tenth of the processor time of a short run.
     """
@@ -51,7 +51,7 @@ def _bytecode_cache(directory: Path) -> BytecodeCache:
     from jinja2 import FileSystemBytecodeCache
 
     class OptionalCache(FileSystemBytecodeCache):
-        """Compiles a template again if its file cannot be read, and keeps no file if none can be written."""
+        """Cache that compiles a template again if its file cannot be read, and ignores failed writes."""
 
         def load_bytecode(self, bucket: Bucket) -> None:
             try:

@@ -236,7 +236,10 @@ class Failpoint:
         self._place, self._left = (place, int(number)) if valid else ("", 0)
 
     def reach(self, place: str) -> None:
-        """Count commits; kill the process at the chosen place, ``commit`` (before) or ``committed``."""
+        """Count commits; kill the process if the chosen commit has reached ``place``.
+
+        ``place`` is ``commit`` before a commit, and ``committed`` after it.
+        """
         if self._place:
             self._left -= place == "commit"
             if self._place == place and self._left == 0:
@@ -248,7 +251,7 @@ _VERSION = "PRAGMA user_version"
 IDENTITY = "identity"
 """Key of the project's identity in table ``project``: 128 random bits, in hexadecimal."""
 _PLACE, _INHERITED = "place", "inherited"
-"""Keys of the project's place, and of the executions that a copied project has from its original."""
+"""Keys in table ``project``: of the project's place, and of ``InheritedExecutions``."""
 _WAL_PAGES = 4_000
 """Number of WAL pages (4 KiB) after which SQLite moves them into the database file."""
 
@@ -385,7 +388,10 @@ class Database:
         self.close()
 
     def claim(self) -> None:
-        """Make this engine the only one that may write; an engine that claimed the database before stops."""
+        """Make this engine the only one that may write.
+
+        An engine that claimed the database earlier stops when it next checks its claim.
+        """
         nonce = os.urandom(16).hex()
         with self.transaction():
             self.execute_now(_CLAIM, (nonce,))
@@ -715,7 +721,7 @@ def _unsafe_problem(error: UnsafeFile) -> StorageProblem:
 def _prepare_files(path: Path) -> None:
     """Create the folder and the file if they are missing; remove the permissions of other users.
 
-    The permissions of SQLite's other files are removed too.
+    The permissions are also removed from the other files that SQLite creates.
     """
     try:
         make_folder(path.parent)
@@ -803,7 +809,10 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of a new database, or add what an older version lacks; rows stay unchanged."""
+    """Create the tables of a new database, or add tables and columns that an older version lacks.
+
+    Existing rows stay unchanged.
+    """
     is_new = not (
         _query_number(connection, "PRAGMA application_id") or _query_number(connection, _COUNT_TABLES)
     )
@@ -887,7 +896,7 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
         raise InvalidInput(
             f"the database has version {version}",
             rule=f"this weft reads versions {_FIRST_VERSION} to {SCHEMA_VERSION}",
-            advice="use the weft version that wrote it, or move `.weft` away to create a new one",
+            advice="use the weft version that wrote it, or move `.weft` away to start with a new database",
             location=location,
         )
 

@@ -285,7 +285,7 @@ def _read_settings(record: Mapping[str, Any]) -> RunSettings:
 def _convert_settings(stated: dict[str, Any]) -> dict[str, Any]:
     """Return settings of an earlier version with the names of this version.
 
-    Earlier versions had one common number of retries besides those by cause, and a nested record for
+    Earlier versions had one common number of retries besides the numbers by cause, and a nested record for
     re-planning.
     """
     if "retries_by_cause" in stated:

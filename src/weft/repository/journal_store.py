@@ -83,7 +83,7 @@ class JournalStore:
         """Number of the execution whose journal is written; 0: none."""
         self._plans: set[str] = set()
         self._nonces: dict[int, str] = {}
-        """By attempt: its nonce; at least those of all live attempts."""
+        """By attempt: its nonce. The nonces of all live attempts are included."""
         self._snapshot_at = 0
 
     def begin(self, header: JournalHeader, kept: Mapping[str, str] = _NOTHING) -> int:
@@ -397,8 +397,9 @@ class SelectedJournal:
     """Number of the run as shown by ``weft ls``; None: the journal does not belong to a project."""
     execution: int | None = None
     database: Path | None = None
-    """Database of the journal, in which it has the number ``execution``; None: it does not belong to a
-    project.
+    """Database that contains the journal under the number ``execution``.
+
+    None: the journal does not belong to a project.
     """
 
 

@@ -40,7 +40,7 @@ _SOURCE = """SELECT run.number FROM product AS own
     ORDER BY earlier.number DESC LIMIT 1"""
 
 _KEPT = 10_000
-"""Number of products in memory above which committed ones are removed from it."""
+"""If more than this number of products are in memory, the oldest committed ones are removed from memory."""
 
 _Key = tuple[Any, ...]
 

@@ -146,12 +146,12 @@ class RunTable:
     def set_state(
         self, execution: int, position: int, state: str, *, at_s: float | None = None, reason: str = ""
     ) -> None:
-        """Update the state of a run; ``at_s`` is the wall time of its end, or None before it."""
+        """Update the state of a run; ``at_s`` is the wall time of its end, or None before the end."""
         change = "UPDATE run SET state = ?, reason = ?, ended_at_s = ? WHERE execution = ? AND position = ?"
         self._database.queue_change(change, (_check_state(state), reason, at_s, execution, position))
 
     def set_execution_state(self, execution: int, state: str, *, at_s: float | None = None) -> None:
-        """Update the state of an execution; ``at_s`` is the wall time of its end, or None before it."""
+        """Update the state of an execution; ``at_s`` is the wall time of its end, or None before the end."""
         change = "UPDATE execution SET state = ?, ended_at_s = ? WHERE number = ?"
         self._database.queue_change(change, (_check_state(state), at_s, execution))
 

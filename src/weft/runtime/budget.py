@@ -15,7 +15,7 @@ DEFAULT_PLAN_TIME_S = 2.0
 """Default time in seconds for a plan before a run starts, for planners that search."""
 
 _REPLAN_STEPS = 200
-"""Default number of steps for a plan during a run, when tasks wait for it, for planners that search."""
+"""Default number of steps of a plan during a run, for planners that search; tasks wait for this plan."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +57,10 @@ def make_budget(
     plan_steps: int | None,
     progress: Callable[[PlanProgress], None] | None = None,
 ) -> Budget:
-    """Return a budget of seconds from now or of steps; if neither is given, the budget is unlimited."""
+    """Return a budget of ``plan_time_s`` seconds from now, or of ``plan_steps`` steps.
+
+    The budget is unlimited if both are None; only one of them may be given.
+    """
     if plan_time_s is not None and plan_steps is not None:
         what = f"a planning time of {plan_time_s:g} s and {plan_steps} planning steps are both given"
         raise InvalidInput(what, rule="only one of them may be given")

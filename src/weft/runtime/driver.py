@@ -51,8 +51,9 @@ _PATIENCE_S = 2.0
 """Seconds without activity on a real clock after which an execution counts as stuck."""
 
 _PATIENCE_EVENTS, _REPLAN_EVENTS = 10_000, 200
-"""Number of idle events on a virtual clock after which an execution counts as stuck, and number of idle
-events for which one re-planning counts.
+"""Number of idle events on a virtual clock after which an execution counts as stuck.
+
+The second number is the number of idle events that one re-planning counts as.
 """
 
 _IDLE_EVENTS = (
@@ -68,7 +69,7 @@ _IDLE_EVENTS = (
 _IDLE_COMMANDS = (
     cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.SelectMachines, cm.Replan, *cm.RECORDS
 )  # fmt: skip
-"""Commands that do not change a task, as ``_IDLE_EVENTS`` are events that do not change a task."""
+"""Commands that do not change a task; ``_IDLE_EVENTS`` are the events that do not change a task."""
 
 _DRIVER_COMMANDS = frozenset({cm.SetTimer, cm.Replan})
 """Commands that the driver loop executes itself; the backend does not get them."""
@@ -150,10 +151,10 @@ class StandstillRule:
     """Detects that an execution cannot continue although runs are unfinished.
 
     An execution stands still if no submission or request is scheduled, no plan is being computed and no
-    attempt makes progress for a while. On a real clock, this while is a number of seconds. On a virtual
+    attempt makes progress for a certain time. On a real clock, this time is a number of seconds. On a virtual
     clock, where waiting takes no time, it is a number of idle events, because timers and probes go on without
-    end. The number is large, because a failed machine may still come back. One re-planning counts as many
-    events, because it takes long.
+    end. The number is large, because a failed machine may still come back. One re-planning counts as
+    ``_REPLAN_EVENTS`` events, because it takes long.
     """
 
     def __init__(self, engine: Engine, backend: Backend, clock: Clock, plans: PlanService) -> None:
@@ -216,7 +217,7 @@ class StandstillRule:
 
 
 _REQUESTED = (ev.RequestReceived, ev.MachineChanged)
-"""Types of events that may answer a user's request."""
+"""Types of the events into which user requests are turned."""
 _OWN_END = (cm.StageOut, cm.CleanUp)
 _INPUTS = (cm.StageIn, cm.Start)
 _ORDERED = frozenset({cm.Assign, cm.Settle, cm.Signal, cm.Cancel, cm.CloseAttempt, *_OWN_END, *_INPUTS})
@@ -349,14 +350,17 @@ class DriverLoop:
         self._listeners = list(listeners)
         self._sequence = sequence
         self._expected: dict[int, ev.Event] = {}
-        """Scheduled submissions and requests that are not processed yet, by ``id``."""
+        """By ``id(event)``: a scheduled submission or request that is not processed yet."""
         self._requested_s = -math.inf
         # On a virtual clock all events come from the backend, one per poll; no event means a standstill.
         self._poll = backend.poll if self._virtual else self._collect_events
         self._standstill = StandstillRule(engine, backend, clock, plans)
         self._held = HeldCommands(engine.state)
         self._ends: list[tuple[int, _TaskKey | None]] = []
-        """Attempt and task of the ends that the next commit contains; None: the attempt was closed before."""
+        """Attempt and task of each end that the next commit contains.
+
+        The task is None if the attempt was closed before.
+        """
         self.stuck = False
         """Whether the execution stands still."""
         self.halting = False
@@ -602,7 +606,7 @@ class PlannerThread:
     ) -> None:
         """Create the service; its thread calls ``wake`` when an answer is ready.
 
-        ``given`` maps runs to first plans that were made before.
+        ``given`` maps a run to its first plan, if this plan exists already and need not be computed.
         """
         self._engine = engine
         self._planner = planner
@@ -654,7 +658,7 @@ class PlannerThread:
     def _report(self) -> None:
         """Call ``wake`` unless the service is closed.
 
-        After that, the descriptor that ``wake`` writes to may be used for something else.
+        After the service was closed, the descriptor that ``wake`` writes to may be used for something else.
         """
         with self._closing:
             if not self._closed:

@@ -278,7 +278,7 @@ class RequestHandler:
 
 
 def _find_tasks(run: RunState, name: str) -> list[int]:
-    """Return the tasks with a name; the name of a description or a program selects all its tasks."""
+    """Return the task with this name, or all tasks of the description or program with this name."""
     names = run.compiled.names
     if name in names:
         return [names.index(name)]
@@ -310,7 +310,7 @@ class PendingCommands:
 
     def __init__(self) -> None:
         self._open: dict[tuple[type, int, int], cm.Command] = {}
-        """Commands by type, attempt number and part."""
+        """By type, attempt number and part: the commands that no event has answered yet."""
         self.assigned: dict[int, cm.Assign] = {}
         """By attempt number: its Assign command."""
 
@@ -509,9 +509,10 @@ class Execution:
     ) -> Self:
         """Create a new execution and store it in the database; ``run`` then drives it.
 
-        ``plans`` maps runs to first plans that were made before; their times count from the arrival of the
-        run. If ``fresh`` is True, results of earlier executions are not reused, and all inputs are read
-        again. Raises InvalidInput, before anything is stored, if a secret of a workflow is missing.
+        ``plans`` maps a run to its first plan, if this plan exists already; the times of the plan count from
+        the arrival of the run. If ``fresh`` is True, results of earlier executions are not reused, and all
+        inputs are read again. Raises InvalidInput, before anything is stored, if a secret of a workflow is
+        missing.
         """
         secrets = read_secrets(layout, header.workflows, header.folders)
         store = JournalStore(database)
@@ -637,7 +638,7 @@ class Execution:
         )
 
     def end_programs(self) -> float:
-        """Terminate all programs and start no others; return the seconds until the last must have ended.
+        """Terminate all programs and start no others; return the seconds until the last one must have ended.
 
         Repeated calls have no further effect.
         """

@@ -232,7 +232,10 @@ class Lock:
         self._descriptor = descriptor
 
     def _open(self) -> int:
-        """Open the lock file; retry while it has a second link of a process that locks by name."""
+        """Open the lock file; retry while it has a second hard link.
+
+        A process that locks without flock creates such a link for a moment.
+        """
         for _ in range(_TRIES):
             try:
                 return open_in_place(self.path)

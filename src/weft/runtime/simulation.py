@@ -59,7 +59,7 @@ class Simulation:
 
     @property
     def layers(self) -> SettingsLayers:
-        """Return the settings as layers of settings."""
+        """Return the settings of the simulation as layers, from which those of a run or task are resolved."""
         assert isinstance(self.settings, SettingsLayers), "__post_init__ converts settings"
         return self.settings
 

@@ -33,7 +33,7 @@ class Coordinates:
         return np.array([unit[position] for unit, position in pairs])
 
     def nearest(self, place: Floats) -> Points:
-        """Return the point nearest to the coordinates ``place``; halfway between values, the smaller one."""
+        """Return the point nearest to the coordinates ``place``; of two values equally near, the smaller."""
         point = np.zeros(self._genes, dtype=np.uint32)
         for gene, unit, share in zip(self.choosing, self._units, place, strict=True):
             point[gene] = np.searchsorted((unit[1:] + unit[:-1]) / 2, share)

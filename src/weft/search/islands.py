@@ -102,7 +102,8 @@ class Islands:
     def _affordable(self, limit: Limit, visited: int) -> int:
         """Return the number of steps of each island in the next round.
 
-        It is ``steps_per_round``, halved until half of the number no longer reaches the limit.
+        It is ``steps_per_round``, halved as long as a round of half as many steps would still reach the
+        limit.
         """
         steps = self.steps_per_round
         while steps > 1 and not limit.allows(visited + self.islands * (steps // 2)):

@@ -18,7 +18,7 @@ class LocalSearchSettings:
     """Settings of iterated local search."""
 
     improvement: Literal["first", "best"] = "first"
-    """``first``: take the best change of the first batch with an improvement; ``best``: of all changes."""
+    """``first``: take the best change of the first batch with an improvement; ``best``: of all batches."""
     together: int = 32
     """Number of changes evaluated per batch."""
     restarts: int = 20

@@ -354,9 +354,9 @@ def _find_interpreted(
 
 
 def find_input_reader(words: Sequence[ShellWord]) -> tuple[str, str, Scope] | None:
-    """Return a description of what reads the input of a command as code, advice, and the refused fields.
+    """Return why a command reads its standard input as code, advice, and which fields are refused there.
 
-    Return None if the input is not read as code.
+    The first text is a clause such as ``a shell reads``. Return None if the input is not read as code.
     """
     if any(word.base_name in _SHELLS or word.base_name in _REMOTE_SHELLS for word in words):
         return "a shell reads", STANDARD_INPUT, Scope.ALL

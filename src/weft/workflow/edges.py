@@ -104,9 +104,9 @@ class _SubtaskIndex:
     def groups(
         self, dependency: Dependency, source: int, target: int, path: DocumentPath
     ) -> Iterator[tuple[Sequence[int], int]]:
-        """Yield (rows of predecessors, row of a subtask of the target task).
+        """Yield pairs: rows of predecessors, and the row of a subtask of the target task.
 
-        With ``pairs`` a subtask may occur several times. Problems are added with ``path``.
+        With ``pairs`` a subtask may occur several times. Problems are added with ``path`` as their place.
         """
         rows, index = self._rows, dependency.index
         if dependency.pairs is not None:
@@ -157,7 +157,7 @@ def _key(value: Value) -> Value:
 
 
 MAX_EDGES = 10_000_000
-"""Maximum number of edges; an all-to-all dependency with more needs a virtual task between the sweeps."""
+"""Maximum number of edges; a larger all-to-all dependency needs a virtual task between sweeps."""
 
 
 class EdgeList:

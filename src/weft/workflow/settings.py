@@ -102,8 +102,9 @@ class RunSettings:
     evaluated: bool = False
     """Whether a program of the task judges the performance of its attempts."""
     machine_timeout_s: float | None = 600.0
-    """Seconds a run waits for lost machines, or for machines that do not meet a requirement now, if nothing
-    else can go on; None: no limit.
+    """Seconds a run waits for machines that are lost, or that do not meet a requirement now.
+
+    The time counts while no task of the run makes progress. None: no limit.
     """
     ladder_every_s: float | None = None
     """Seconds between liveness probes (adaptive-jobs.md, section 5); None: no probes."""
@@ -139,7 +140,7 @@ class RunSettings:
     replan_share: float = 0.0
     """Share of the running tasks that must violate their contracts before ``violated`` causes a new plan."""
     replan_every_s: float | None = None
-    """Seconds between plans; 0: plan again as soon as a plan is ready; None: no interval."""
+    """Seconds between plans; 0: plan again as soon as a plan is ready; None: no plans at fixed intervals."""
     replan_planner: str | None = None
     """Planner of later plans; None: the planner of the first plan."""
     policy: str | None = None
@@ -149,7 +150,7 @@ class RunSettings:
     objective: str = "makespan"
     """Value that plans minimise or maximise."""
     alpha: float | None = None
-    """Weight of time (1) against cost (0) in objectives that have one; None: 0.5."""
+    """Weight between time (1) and cost (0), for objectives with such a weight; None: 0.5."""
     deadline_s: float | None = None
     """Latest end of a run, in seconds after its arrival; None: no deadline."""
     max_cost: float | None = None
@@ -476,7 +477,7 @@ _GROUPS = {
     "replan": "when the rest of a run is planned again",
 }
 _SHORT = {"contract": "contract.factor", "replan": "replan.when"}
-"""By group: the key that gets the value if a value is written instead of a mapping."""
+"""By group: the key that is set if the group has a single value instead of a mapping."""
 
 
 def _make_records(scopes: Sequence[str]) -> dict[str, Record]:

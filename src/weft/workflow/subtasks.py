@@ -33,7 +33,7 @@ _ONE_NODE: tuple[int, ...] = (1,)
 _MAX_SUBTASKS = 3_000_000
 _MAX_NODES = 10_000_000
 _FEW = 32
-"""Number of points from which on a formula is evaluated over arrays instead of point by point."""
+"""Minimum number of points for which a formula is evaluated over arrays instead of point by point."""
 
 
 class SubtaskTable:
@@ -156,7 +156,10 @@ def _points(rows: SubtaskTable, index: int, task: Task) -> _Points:
 
 
 def _default_work(task: Task) -> float:
-    """Return the work of a task without ``work``: the first time of a measured law, else NaN."""
+    """Return the work of a task that states no ``work``.
+
+    It is the first time of the task's measured speed-up law; NaN if there is no such law.
+    """
     if isinstance(task.speedup, MeasuredSeconds) and task.speedup.seconds and task.seconds is None:
         return task.speedup.first_seconds
     return math.nan
@@ -296,10 +299,10 @@ def _columns_by_count(
 def _check_counts(
     rows: SubtaskTable, stated: Mapping[int, Quantity], allowed: set[int], path: DocumentPath
 ) -> None:
-    """Add a problem if an allowed node count has no amount, or if an amount is for a count not allowed."""
+    """Add a problem for an allowed node count without an amount, or an amount for a count not allowed."""
     for counts, what in (
-        (allowed - stated.keys(), "no amount on {} nodes"),
-        (stated.keys() - allowed, "an amount on {} nodes, which is not an allowed count"),
+        (allowed - stated.keys(), "there is no amount for the node counts {}"),
+        (stated.keys() - allowed, "there are amounts for the node counts {}, which are not allowed"),
     ):
         if counts:
             rule = "amounts by node count must list exactly the allowed counts"

@@ -80,7 +80,7 @@ class Dependency:
     pairs: tuple[tuple[Value, Value], ...] | None = None
     """Explicit (value of ``task``, value of this task) pairs; a list stands for several sweep variables."""
     condition: Expression | None = None
-    """A condition over ``exit_code`` and ``result`` of ``task``; if false, this branch is not taken."""
+    """Condition over ``exit_code`` and ``result`` of ``task``; if false, the edges are not taken."""
     entry: int | None = field(default=None, compare=False, repr=False)
     """Position of the dependency in ``after`` of the workflow file, for the locations of errors."""
 
@@ -123,7 +123,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a task executes. A shell runs a command that is a text; a tuple is run without a shell."""
+    """What a task executes. A command that is a text runs in a shell; a tuple of words runs without one."""
 
     command: str | tuple[str, ...] | None = None
     arguments: tuple[str, ...] = ()
@@ -179,7 +179,10 @@ ON_FAILURE = ("hold", "reschedule", "stop", "continue")
 """Reactions when no retries are left."""
 
 RESERVED_CODES = (85, 99)
-"""Exit codes that request another run, from the checkpoint (85) or the start (99); never outcomes."""
+"""Exit codes that request another run: from the checkpoint (85) or from the start (99).
+
+They are never outcomes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +337,9 @@ class MeasuredSeconds:
                     what=f"a table of seconds has the node count {count}", rule="must be at least 1"
                 )
             if not (seconds > 0 and math.isfinite(seconds)):
-                yield Problem(what=f"{seconds} seconds on {count} nodes", rule="must be above 0")
+                yield Problem(
+                    what=f"a table of seconds has {seconds} s for {count} nodes", rule="must be above 0"
+                )
 
 
 SpeedUp = Amdahl | Roofline | CommunicationOverhead | MeasuredSeconds
@@ -367,7 +372,7 @@ class TaskKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """The file of a transfer task, and its source and destination (abstract machines)."""
+    """The file that a transfer task moves, and the abstract machines from and to which it is moved."""
 
     source: str
     target: str
@@ -461,7 +466,7 @@ class Task:
             key = "command" if self.job.command else "call"
             advice = "run the program in a task of another kind"
             what = f"a {self.kind.value} task has a program"
-            yield Problem(what=what, rule="the program would never be run", advice=advice, path=(key,))
+            yield Problem(what=what, rule="the program would never run", advice=advice, path=(key,))
         if self.kind is TaskKind.TRANSFER and (self.inputs or self.outputs):
             key = "inputs" if self.inputs else "outputs"
             rule = "a transfer copies the file that `file` names, and no other"

@@ -21,7 +21,7 @@ def test_end_record_of_a_program_killed_by_others_has_a_signal_and_no_cause(benc
     assert (end["code"], end["signal"], end["cause"]) == (None, 9, "")
 
 
-def test_cancel_ends_the_whole_group(bench: Bench) -> None:
+def test_cancel_ends_the_whole_process_group(bench: Bench) -> None:
     bench.sh(1, "sleep 1000 & echo $! > child; echo $$ > parent; wait")
     child, parent = bench.wait_for_pid("child"), bench.wait_for_pid("parent")
     bench.send({"do": "cancel", "attempt": 1, "grace_s": 20})

@@ -249,7 +249,7 @@ ENTRIES = {
     "exit_codes: {a: [oon]}": "did you mean 'oom'?",
     "exit_codes: {a: []}": "the list for 'a' is empty",
     "results: {a: [5]}": "must be a mapping",
-    "results: {a: [{x: [1]}]}": "results are flat",
+    "results: {a: [{x: [1]}]}": "a result contains no lists or mappings",
     "iterations: {scf: 0}": "at least 1",
     "lines: {parts: -1}": "at least 0",
     "profiles: {a: 0}": "at least 1",
@@ -270,7 +270,7 @@ def test_error_about_an_invalid_scenario_entry_names_location_and_reason(text, p
     ("text", "printed"),
     {"loads: []": "a scenario without the key 'weft'", "weft: 2": "version 2", "[5]": "mapping"}.items(),
 )
-def test_version_is_required(text, printed):
+def test_version_of_a_scenario_file_is_required(text, printed):
     assert printed in str(problems(text)[0])
 
 

@@ -8,9 +8,10 @@ First line of a file, and what follows it:
 
 - ``weft json 1``: JSON, for None, bool, int, finite float, str, list, and dict with str keys;
 - ``weft value 2 LENGTH``: LENGTH bytes of JSON, in which ``{"$weft": [KIND, ...]}`` stands for a value of
-  another type, followed by the bytes to which these refer. Types: tuple, set, frozenset, dict with other
-  keys, bytes, bytearray, complex, range, infinite and NaN float, large int, Decimal, Fraction, date, time,
-  datetime, timedelta, paths, and NumPy arrays and scalars (format NPY) without objects;
+  another type. After the JSON follow the bytes of binary values; the JSON states their lengths. Types: tuple,
+  set, frozenset, dict with other keys, bytes, bytearray, complex, range, infinite and NaN float, large int,
+  Decimal, Fraction, date, time, datetime, timedelta, paths, and NumPy arrays and scalars (format NPY) without
+  objects;
 - ``weft pickle 1``: a pickle written by the caller; ``weft pickle 2 NONCE``: one written by an attempt.
 
 Every task process imports this module, so it imports only small modules.
@@ -30,7 +31,7 @@ _JSON, _TYPED, _PICKLE, _SIGNED = b"weft json 1\n", b"weft value 2 ", b"weft pic
 _MARK = "$weft"
 """Key of a JSON object that represents a value of a type unknown to JSON, or a ValueReference."""
 _LARGE_BITS = 10_000
-"""Integers with more bits are written in hexadecimal, because Python limits decimal texts."""
+"""Integers with more bits are written in hexadecimal, because Python limits the length of decimal texts."""
 _FIRST_LINE = 200
 
 _DAMAGE = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
@@ -58,7 +59,7 @@ The argument is the nonce of the attempt that wrote the pickle, "" if the caller
 
 
 def refuse_pickles(_: str) -> str:
-    """Return a reason that refuses every pickle."""
+    """Return the reason for refusing a pickle; as a ``PickleCheck``, this function refuses every pickle."""
     return "it is a pickle, and reading a pickle can run code"
 
 

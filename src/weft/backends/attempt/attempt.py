@@ -95,7 +95,7 @@ class ActiveAttempt:
     example after the task has moved to another machine, or when the task has ended.
     """
     module_problem: str = ""
-    """The problem of the evaluator that was reported last; "": none was reported."""
+    """The last problem that was reported for the evaluator; "": none was reported."""
     halted: bool = False
     """Whether the attempt is terminated because the engine stops; its task will run again."""
     abandoned_at: float = math.inf
@@ -191,7 +191,11 @@ class ActiveAttempt:
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WORKDIR_DEPTH, _RECORDS_DEPTH = 3, 3
-"""Maximal number of missing directory levels: of a workdir below the sandbox, of records below ``.weft``."""
+"""Number of trailing path components that weft creates if they are missing.
+
+The first number is for working directories (below the sandbox), the second for record directories (below
+``.weft``).
+"""
 
 _Identity = tuple[int, int]
 _OnFailure = Callable[[str], None]
@@ -203,7 +207,7 @@ class AttemptRecords:
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[int, _Identity]] = {}
-        """By path of an open parent directory: its descriptor, and its device and inode."""
+        """By path of an open parent directory: its descriptor, and the pair of its device and inode."""
         self._pending: deque[tuple[str, str, Callable[[], bytes], _OnFailure]] = deque()
         """Deferred records: directory, name, content and failure callback."""
 

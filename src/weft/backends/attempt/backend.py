@@ -205,9 +205,9 @@ class ProgramBackend:
         self._finishing: set[int] = set()
         """Attempts whose outputs are being collected in a thread."""
         self._paused: dict[int, tuple[float, FinishedAttempt]] = {}
-        """By attempt: the monotonic time at which its end is reported, and the end."""
+        """By attempt whose end is reported after a pause: the monotonic time of the report, and the end."""
         self._unconfirmed: dict[int, int] = {}
-        """By attempt: its machine. The transport keeps the end of its program until it is confirmed."""
+        """By attempt whose end is not confirmed yet: its machine. The transport keeps the end until then."""
         self._modules: dict[int, _RunningModule] = {}
         """By number (see ``module_number``): the modules that run."""
         self._owed_epilogs = 0
@@ -321,9 +321,9 @@ class ProgramBackend:
         self._report_staged(event)
 
     def _report_staged(self, event: ev.StagedIn | None) -> None:
-        """Report that staging has ended; nothing is reported if ``event`` is None.
+        """Report that staging has ended.
 
-        Then the attempt was abandoned.
+        ``event`` is None if the attempt was abandoned; then nothing is reported.
         """
         if event is not None:
             lost, text = self._find_lost(event.lost)
@@ -820,14 +820,14 @@ class ProgramBackend:
             )
 
     def _report_paused(self, now_s: float) -> None:
-        """Report the ends of attempts that were held back by a pause which is over."""
+        """Report the ends of attempts whose pause is over."""
         for number in [number for number, (due_s, _) in self._paused.items() if due_s <= now_s]:
             _, finished = self._paused.pop(number)
             finished.pause_s = 0.0
             self._finished(self._attempts[number], finished)
 
     def _end_pause(self, number: int) -> None:
-        """If the end of an attempt is held back by a pause, report it at the next poll."""
+        """Report the end of an attempt at the next poll if a pause holds the end back."""
         if (paused := self._paused.get(number)) is not None:
             self._paused[number] = 0.0, paused[1]
 
@@ -892,8 +892,8 @@ class ProgramBackend:
     def halt(self, most_s: float = math.inf) -> float:
         """Terminate all programs; they are reported with the exit code that requests another run.
 
-        Return the seconds until the last program must have ended. Each program gets its grace period twice:
-        first to write restart files, then to end.
+        Return the seconds until the last program must have ended. Each program gets its grace period, but at
+        most ``most_s`` seconds, twice: first to write restart files, then to end.
         """
         longest_s = 0.0
         for number in list(self._paused):

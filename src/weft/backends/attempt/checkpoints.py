@@ -47,7 +47,7 @@ from weft.workflow.templates import fill_template
 _POINTER, _COMING = "current", "coming"
 _LONGEST_POINTER_BYTES = 1 << 26
 _NEW_FOLDERS = 3
-"""Number of parent folders that may be new: that of the execution, that of all checkpoints, ``.weft``."""
+"""Number of parent folders that may be new: of the execution, of all checkpoints, and ``.weft``."""
 _CHANGING = (errno.ENOENT, errno.EAGAIN)
 _Versions = dict[str, FileVersion]
 CheckpointMaker = tuple[int, str]
@@ -92,7 +92,7 @@ class CheckpointKeeper:
     def __init__(self, context: ProjectContext) -> None:
         self._context = context
         self._published: dict[tuple[int, int], str] = {}
-        """By run and task: the directory of the last copy in the store of the task."""
+        """By run and task: the directory in the task's store that contains the last copy."""
 
     def keep(self, attempt: ActiveAttempt) -> tuple[bool, str]:
         """Copy the restart files of an attempt if they changed and are complete.

@@ -88,7 +88,10 @@ class RenderedJob:
     parameters: tuple[str, ...] = ()
     """Positional parameters of the shell script."""
     needs_script: bool = False
-    """Whether ``argv`` runs ``script_name``, because line and values exceed the argument limit."""
+    """Whether ``argv`` runs the file ``script_name``, because the shell line is too long for an argument.
+
+    The values of its fields count as part of the line.
+    """
     script_name: str = "command.sh"
     """Name of the file that contains the text of ``script``."""
     command: str = ""
@@ -721,7 +724,7 @@ class _TemplateCache:
         return found
 
     def place(self, compiled: CompiledWorkflow, task: int) -> tuple[int, int]:
-        """Return the index of a task among the subtasks of its description, and their number."""
+        """Return the index of a task among the subtasks of its description, and the number of subtasks."""
         if compiled.description(task).sweep is None:
             return 0, 1
         template = compiled.template(task)
@@ -914,7 +917,9 @@ class _CommandRenderer:
         if len(given) > _MAX_ARGUMENT_BYTES:
             what = f"the parameters of {job.call} take {len(given)} bytes"
             rule = f"at most {_MAX_ARGUMENT_BYTES} bytes are passed to a function"
-            raise JobProblem(what, rule=rule, advice="put large ones into a file and declare it as an input")
+            raise JobProblem(
+                what, rule=rule, advice="put large parameters into a file and declare it as an input"
+            )
         elsewhere = job.environment is not None and (job.environment.container or job.environment.conda)
         # -P: modules in the task's directory must not shadow those of Python itself.
         python = ["python3"] if elsewhere else [sys.executable, "-P"]
@@ -938,7 +943,7 @@ class _CommandRenderer:
                 raise JobProblem(f"{key} is {shorten(repr(name))}", rule=rule)
             if name and key != "stdin" and name in self.inputs:
                 rule = "an input must not be overwritten"
-                raise JobProblem(f"{key} is {shorten(repr(name))}, an input", rule=rule)
+                raise JobProblem(f"{key} is {shorten(repr(name))}, which is an input of the task", rule=rule)
         return found["stdin"], found["stdout"], found["stderr"]
 
     def _check_stream_path(self, text: str, name: str) -> None:

@@ -70,8 +70,9 @@ _FORK_FAILURES = {
     2: re.compile(_SHELL_NAME + r"(?:Cannot fork|can't fork: .+)"),
     254: re.compile(_SHELL_NAME + r"fork: (?!retry).+"),
 }
-"""By exit code: pattern of the last message of a shell that could not start a process. Code 2 is that of dash
-and busybox, 254 that of bash.
+"""By exit code: pattern of the last message of a shell that could not start a process.
+
+Dash and busybox exit with code 2, bash with code 254.
 """
 _MOST_MESSAGE_BYTES = 4096
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
@@ -351,7 +352,7 @@ class AttemptFinisher:
         return describe_full_disk(report.get("disk"), text or "", attempt.workdir_path)
 
     def _read_fork_failure(self, attempt: ActiveAttempt, compiled: CompiledWorkflow, code: int | None) -> str:
-        """Return the message of a command's shell that could not start a process; "" if there is none.
+        """Return the message of a command's shell if the shell could not start a process; otherwise "".
 
         Only a shell command whose standard error is not redirected to a file is considered, because other
         programs may print the same message.
@@ -584,7 +585,7 @@ class AttemptFinisher:
 def _lack_of_host(attempt: ActiveAttempt, story: str) -> FinishedAttempt:
     """Return the end of an attempt that failed because the host lacked a resource.
 
-    The pause before the end is reported grows with the number of tries.
+    The report of this end is delayed by a pause, which grows with the number of tries.
     """
     ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=story)
     tries = attempt.start.tries if attempt.start is not None else 1
@@ -604,7 +605,10 @@ def find_fork_failure(code: int, text: str) -> str:
 
 
 def take_saved(attempt: ActiveAttempt) -> ev.Checkpointed | None:
-    """Return the event about copies of an attempt's restart files since the last call; None: no copies."""
+    """Return the event about copies of an attempt's restart files since the last call.
+
+    The result is None if there is nothing to report.
+    """
     with attempt.copy_lock:
         share, attempt.saved_share = attempt.saved_share, None
         problem = attempt.copy_problem if attempt.copy_problem != attempt.copy_problem_reported else ""
@@ -615,9 +619,10 @@ def take_saved(attempt: ActiveAttempt) -> ev.Checkpointed | None:
 
 
 def add_measured_times(attempt: ActiveAttempt, ended: ev.Ended) -> ev.Ended:
-    """Return an end with the times that the transport measured, for an attempt of an earlier engine.
+    """Return the end ``ended`` with the times that the transport measured.
 
-    If the program died with its runner, its end was not measured, and ``ended`` is returned unchanged.
+    The attempt was started by an earlier engine. If the program died with its runner, its end was not
+    measured, and ``ended`` is returned unchanged.
     """
     report = attempt.end
     if report is None:  # there was no program
@@ -660,7 +665,7 @@ def _is_result(name: str, results: set[str]) -> bool:
 
 
 _FULL_BYTES, _FULL_SHARE = 1 << 20, 0.05
-"""A disk counts as full if its free space is below both: these bytes, and this share of its size."""
+"""A disk counts as full if its free space is below both this number of bytes and this share of its size."""
 _SPACE_ERRORS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 
 

@@ -41,7 +41,7 @@ _NO_CLONE = (
 """Errors of ``ioctl`` and ``copy_file_range`` after which this process copies the content itself."""
 
 _LARGE_BYTES = 16 << 20
-"""Number of bytes from which the free space is checked before a copy."""
+"""Before a copy of at least this number of bytes, the free space of the disk is checked."""
 _MOST_RESERVED_BYTES = 256 << 20
 _RESERVED_SHARE = 0.01
 """Copies leave this share of the disk free for the journal, but at most 256 MiB."""
@@ -229,7 +229,8 @@ def _copy(source: int, target: int, status: os.stat_result) -> tuple[int, str]:
 def require_space(target: int, needed_bytes: int, name: str) -> None:
     """Raise StagingProblem if writing ``needed_bytes`` more would fill the disk of an open file.
 
-    Less than ``_LARGE_BYTES`` are always allowed. ``name`` is used in the message.
+    If ``needed_bytes`` is less than ``_LARGE_BYTES``, the disk is not checked. ``name`` is used in the
+    message.
     """
     if needed_bytes < _LARGE_BYTES:
         return

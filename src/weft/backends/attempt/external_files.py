@@ -448,7 +448,7 @@ class FetchedInput:
     """The result of fetching an input."""
 
     file: FileRecord
-    """Record of the staged file; the name of a decompressed file lacks the suffix."""
+    """Record of the staged file. The name of a decompressed file has no suffix such as ``.gz``."""
     copied_bytes: int
     """Bytes read and written; 0 if the file system made a clone."""
 
@@ -456,7 +456,8 @@ class FetchedInput:
 def fetch(source: InputSource, root: Path, name: str, *, modes: CopyPermissions = "kept") -> FetchedInput:
     """Stage an input as ``name`` below a root; the file becomes visible when it is complete.
 
-    ``modes`` are the permissions of an uncompressed local file.
+    ``modes`` selects the permissions of the copy. It is used only if the source is an uncompressed local file
+    or a directory.
     """
     path, name = source.path(), source.staged_name(name)
     if source.compressed:

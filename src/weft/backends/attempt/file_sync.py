@@ -1,8 +1,9 @@
 """Sync of files to the disk, so that they survive a power failure.
 
-A new file survives only if its content is synced, and its entries in all new directories above it. These
-syncs run in parallel, because the file system combines syncs of the same moment. On an ext4 disk, a file and
-two directories then take 1.3 ms instead of 6.7 ms, and 100 small files 27 ms instead of 193 ms.
+A new file survives only if its content is synced, and if all new directories above it are synced too, because
+they contain the entries that lead to the file. These syncs run in parallel, because the file system combines
+syncs of the same moment. On an ext4 disk, a file and two directories then take 1.3 ms instead of 6.7 ms, and
+100 small files 27 ms instead of 193 ms.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _MOST_CHARACTERS = 500
 ISOLATION = "isolation"
 """Name of the part that only fingerprints of isolated tasks have."""
 WRITER = "writer"
-"""Key beside the parts of a product's fingerprint: the nonce of the attempt that wrote the files."""
+"""Key of the nonce of the attempt that wrote the files; stored beside the parts of a fingerprint."""
 _SHORT = 12
 _NAMED = {"inputs": "input", "scripts": "script", "environment": "environment variable"}
 """Parts that map names to digests; the value is the word for one entry of the part."""

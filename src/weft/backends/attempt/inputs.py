@@ -36,8 +36,9 @@ def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> No
     """Raise StagingProblem if a value written by a task redirects a file name to another folder.
 
     The file name is compared with a second one, in which a plain word replaces each value written by a task.
-    Both names must have the same base and lead below the same folder. The values are not checked one by one
-    only, because several harmless values can together form a URL, an absolute path or ``..``.
+    Both names must have the same base (see ``find_base``), and the file name must lead below the folder that
+    the user states. It is not sufficient to check each value alone, because several harmless values can
+    together form a URL, an absolute path or ``..``.
     """
     if not (fields := _fields_from_tasks(task, text)):
         return
@@ -181,7 +182,7 @@ class ProducerIndex:
         self._patterns: list[tuple[str, int]] = []
         self._matches: dict[str, list[int]] = {}
         self._transfers: dict[tuple[str, int], int] = {}
-        """By file and binding variable: the transfer that copies the file to that machine."""
+        """By file and binding variable: the transfer that copies the file to the machine of that variable."""
         tasks = graph.workflow.tasks
         for task, template in enumerate(graph.template.tolist()):
             outputs, transfer = tasks[template].outputs, tasks[template].transfer
@@ -301,7 +302,7 @@ class RunProducts:
         self._last[key] = product
 
     def of(self, run: int, task: int) -> Product | None:
-        """Return the last product of a task, or None; an earlier process may have added it."""
+        """Return the last product of a task, which an earlier process may have added; None: there is none."""
         if (found := self._last.get((run, task))) is None:
             found = self._products.of(self._execution, run, task)
         return found

@@ -231,11 +231,11 @@ PATH=$weft_path {setpriv} --no-new-privs --bounding-set=-all --inh-caps=-all -- 
 """Shell script that mounts the visible files below ``/sys`` and makes ``/sys`` the root directory.
 
 Mounts of the host inside a read-only directory are made read-only one by one. The shell remains process 1 of
-the namespace, which ignores SIGTERM; the program is a child of the shell.
+the namespace, so it ignores SIGTERM; the program is a child of the shell.
 """
 _ROOT = "/sys"
 _WRITTEN = ("write", "proc", "dev")
-"""Kinds of mounts; other mounts inside them are not made read-only."""
+"""Kinds of mounts with writable content: mounts of the host inside them are not made read-only."""
 _PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"
 """Search path of programs for administrators, which the ``PATH`` of most users does not contain."""
 

@@ -582,9 +582,9 @@ def _staged_name(source: InputSource, declared: str) -> str:
 
 
 def _expected_start(attempt: ActiveAttempt) -> Start:
-    """Return the Start command that is expected for an attempt that has none.
+    """Return the Start command that is expected for an attempt whose Start command is not known.
 
-    Such an attempt gets its Start command later, or an earlier engine has received it.
+    The engine sends this command later, or an earlier engine has already sent it.
     """
     return Start(
         attempt=attempt.number,

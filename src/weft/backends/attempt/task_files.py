@@ -172,8 +172,8 @@ Demand = tuple[str, bool]
 def parse_demand(text: str, file: str, wanted: ValueKind) -> Demand:
     """Parse a requirement (a truth value) or a rank (a number) in GridWay's or weft's language.
 
-    A line ``# optional`` in the file makes it optional: the application may stay on its machine. Raises
-    JobProblem.
+    A line ``# optional`` in the file makes the requirement or rank optional: the application may stay on its
+    machine. Raises JobProblem.
     """
     # Imported on first use: few applications change their requirements.
     from weft.formats.format import ProblemCollector, SourceFile

@@ -175,7 +175,7 @@ _NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 
 
 def remove_tree(root: Path, name: str) -> None:
-    """Remove the entry with a name below a root, of any kind; it is no error if the entry is missing.
+    """Remove an entry of any kind below a root; it is no error if the entry is missing.
 
     Directories are opened relative to their parent without following links. If a link replaces a directory
     during the removal, the link itself is removed. Non-empty directories are first moved to the top of the
@@ -221,7 +221,7 @@ def _open_for_removal(parent: int, name: str) -> int | None:
 
 
 def _open_by_force(parent: int, name: str) -> int:
-    """Open a directory that denies access to its owner, after changing its permissions."""
+    """Change the permissions of a directory that denies access to its owner, then open it."""
     with FileDescriptor(os.open(name, _LOOK, dir_fd=parent)) as closed:
         handle = f"/proc/self/fd/{closed}"
         # Use the descriptor: a path could have been replaced by a link.

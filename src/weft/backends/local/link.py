@@ -58,7 +58,7 @@ from weft.private_files import FOLDER_MODE, make_folder
 from weft.records import dataclass
 
 _TICK_S = 2.0 / TICKS_PER_S
-"""Seconds by which a start time of the kernel may differ from the clock."""
+"""Seconds by which the start time of a process, as the kernel reports it, may differ from the clock."""
 _AFTER_BEAT_S = 3.0
 """Seconds after its last heartbeat in which a runner may still have started processes.
 
@@ -249,7 +249,7 @@ def kill_unknown(
 _Message = dict[str, Any]
 
 _SPAWN_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, None)
-"""Pauses between tries to start a runner; None: the last try."""
+"""Pauses after failed tries to start a runner; None: there is no further try."""
 _SILENT_S = 5.0
 """Seconds since the last heartbeat after which a runner counts as unresponsive."""
 _DOUBTFUL_S = 3.0
@@ -418,7 +418,7 @@ class RunnerLink:
             raise RunnerUnresponsive(f"the runner in {self.directory} is of another version of weft")
         if here["problem"]:
             self.disconnect()
-            raise RunnerFailed(f"the runner in {self.directory}: {here['problem']}")
+            raise RunnerFailed(f"the runner in {self.directory} reports a problem: {here['problem']}")
         return _add_ends(here, messages[1:])
 
     def _discard_unknown(self, here: _Message, known: Mapping[int, str], end_s: float) -> _Message:
@@ -642,7 +642,7 @@ def _add_ends(here: _Message, messages: Sequence[_Message]) -> _Message:
 
 
 def _check_boot(end: _Message, boot: str) -> _Message:
-    """Return the record of an end; if the host was rebooted since, the cause becomes ``lost``.
+    """Return the record of an end; the cause becomes ``lost`` if the host was rebooted after the end.
 
     The engine syncs the outputs of a program to the disk before it records the end. If only the runner has
     recorded an end, the outputs may not have survived the reboot.
@@ -709,9 +709,9 @@ class MachineHealth:
     def __init__(self, context: ProjectContext) -> None:
         self._context = context
         self._identity: dict[int, tuple[int, int]] = {}
-        """By machine: device and inode of its sandbox when it was last connected."""
+        """By machine: the device and inode that its sandbox had at the last call of ``remember``."""
         self._wrong: set[int] = set()
-        """Machines whose sandbox could not be created at the last check, for a cause that does not pass."""
+        """Machines whose sandbox cannot be created until the user changes something, as of the last check."""
         self._full: set[int] = set()
         """Machines whose disk was full at the last check."""
         self.lost: dict[int, LostMachine] = {}
@@ -841,15 +841,15 @@ class RunnerPool:
         self._programs: dict[int, set[int]] = {}
         """By machine: attempts whose programs run."""
         self._known: dict[int, str] = {}
-        """By attempt: the nonce, from its start until its end is in the journal."""
+        """By attempt that was started and whose end is not in the journal yet: its nonce."""
         self._is_clear = False
         """Whether the programs that are not in the journal were ended."""
         self._cancelled: dict[int, float] = {}
-        """By attempt: grace period. A cancellation is sent again if the connection broke meanwhile."""
+        """By cancelled attempt: its grace period. After a lost connection, the cancellation is sent again."""
         self._backlog: list[ProgramReport] = []
-        """Ends found while another program was started; returned by ``check``."""
+        """Reports for the next ``check``, such as ends found while another program was started."""
         self._confirmed: dict[int, list[int]] = {}
-        """By machine: attempts whose end is in the journal, not yet sent to the runner."""
+        """By machine: attempts whose ends are in the journal, and which its next ``forget`` message names."""
         self._environment = dict(os.environ)
         self._measured: dict[int, float] = {}
         """By machine whose state is measured: the seconds between measurements."""
@@ -897,7 +897,7 @@ class RunnerPool:
             self._request_measurements([machine])
 
     def _request_measurements(self, machines: Iterable[int]) -> None:
-        """Send requests to measure to the runners of machines; they list weft's own processes."""
+        """Request measurements from the runners of machines; each request lists weft's own processes."""
         runners = sorted(link.pid for link in self._links.values() if link.connected and link.pid is not None)
         for machine in machines:
             described = self._context.machines[machine]
@@ -943,7 +943,10 @@ class RunnerPool:
             self._backlog.insert(0, {"is": "lost", "machine": machine, "text": problem, "lasting": lasting})
 
     def _lose_runner(self, machine: int, problem: str) -> None:
-        """Report a machine whose runner is missing as lost if it worked before or its sandbox is unusable."""
+        """Report a machine as lost because its runner is missing.
+
+        A machine that has never worked is reported only if its sandbox is unusable.
+        """
         if not self._health.has_worked(machine):
             self.inspect(machine)
         else:
@@ -1084,7 +1087,7 @@ class RunnerPool:
             self._is_clear = True
 
     def _replace_runner(self, machine: int) -> list[ProgramReport]:
-        """Connect to a machine's runner again, or start another; return the ends of programs that are over.
+        """Connect to a machine's runner again, or start another; return the ends of programs that have ended.
 
         Reports about lost machines come before the ends. Nothing is done if no program runs on the machine.
         """

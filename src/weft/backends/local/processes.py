@@ -57,7 +57,7 @@ class Process:
     def __init__(self, pid: int, fields: list[bytes]) -> None:
         self.pid = pid
         self.state = fields[0]
-        """Letter of the kernel: ``S`` for sleeping, ``T`` for stopped by a signal."""
+        """State of the process, a letter of the kernel: ``S`` is sleeping, ``T`` is stopped by a signal."""
         self.parent = int(fields[1])
         self.group = int(fields[2])
         self.session = int(fields[3])
@@ -483,7 +483,7 @@ class StopDetector:
 
     def __init__(self) -> None:
         self._used_ticks: dict[int, int] = {}
-        """By process that waited for a stopped process in the last sample: its processor time then."""
+        """By process that waited for a stopped process in the last sample: its processor time."""
 
     def is_stopped(self, members: list[Process]) -> bool:
         """Return whether some processes of a task are stopped and all others wait for them.
@@ -529,10 +529,10 @@ class ProcessTracker:
         self.mark = mark_prefix(self._pid, own.began_ticks if own is not None else 0)
         """Prefix of the marks of all programs of this runner."""
         self._attempts: dict[_Identity, int | None] = {}
-        """Attempts of processes outside the tasks' groups, by number and start time (None: unknown)."""
+        """By number and start time of a process outside the tasks' groups: its attempt; None: unknown."""
         self._children = _open_children() if _become_subreaper() else -1
         self._ends_unmarked = _can_mark_limits()
-        """Whether a child without marks has removed them, so that it may be killed."""
+        """Whether a child without marks must have removed its marks; such a child is killed."""
 
     def list_left(self, attempt: int, leaders: Mapping[int, object]) -> list[Process]:
         """Return the processes left by an attempt that have become children of the runner.
@@ -687,7 +687,7 @@ def _open_children() -> int:
 
 
 def _reap(pids: Iterable[int]) -> None:
-    """Wait for those of the processes that are ended children; all others are ignored."""
+    """Wait for the processes that are children of this process and have ended; all others are ignored."""
     for pid in pids:
         try:
             os.waitpid(pid, os.WNOHANG)

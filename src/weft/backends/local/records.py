@@ -56,7 +56,7 @@ class SealedRecords:
             raise OSError(errno.ELOOP, "its path contains a symbolic link", directory)
         self._key = hashlib.blake2b(token.encode(), person=_PERSON).digest()
         self._begun: dict[str, hashlib.blake2b] = {}
-        """By name: a hash to which only the text has to be added."""
+        """By record name: the keyed hash of the name; a copy of it is updated with the text of a record."""
 
     def close(self) -> None:
         """Close the directory."""
@@ -164,7 +164,7 @@ class SealedRecords:
 
 
 class RecordLog:
-    """Append-only log with one record per line; the last record of an attempt is valid."""
+    """Append-only log with one record per line; only the last record of an attempt counts."""
 
     __slots__ = ("_file", "_name", "_records", "_torn", "lines")
 

@@ -36,7 +36,10 @@ ALREADY_RUNNING = 3
 NO_SETTINGS = 4
 """Exit code: the process that started this runner died before it sent the settings."""
 CANNOT_WRITE = 64
-"""Added to an ``errno`` as exit code: the first records could not be written, and possibly no log either."""
+"""The exit code is this number plus an ``errno`` if the first records could not be written.
+
+The log may be missing in this case.
+"""
 
 
 def main(directory: str) -> int:

@@ -193,9 +193,9 @@ _SAMPLE_S = 0.1
 _SAMPLE_COST = 25.0
 """Memory is sampled at most once in this multiple of the time that one sample takes."""
 _AGED_S, _AGED_COST = 1.0, 100.0
-"""Age in seconds from which a task without memory limit is sampled, and the multiple for such samples."""
+"""Age in seconds from which a task without memory limit is sampled, and its ``_SAMPLE_COST``."""
 _LINES = 1000
-"""Number of lines in a log from which the logs are rewritten if most records were forgotten."""
+"""If a log has at least this number of lines and most records were forgotten, the logs are rewritten."""
 _UNCATCHABLE = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT}
 _WHOLE_GROUP = {"STOP", "CONT", "TERM", "INT", "QUIT", "KILL"}
 
@@ -248,7 +248,7 @@ class RunnerTask:
         self.began_s = began_s
         self.grace_s = order.grace_s
         self.limit_at_s = None if order.time_s is None else began_s + order.time_s
-        """Time on the monotonic clock at which the time limit ends; None: there is no limit."""
+        """Time on the monotonic clock at which the time limit is reached; None: there is no limit."""
         self.restart = [f"{glob.escape(order.cwd)}/{name}" for name in order.restart]
         """Names or wildcards of the restart files."""
         self.request: RestartRequest | None = None
@@ -265,7 +265,7 @@ class RunnerTask:
         self.discarded = False
         """Whether the attempt is not in the engine's journal: its end is not recorded."""
         self.look_s = _SOONEST_S
-        """Interval until the next check of a group without leader; it doubles each time."""
+        """Interval until the next check of a group whose leader has ended; it doubles each time."""
         self.stopping = False
         self.stopped = False
         """Whether the task was reported as stopped."""
@@ -753,7 +753,10 @@ class RunnerTasks:
         self._record_end(end)
 
     def _finish_discarded(self, task: RunnerTask) -> None:
-        """Remove the records of a discarded attempt and report it; then start the order that waited."""
+        """Remove the records of a discarded attempt and report it; then execute the start order that waited.
+
+        The waiting order is that of another attempt with the same number.
+        """
         self._shorten()
         self._send(_encode_discarded(task.attempt, task.nonce))
         if (order := self._waiting.pop(task.attempt, None)) is not None:
@@ -896,7 +899,7 @@ class Runner:
             "forget": self._forget, "discard": self._discard, "end": self._end, "measure": self._measure,
         }  # fmt: skip
         self._sensor: HostSensor | None = None
-        """Measures the machine while an engine requests its state; None: no engine does."""
+        """Measures the state of the machine for an engine; None: no engine has requested this."""
 
     def serve(self) -> None:
         """Serve the engine and the tasks until no work is left."""
@@ -1047,7 +1050,7 @@ class Runner:
             and isinstance(runners, list)
             and isinstance(engine, int)
         ):
-            raise ValueError(f"not a request to measure: {message!r}")
+            raise ValueError(f"the message is not a valid request to measure: {message!r}")
         if self._sensor is None:
             cores = os.sched_getaffinity(0)
             self._sensor = HostSensor(sandbox, nodes, cores, max(_LEAST_INTERVAL_S, float(every_s)))
@@ -1063,7 +1066,7 @@ class Runner:
 def _attempt_number(message: Record) -> int:
     attempt = message.get("attempt")
     if not isinstance(attempt, int):
-        raise ValueError(f"no attempt number: {attempt!r}")
+        raise ValueError(f"attempt is not a number: {attempt!r}")
     return attempt
 
 

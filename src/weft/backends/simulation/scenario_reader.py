@@ -341,7 +341,7 @@ def _read_result(reader: Reader, node: DocumentNode) -> Result | None:
         return None
     for name, entry in node.value.items():
         if isinstance(entry.value, list | dict):
-            reader.add_type_problem(entry, "a plain value, since results are flat")
+            reader.add_type_problem(entry, "a single value, because a result contains no lists or mappings")
         else:
             found[name] = entry.value
     return found
@@ -493,7 +493,9 @@ def _read_arrival(
     _refuse_combination(
         reader, node, entries, _TIME_KEYS, "an entry states its times of arrival by one key only"
     )
-    _refuse_combination(reader, node, entries, ("at", "from"), "`from` begins a series, `at` is one time")
+    _refuse_combination(
+        reader, node, entries, ("at", "from"), "`from` is the start of a series, `at` is a single time"
+    )
     values = ARRIVAL.read_values(reader, entries)
     terms: dict[str, Any] = {
         key: values[key] for key in ("owner", "priority", "params", "results") if key in values

@@ -232,7 +232,7 @@ class EventQueue:
         return TimerFired(timer=name)
 
     def due(self) -> tuple[Event, ...]:
-        """Return nothing, because the backend advances the clock and reports all events itself."""
+        """Return an empty tuple, because the backend advances the clock and reports all events itself."""
         return ()
 
     def put(self, at_s: float, action: Action) -> None:

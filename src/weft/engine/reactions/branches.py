@@ -87,7 +87,7 @@ def _evaluate_condition(
 def _judge_loops(context: DecisionContext, run: RunState, task: int) -> None:
     """Repeat or end the loops of which this task is a last task, from the innermost loop outwards.
 
-    The first loop that does not end now is the last one considered.
+    If a loop does not end now, the loops around it are not considered.
     """
     for index in run.loops.around[task]:
         body = run.loops.bodies[index]

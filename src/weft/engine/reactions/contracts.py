@@ -11,8 +11,9 @@ predicted time, and a limit for it.
   Adaptive Scheduling and Execution on Grids (docs/papers/adaptive-jobs.md, sections 2, 3 and 6). The ratio is
   the time of the last iteration, divided by the expected time of an iteration, minus 1. Another limit is the
   number of seconds that an attempt may wait or be suspended.
-- The delay of a whole workflow (docs/papers/many-workflows.md) is the first contract without progress
-  information. It is measured from the arrival; the prediction is the makespan on the empty platform.
+- The delay of a whole workflow (docs/papers/many-workflows.md) is checked like the first contract without
+  progress information. It is measured from the arrival; the predicted time is the makespan on the empty
+  platform.
 
 A violation is determined by comparing times (start plus allowance), never quotients: at the last allowed time
 the contract is met, at the next larger double it is violated. One timer polls all running attempts with a

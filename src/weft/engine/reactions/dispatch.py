@@ -433,10 +433,10 @@ def _can_start(context: DecisionContext, attempt: Attempt) -> bool:
 def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
     """Return whether to postpone starts from a queue until all events of this time are handled.
 
-    If so, set the timer that continues then. Queue rules compare all attempts that are ready at one time
-    (docs/papers/moldable.md, section 5), but events arrive one by one. On a machine with one node the order
-    makes no difference, so starts are not postponed. A migration is not postponed either, because a placement
-    could take its nodes.
+    If so, also set the timer after which the queue is served. Queue rules compare all attempts that are ready
+    at one time (docs/papers/moldable.md, section 5), but events arrive one by one. On a machine with one node
+    the order makes no difference, so starts are not postponed. A migration is not postponed either, because a
+    placement could take its nodes.
     """
     state, timer = context.state, TimerKind.SERVE.name_of(machine.index)
     if state.pending.pop_due_queue(machine.index) or state.planned or machine.nodes == 1:
@@ -450,7 +450,7 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
 
 
 def _serve_queue(context: DecisionContext, index: int) -> None:
-    """Migrate the attempts that wait for a machine; if none waits any more, start attempts from its queue."""
+    """Migrate the attempts that wait for a machine; if none is left, start attempts from its queue."""
     machine = context.state.machines[index]
     if not machine.up:
         return

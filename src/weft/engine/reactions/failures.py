@@ -81,7 +81,7 @@ _MAX_REQUEUES = 100
 """Maximal number of requested reruns in a row without progress."""
 
 _RESUMABLE = (Cause.LOST, Cause.PREEMPTED)
-"""Causes after which a task continues from its files."""
+"""Causes of failure after which the next attempt continues from the files of the failed one."""
 
 
 def find_cause(run: RunState, attempt: Attempt, event: Ended) -> Cause:
@@ -136,8 +136,8 @@ def fail_task(
 ) -> None:
     """Retry a failed task, or apply its ``on_failure`` rule if no retry is left.
 
-    ``lasting``: a retry would fail in the same way, so the task is not retried. ``tries``: the number of
-    retries that were made, if all allowed retries were made without running the program again.
+    ``lasting``: a retry would fail in the same way, so the task is not retried. If ``tries`` is given, that
+    many retries were made without running the program again, and no retry is left.
     """
     allowed = context.max_retries(run, task, cause)
     before = run.facts_of(task).failures.get(cause, 0)

@@ -52,7 +52,7 @@ def schedule_replan(context: DecisionContext, run: RunState) -> None:
 
 
 def handle_replan_timer(context: DecisionContext, index: int) -> None:
-    """Request a plan because the replan timer has fired, either by its interval or because of violations."""
+    """Request a plan when the replan timer fires, after its interval or because of violated contracts."""
     if (run := context.state.active.get(index)) is None or not run.attempt_of:
         return
     slow = len(find_violators(context.state, run))

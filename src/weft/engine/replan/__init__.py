@@ -1,1 +1,1 @@
-"""The rest of a run: the acyclic window of a workflow with loops, the instance to plan, and the promise."""
+"""Planning the rest of a run: the acyclic window, the instance to plan, and the promised end and cost."""

@@ -68,7 +68,7 @@ class _Unrolling:
         self.left: list[float] = []
         self._variables: dict[tuple[int, int], int] = {}
         self._executed: dict[int, tuple[list[int], list[int]]] = {}
-        """By task: the entries in which its executions completed, ascending, and their rows."""
+        """By task: the journal entries in which its executions completed, ascending, and their rows."""
 
     def instance(self) -> Instance | None:
         """Return the instance of all executions; None if no execution did any work."""

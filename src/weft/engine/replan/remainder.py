@@ -290,7 +290,7 @@ class _RemainderBuilder:
         self.number: dict[WindowVariable, int] = {}
         self.row_of: dict[int, int] = {}
         self.data_row: dict[int, int] = {}
-        """By task outside the plan: the row that represents its outputs."""
+        """By task that is not planned: the row that represents its outputs."""
         self.before: dict[int, list[int]] = {}
         """By task: its predecessors in the window."""
         for tail, head in window.edges:

@@ -11,12 +11,12 @@ ancestors, and the rule is not applied again to the ancestors found. A variable 
 iteration. A pinned variable keeps its machine. Pinned variables are those of tasks that run and meet their
 contracts, and the sources of transfers that run again while their producer does not.
 
-Deviations: some edges on cycles are cut before the depth-first search, because their data exist. Their first
-task has completed in the iteration in which the second task will run. The search alone may enter a waiting
-task through such an edge and then cut an edge of the current iteration (in WIEN2k: SUMPARA would not wait for
-LAPW2 of a k-point whose LAPW1 is done). A variable that a completed task shares with a task of the window in
-the same iteration is pinned too, unless it is re-bound for a moving task. A transfer reads data of its
-producer's iteration, which may be the iteration before its own.
+Deviations: some edges on cycles are cut before the depth-first search, because their data exist. The first
+task of such an edge has completed in the iteration in which the second task will run. The search alone may
+enter a waiting task through such an edge and then cut an edge of the current iteration (in WIEN2k: SUMPARA
+would not wait for LAPW2 of a k-point whose LAPW1 is done). A variable that a completed task shares with a
+task of the window in the same iteration is pinned too, unless it is re-bound for a moving task. A transfer
+reads data of the iteration of its producer, which may be the iteration before that of the transfer.
 
 O(v + e), iterative; O((v + e) b / 64) to find the tasks that run again for b re-bound variables.
 """

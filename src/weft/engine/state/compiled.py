@@ -47,7 +47,7 @@ def _view_column(column: NDArray[Any]) -> memoryview[Any]:
 _ONLY_ZERO = frozenset({0})
 
 _MAX_KINDS = 64
-"""Maximal number of groups into which tasks are divided by seconds, and also by resource amounts."""
+"""Maximal number of groups of tasks by seconds, and of groups of tasks by resource amounts."""
 
 
 def _name_amounts(graph: TaskGraph, amounts: NDArray[np.float64]) -> Demand:
@@ -76,7 +76,7 @@ class GroupModes:
         self.nodes: dict[tuple[int, int], int] = {}
         """By machine and node count: the number of nodes that the mode allocates."""
         self.demand: dict[tuple[int, int], Demand] | None = None if modes.demand is None else {}
-        """By machine and node count: the amounts consumed; None: every mode consumes the task's amounts."""
+        """By machine and node count: the resource amounts; None: each mode needs the amounts of the task."""
         rows = zip(modes.machine.tolist(), modes.count.tolist(), modes.nodes.tolist(), strict=True)
         for position, (machine, count, nodes) in enumerate(rows):
             self.counts.setdefault(machine, []).append(count)
@@ -137,18 +137,19 @@ class CompiledWorkflow:
             for template, task in enumerate(self._tasks)
             if task.requirements is not None and self._uses_live_names(task)
         }
-        """By position of a description: its requirement; only requirements that use live names."""
+        """By position of a description: its requirement, if it uses values that change during a run."""
         self.preference_kinds = self._number_preferences()
-        """By position of a description: a number, equal for equal ranks and live requirements.
+        """By position of a description: a number, equal for descriptions with equal ranks and requirements.
 
-        None: no description has a rank or a live requirement.
+        Only requirements in ``live_requirements`` are compared. None: no description has a rank or such a
+        requirement.
         """
         self.uniform = isinstance(instance.seconds, RelatedSeconds | ClassSeconds) and not any(
             item.shared and "{machine.name}" in external_source(item)
             for task in self._tasks
             for item in task.inputs
         )
-        """Whether a task has equal seconds and shared files on machines with equal descriptions."""
+        """Whether machines with equal descriptions have equal seconds and shared files for each task."""
         self.plain = (
             self.uniform
             and not (self.demands or self.moves_data or self.stages or self.ranked or graph.loops)
@@ -157,7 +158,7 @@ class CompiledWorkflow:
             and not self.transfers
             and bool((instance.capacity == 1).all())
         )
-        """Whether only free nodes decide where a task can start, and every machine has one node."""
+        """Whether every machine has one node, and only free nodes decide where a task can start."""
         self._options: dict[int, GroupModes] = {}
         self._outcomes: dict[str, frozenset[int]] | None = None
         self._members: dict[int, list[int]] | None = None
@@ -534,7 +535,7 @@ class Loops:
             for task in body.tasks:
                 self.around[task] = (*self.around.get(task, ()), body.index)
         self.ended_by = {task: body.index for body in reversed(by_size) for task in body.lasts}
-        """By last task of a body: the innermost body that it ends."""
+        """By task that is a last task of some body: the innermost body that it ends."""
 
     def iteration(self, task: int) -> int:
         """Return the current iteration of a task's innermost loop; 1 for a task outside loops."""

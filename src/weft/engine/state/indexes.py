@@ -30,7 +30,7 @@ class IndexSet:
         """The smallest position; None: the set is empty."""
         self._words: dict[int, int] = {}
         self._used = 0
-        """Bit set of the words that are not zero."""
+        """Bit set of the integers (words) that contain a position."""
 
     def __bool__(self) -> bool:
         return self._used != 0
@@ -73,9 +73,9 @@ def _lowest_bit(bits: int) -> int:
 
 
 FreeCapacity = int | tuple[float, ...]
-"""Free nodes; a tuple (free nodes, estimated speed, free amounts...) if these values matter.
+"""Number of free nodes, or a tuple (free nodes, estimated speed, free amounts...).
 
-They matter if the speed is not nominal, the machine has countable resources, or it is time-shared.
+It is a tuple if the speed is not nominal, the machine has countable resources, or the machine is time-shared.
 """
 
 
@@ -142,7 +142,7 @@ class AvailabilityQueue:
         self._late: list[_QueueEntry] = []
         """Heap of the late machines, by the seconds of their queues."""
         self._late_since: dict[int, int] = {}
-        """By machine: the version of its entry when it became late."""
+        """By machine: the version of its heap entries when the machine became late."""
 
     def changed(self, machine: int) -> None:
         """Record that the load of a machine has changed, so that it is sorted again before the next query."""
@@ -176,7 +176,7 @@ class AvailabilityQueue:
         self._changed.clear()
 
     def _grow_late(self, now: float) -> None:
-        """Move the machines whose expected end has passed to the heap of late machines."""
+        """Move the machines whose last attempt should have ended by now to the heap of late machines."""
         while self._ends and self._ends[0][0] <= now:
             _, machine, version = heappop(self._ends)
             if self._version[machine] == version:
@@ -267,7 +267,7 @@ class MachineClass:
 
 
 class PartitionedIndexSet:
-    """Positions in disjoint parts, each with a key. A change costs as much as in ``IndexSet``."""
+    """Positions in disjoint parts; each part has a key. A change costs as much as in ``IndexSet``."""
 
     __slots__ = ("firsts", "of")
 
@@ -303,7 +303,7 @@ _UNITS_PER_SECOND = 1 << 60
 _MOST_SECONDS = 1e280
 """Maximal number of seconds that ``to_units`` converts; longer times are reduced to it.
 
-Its number of units is still a finite double.
+The corresponding number of units is still a finite double.
 """
 
 
@@ -326,7 +326,7 @@ class ChangeLog:
         self.count = 0
         """Number of changes so far."""
         self._last: dict[int, int] = {}
-        """By machine: the number of its last change, ascending."""
+        """By machine: the number of its last change; the machines are in ascending order of these numbers."""
 
     def note(self, machine: int) -> None:
         """Record that nodes or amounts of a machine were freed, or that it went down or came back."""
@@ -345,13 +345,13 @@ class ChangeLog:
 
 
 class SharedFileCopies:
-    """Which hosts have which shared input files; to add a file costs O(1), to lose a host O(its files)."""
+    """Which hosts have which shared input files. Adding a file costs O(1), losing a host O(its files)."""
 
     def __init__(self) -> None:
         self.at: dict[int, set[str]] = {}
         """By host: the files copied there."""
         self._of: dict[str, dict[int, None]] = {}
-        """By file: the hosts, in the order of the copies."""
+        """By file: the hosts that have it, in the order in which the file was copied to them."""
 
     def bring(self, host: int, files: Iterable[str]) -> None:
         """Record that files are copied to a host."""

@@ -25,7 +25,7 @@ _MAX_SERVED = 64
 
 
 _EXPLAINED = 1.1
-"""The load explains a learned speed if the measured speed is at most this number times the learned one."""
+"""A measured speed replaces a learned speed if it is at most this number times the learned speed."""
 
 _Ends = list[tuple[float, int]]
 """The expected end and the number of nodes of each attempt."""
@@ -95,70 +95,79 @@ class MachineState:
     def __init__(self, instance: Instance, index: int) -> None:
         machine = instance.machines[index]
         self.described = machine
-        """Its description in the platform."""
+        """The machine's description in the platform."""
         self.measured = NOT_MEASURED
-        """What was last measured on it."""
+        """The values that were last measured on the machine."""
         self.admission = Admission.OPEN
-        """Whether the user lets tasks start on it."""
+        """Whether the user lets tasks start on the machine."""
         self.reason = ""
-        """Why it is down; "": it is up, or the reason is unknown."""
+        """Why the machine is down; "": the machine is up, or the reason is unknown."""
         self.lasting = False
-        """Whether it is down and not expected to come back by itself."""
+        """Whether the machine is down and not expected to come back by itself."""
         self.index = index
         self.name = machine.name
         self.label = machine.label
-        """Name shown to users; for a share it includes the physical machine."""
+        """Name shown to users; the label of a share includes the name of the physical machine."""
         self.share_of = machine.host
-        """Name of the physical machine if this machine is a share of its nodes; None: it is no share."""
+        """Name of the physical machine if this machine is a share of its nodes; None: it is not a share."""
         self.nodes = machine.nodes
         self.free_nodes = machine.nodes
-        """Nodes neither allocated nor reserved."""
+        """Number of nodes that are neither allocated nor reserved; negative if programs share nodes."""
         self.unlimited = machine.occupancy == "unlimited"
         self.time_shared = machine.is_time_shared
-        """Whether any number of programs run at once, each slower; resources are counted."""
+        """Whether any number of programs may share the nodes and slow each other down.
+
+        Resource amounts are limited nevertheless.
+        """
         self.counts_nodes = not (self.unlimited or self.time_shared)
         """Whether a node runs one task at a time."""
         self.service_s = 0.0
-        """Of a time-shared machine: undisturbed seconds that a program running since time 0 would have."""
+        """Only for a time-shared machine: the service for a program that has run since time 0.
+
+        It is measured in seconds for which the program would have had its nodes to itself.
+        """
         self.served_until_s = 0.0
         """Time to which ``service_s`` refers."""
         self.queue_rule = machine.queue
         self.amounts: dict[str, float] = dict(machine.amounts)
-        """Free amounts of its countable resources."""
+        """Free amounts of the machine's countable resources."""
         self.has_amounts = any(self.amounts.values())
-        """Whether it has a positive amount of some countable resource."""
+        """Whether the machine has a positive amount of some countable resource."""
         self.up = True
         self.usable = True
-        """Whether tasks may be assigned to it: it is up and has passed the required inquiries."""
+        """Whether tasks may be assigned to the machine: it is up and has passed the required inquiries."""
         self.speed_factor = 1.0
         """Estimated speed relative to the platform's description."""
         self.learned_factor = 1.0
-        """Speed factor learned from the progress of attempts on it; 1: not slow, or explained by its load."""
+        """Speed factor that follows from the progress of attempts on the machine.
+
+        1: the attempts show no slowness, or the load of the machine explains it.
+        """
         self.measured_factor = 1.0
-        """Speed factor that the last measured load leaves for a task."""
+        """Speed factor that the last measured load of the machine leaves for a task."""
         self.believed_at_s = 0.0
         """Time of the last speed estimate."""
         self.holders: dict[int, Attempt] = {}
         """The attempts that hold nodes, in order of allocation."""
         self.awaited_by: dict[int, None] = {}
-        """The running attempts that migrate here when enough nodes are free; free nodes are kept for them."""
+        """The running attempts that migrate to this machine as soon as enough nodes are free."""
         self.queue: list[tuple[float, int]] = []
-        """(order, attempt number) of the attempts assigned to it that hold no nodes yet."""
+        """(order, attempt number) of the attempts that are assigned to the machine and hold no nodes yet."""
         self.queued_nodes = 0
-        """Nodes that the queued attempts need."""
+        """Number of nodes that all queued attempts need together."""
         self.waiting_units = 0
-        """Node-seconds of the queued attempts at nominal speed, in units (``indexes.to_units``)."""
+        """Node-seconds of all queued attempts at nominal speed, in units (``indexes.to_units``)."""
         self.promised_units = 0
-        """Node-seconds of the tasks bound to it but not assigned yet, in units."""
+        """Node-seconds of the tasks that are bound to the machine but not assigned yet, in units."""
         self._served: _Served | None = None
         self.location = int(instance.network.location[index])
         self.host = int(instance.network.host[index])
         self.machine_classes: list[MachineClass] = []
         """The class of machines with equal description and location, and subsets with this machine."""
         self.left: FreeCapacity | None = None
-        """Free capacity as recorded in its classes."""
+        """Free capacity of the machine as recorded in its classes; None: not usable, or no free node."""
         self.waits: list[AvailabilityQueue] = []
-        """Queues to notify when the machine changes."""
+        """Queues to notify when the time at which the machine becomes free may have changed."""
 
     def free_capacity(self) -> FreeCapacity | None:
         """Return the free capacity of the machine; None: not usable, or no free node."""
@@ -183,7 +192,7 @@ class MachineState:
     def serve(self, now: float) -> None:
         """Update ``service_s`` of a time-shared machine to time ``now``.
 
-        Call this before the number of programs changes.
+        Call this before the number of programs on the machine changes.
         """
         self.service_s += (now - self.served_until_s) / self.crowding()
         self.served_until_s = now
@@ -231,7 +240,7 @@ class MachineState:
 
     @property
     def unclaimed_nodes(self) -> int:
-        """Return the free nodes that no queued attempt needs, at least 0."""
+        """Return the number of free nodes that no queued attempt needs, at least 0."""
         return max(0, self.free_nodes - self.queued_nodes)
 
     def changed(self) -> None:
@@ -488,8 +497,9 @@ class MachineStates:
     ) -> None:
         """Set the values measured on a machine; ``speed_factor``: speed that its load leaves for a task.
 
-        A speed learned from the progress of attempts is kept unless the load explains it (``_EXPLAINED``). In
-        that case the measured speed replaces it.
+        A speed learned from the progress of attempts is kept unless the load explains it, that is, unless the
+        measured speed is at most ``_EXPLAINED`` times the learned one. In that case the measured speed
+        replaces it.
         """
         state = self.all[index]
         state.measured = measured

@@ -186,9 +186,10 @@ class RunPlan:
         self.key = key
         self._tasks = len(compiled)
         self.line: dict[int, PlanLine] = {}
-        """By task: the plan line of its current iteration.
+        """By task: the plan line for its current iteration.
 
-        Without such a line: that of the last planned iteration before it, or else of the first planned one.
+        If the plan has no line for that iteration, the line of the last planned iteration before it is used.
+        If there is none either, the line of the first planned iteration is used.
         """
         by_name: dict[str, list[tuple[int, PlanLine]]] = {}
         for label, line in stored.lines.items():
@@ -203,9 +204,9 @@ class RunPlan:
                 chosen = max(past, key=itemgetter(0)) if past else min(lines, key=itemgetter(0))
                 self.line[task] = chosen[1]
         self._turn: dict[int, list[int]] = {}
-        """By machine: the compute tasks planned on it, by planned start."""
+        """By machine: the compute tasks planned on it, in the order of planned starts."""
         self._ended: dict[int, int] = {}
-        """By machine: how many tasks at the beginning of its list have ended."""
+        """By machine: how many tasks at the beginning of its list in ``_turn`` have ended."""
         for task in sorted(self.line, key=lambda task: (self.line[task].start_s, task)):
             if compiled.group[task] >= 0:
                 self._turn.setdefault(self.line[task].machine, []).append(task)

@@ -20,7 +20,7 @@ from weft.engine.state.plan import RunPlan, invert_order
 from weft.records import dataclass
 
 _TaskClass = tuple[float, ...]
-"""Key of a class of tasks: number of the seconds, planned machine, planned count, kind.
+"""Key of a class of tasks: (number for the seconds, planned machine, planned count, kind...).
 
 Tasks with equal seconds have equal numbers (``seconds_kinds``). The elements of the kind
 (``RunState.kind_of``) follow one by one, beginning with the mode group and the bound machine.
@@ -258,12 +258,14 @@ class ReadyTasks:
         self._kind_of = kind_of
         self._heaps: dict[_TaskKind, list[tuple[float, int]]] = {}
         self._listed: dict[int, dict[_TaskKind, None]] = {}
-        """Kinds by bound machine, ``_MOVING`` or ``_OPEN``."""
+        """Kinds by bound machine; the key of transfers is ``_MOVING``, that of unbound kinds ``_OPEN``."""
         self._keys: dict[int, float] = {}
-        """Key of every ready task; a heap entry with another key is stale."""
+        """Priority key of every ready task; a heap entry with another key is stale."""
         self._kinds: dict[int, _TaskKind] = {}
-        """Kind of every ready task; an entry in the heap of another kind is stale, even with an equal key: a
-        task lost with its machine is ready again with the same key, but must avoid that machine.
+        """Kind of every ready task. An entry in the heap of another kind is stale, even if its key is equal.
+
+        For example, a task that was lost with its machine is ready again with the same key, but must avoid
+        that machine.
         """
         self._kept: list[PlannedTasks] = []
         """Results of ``by_plan`` for the current plan; every change of a task updates them."""

@@ -54,7 +54,7 @@ class RunProgress:
         self._overdue: set[int] = set()
         """Tasks past their estimated end."""
         self._ends: list[tuple[float, int, _Share]] = []
-        """Heap of (estimated end, task, share) of the other tasks; entries of ended tasks are stale."""
+        """Heap of (estimated end, task, share) of tasks that are not overdue; some entries are stale."""
         self._growth = self._origin = self._full = 0
 
     def begin(self, task: int, mean_s: float, started_s: float, seconds: float) -> None:
@@ -304,13 +304,13 @@ class RunState:
         self.instance = compiled.instance
         self.terms = terms
         self.lines: dict[str, tuple[str, ...]] = {}
-        """By name: the lines of the files over which sweeps were unfolded during the run."""
+        """By file name: the lines of each file over which a sweep was unfolded during the run."""
         self.arrival_s = now
         self.ended_s: float | None = None
         self.ending: RunOutcome | None = None
         """How the run ended; None: not ended."""
         self.planned = planned
-        """Whether it follows a plan."""
+        """Whether the run follows a plan."""
         self.version = 0
         """Incremented with every change of the remaining work; a plan states the version it is based on."""
         self.order = order.of(compiled.instance)
@@ -326,11 +326,14 @@ class RunState:
         self.left_behind: dict[int, int] = {}
         """By task without a current attempt: the earlier attempt whose files the next attempt uses."""
         self.facts: dict[int, TaskFacts] = {}
-        """Facts of the tasks that have any; read with ``facts_of``."""
+        """By task that has facts: its facts. Use ``facts_of`` to read them."""
         self.binding: dict[int, int] = {}
-        """By binding variable that several tasks use: the machine it is bound to."""
+        """By binding variable that several tasks use: the machine to which the variable is bound."""
         self._wanted: dict[Hashable, int] = {}
-        """By live or changed requirement: its number, in the order of the first occurrences."""
+        """By requirement that is checked at run time: its number, in the order of the first occurrences.
+
+        These are requirements that an application changed or that use values that change during a run.
+        """
         self.virtual: dict[int, None] = {}
         """Ready virtual tasks; they complete without an attempt."""
         self.early = EarlyTasks(self.kind_of)
@@ -342,10 +345,10 @@ class RunState:
         self.referenced = _find_referenced_tasks(compiled)
         self.unfinished = len(compiled)
         self.spent = 0.0
-        """Price of the node-seconds of its ended attempts."""
+        """Price of the node-seconds that the ended attempts of the run have used."""
         self.failed = 0
         self.stopping = ""
-        """Why no attempt is started any more; "": not stopping."""
+        """Why no further attempts of the run are started; "": the run is not stopping."""
         self._left: UnfinishedTasks | None = None
         self._progress: RunProgress | None = None
         self.promises = None if promise is None or not compiled.transfers else PromisedWork(compiled, promise)
@@ -516,7 +519,7 @@ class RunState:
             self.promise(task)
 
     def promise(self, task: int) -> None:
-        """Update which machine has a compute task in its bound but unassigned work.
+        """Update to which machine's bound but unassigned work a compute task belongs.
 
         For a transfer, do this for its successors on the same abstract machine.
         """
@@ -627,7 +630,7 @@ class RunState:
         self.move(task, self.open_state(task))
 
     def release(self, successor: int) -> bool:
-        """Count one predecessor of a task as done; return False if the task was WAITING, else True.
+        """Count one predecessor of a task as done; return whether the task was in another state than WAITING.
 
         A waiting task without missing predecessors becomes ready.
         """
@@ -643,7 +646,7 @@ class RunState:
         return False
 
     def offer_early(self, task: int) -> None:
-        """Let a policy assign a waiting task, unless a condition may still cause the task to be skipped."""
+        """Let a policy assign a waiting task early, unless a condition may still skip the task."""
         if task not in self.compiled.conditional:
             self.early.add(task)
 

@@ -28,15 +28,15 @@ from weft.workflow.settings import RunSettings, SettingsLayers, WorkflowSettings
 class InquiryAgenda:
     """The machines to query next: those that have changed and those whose next query is due.
 
-    A machine that is noted or returned costs O(log changes); a new or ended run costs O(its machines). The
-    agenda avoids a scan of all machines. After a restore every machine counts as changed.
+    To note or return a machine costs O(log changes); a new or ended run costs O(machines that it can use).
+    The agenda avoids a scan of all machines. After a restore every machine counts as changed.
     """
 
     def __init__(self, machines: Iterable[int]) -> None:
         self.access, self.fetch = _DueTimes(), _DueTimes()
         """Time of the next access test, and of the next state query, of each machine."""
         self._news = dict.fromkeys(machines)
-        """Machines changed since the last query."""
+        """Machines that have changed since the last call of ``pop_due``."""
         self._wanted_by: dict[int, Collection[int]] = {}
         """By active run: the machines on which some of its tasks can run."""
         self._wanting: dict[int, int] = {}
@@ -80,7 +80,7 @@ class _DueTimes:
     def __init__(self) -> None:
         self._at_s: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
-        """Heap of (due time, machine); entries that differ from ``_at_s`` are stale."""
+        """Heap of (due time, machine); an entry whose time differs from the time in ``_at_s`` is stale."""
 
     def put(self, machine: int, at_s: float) -> None:
         """Set the due time of a machine; if ``at_s`` is infinite, the machine is never due."""
@@ -116,7 +116,7 @@ _CLOSED = {
     Admission.REMOVED: "it was removed",
     Admission.ABSENT: "it has not joined yet",
 }
-"""Why a machine that the user has not opened is not usable, by admission."""
+"""By admission: why a machine that is not open for tasks is not usable."""
 
 _VALID_INTERVALS = 2
 """Number of query intervals for which an answer is valid."""
@@ -125,7 +125,7 @@ MEASURE_EVERY_S = 10.0
 """Seconds between measurements of machines if an expression needs them and no setting states an interval."""
 
 _PATIENCE_S = 30.0
-"""Seconds to wait for the first answers of machines if there is no query interval."""
+"""Seconds to wait for the first answers of machines if the settings state no query interval."""
 
 
 class MachineInquiries:
@@ -333,7 +333,7 @@ class PendingWork:
         return self.policy or bool(self.attempts or self.queues or self.runs)
 
     def start_decision(self) -> None:
-        """Clear ``policy``, because the policy is called now."""
+        """Clear the flag ``policy``, because the policy is called now."""
         self.policy = False
 
     def pop_due_queue(self, machine: int) -> bool:
@@ -403,7 +403,7 @@ class EngineState:
         """Attempts that are not over, by number."""
         self.next_attempt = 0
         self.unknown: dict[int, dict[int, None]] = {}
-        """By machine that stopped answering: abandoned attempts that may still run there."""
+        """By machine that stopped answering: the abandoned attempts that may still run on it."""
         self.timers: dict[str, float] = {}
         self.pending = PendingWork()
         """Work that follows from the last changes and was not done yet."""

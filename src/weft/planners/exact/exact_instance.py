@@ -14,7 +14,10 @@ from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats
 
 
 def _possible_links(instance: Instance) -> NDArray[np.bool_]:
-    """Return a table (locations x locations): whether each location has a host, and the two hosts differ."""
+    """Return a table (locations x locations): whether two different hosts can be at the two locations.
+
+    A diagonal entry states whether the location has several hosts.
+    """
     network = instance.network
     hosts = np.unique(np.stack([network.location, network.host]), axis=1)[0]
     possible = np.ones(network.latency_s.shape, dtype=bool)
@@ -350,7 +353,7 @@ class TransferLag:
     target: int
     """Binding variable of the later event; ``source`` is that of the earlier one."""
     ticks: NDArray[np.int64]
-    """Table (locations x locations) of ticks between different hosts; 0 where there are no two hosts."""
+    """Table (locations x locations) of the ticks between different hosts; 0 where no two hosts exist."""
     uniform: int | None
     """The ticks over every link between different hosts; None if links take different times."""
 

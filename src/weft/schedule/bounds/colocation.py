@@ -137,7 +137,7 @@ class _TaskClusters:
 
     @classmethod
     def of(cls, label: _Numbers, needs_s: Floats, head_s: Floats, tail_s: Floats) -> _TaskClusters:
-        """Return the clusters, given the cluster of each task (``label``) and its needs (``needs_s``)."""
+        """Return the clusters; ``label`` is the cluster of each task, ``needs_s`` as in this class."""
         order, size = np.argsort(label, kind="stable"), np.bincount(label)
         first = np.cumsum(size) - size
         return cls(

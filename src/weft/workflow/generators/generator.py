@@ -39,7 +39,7 @@ class GeneratedWorkflow:
 
     workflow: Workflow
     platform: Platform | None = None
-    """The platform the workflow is meant for; None: any."""
+    """The platform for which the workflow is meant; None if it is meant for any platform."""
 
 
 class Generator(Protocol):
@@ -84,7 +84,7 @@ _UNITS: tuple[tuple[str, Callable[[str], float | None], str], ...] = (
     ("_bytes", parse_bytes, "a size, such as 40MB"),
     ("_s", parse_seconds, "a time, such as 90s or 1h30m"),
 )
-"""The suffix of a name, the parser of its unit, and the rule for its values."""
+"""Entries (suffix of a parameter's name, parser of the unit, description of allowed values)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

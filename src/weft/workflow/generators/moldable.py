@@ -34,7 +34,7 @@ _MOST_COUNTS = 10_000
 """Maximum number of node counts of a simulation; each is a line of its table of times."""
 
 _DECOMPOSITION = {16: 0.94, 32: 0.97, 36: 1.03}
-"""By node count: factor of the time where the domain divides better or worse than on other node counts."""
+"""By node count: a factor on the time of a simulation, where its domain divides well (< 1) or badly (> 1)."""
 _LONGEST_S = 1e9
 
 

@@ -416,7 +416,7 @@ _SHAPES: Mapping[SampleName, SampleShape] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleGraph:
-    """A regular graph with random lengths and machines; 0 stands for the size that the paper uses."""
+    """A regular graph with random lengths and machines; a size of 0 stands for the size in the paper."""
 
     name: ClassVar[str] = "sample-sweeps"
     title: ClassVar[str] = "parameter sweeps in pipelines and trees (Ma and Buyya, sample graphs)"
