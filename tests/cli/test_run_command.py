@@ -429,7 +429,7 @@ def test_large_run_prints_a_summary_of_one_line_and_writes_no_reports(
     assert (project.folder / "t.tsv").exists()
 
 
-def test_option_isolate_applies_to_the_run_and_a_missing_tool_is_refused(
+def test_option_isolate_applies_to_the_run_and_is_refused_if_the_tool_is_missing(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_isolation("bubblewrap")

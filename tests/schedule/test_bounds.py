@@ -248,7 +248,7 @@ class TestLevels:
         assert found.levels_s == pytest.approx(9 + 7.5 + 9)
         assert found.argument == "area of levels"
 
-    def test_bound_adds_the_areas_of_levels_whose_tasks_need_several_nodes_to_finish_in_time(self):
+    def test_bound_is_the_sum_of_the_areas_of_levels_with_moldable_tasks(self):
         law = {"nodes": [1, 2, 4], "speedup": {"seconds": {1: 12, 2: 8, 4: 6}}}
         tasks = barrier_tasks(2, [12])
         for level in range(2):

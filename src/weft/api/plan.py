@@ -520,7 +520,7 @@ def _load_named_plan(
         )
     if len(request.instances) > 1:
         what = f"one plan is given for {len(request.instances)} workflows"
-        raise InvalidInput(what, rule="a named plan is for one workflow")
+        raise InvalidInput(what, rule="a plan can be given only if exactly one workflow is planned")
     settings = layers.of_workflow(request.instance.graph.workflow)
     deadline_s, max_cost = settings.deadline_s, settings.max_cost
     if plan_file is not None:

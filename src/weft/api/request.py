@@ -376,9 +376,9 @@ def compile_request(
 def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
     """Return a workflow with only the named tasks and all their ancestors.
 
-    If ``names`` is empty, the workflow is returned unchanged. Loops and sweeps are kept or removed as a whole.
-    The whole workflow is unfolded to find the ancestors. The compilation unfolds the selected part again,
-    because a journal stores this part and numbers its tasks.
+    If ``names`` is empty, the workflow is returned unchanged. Loops and sweeps are kept or removed as a
+    whole. The whole workflow is unfolded to find the ancestors. The compilation unfolds the selected part
+    again, because a journal stores this part and numbers its tasks.
     """
     if not names:
         return workflow

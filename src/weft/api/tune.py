@@ -89,7 +89,7 @@ def tune(
     with open_pool(workers=workers, cluster=cluster, pool=pool) as opened:
         known = None if reference == BEST else _find_reference(reference, instance, goal, seed)
         if stop_at_reference and known is None:
-            rule = "the best value is known only at the end"
+            rule = "the best value of all runs is known only after the last run"
             raise InvalidInput(
                 "a run cannot stop at the best value of all runs", rule=rule, advice="state a reference"
             )

@@ -96,7 +96,7 @@ class UnifiedStudy:
         return {f"{name}.{measure}": value for name in VARIANTS for measure, value in _measures(name, seed)}
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Return the figures with a tolerance, then the medians of the variants."""
+        """Return the values that have a tolerance, then the median of each variant."""
         return give_reasons([*_demanded(results), *_medians(results)], "no paper has this experiment")
 
 

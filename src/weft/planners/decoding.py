@@ -415,10 +415,10 @@ def _invalid_genome_error(instance: Instance, genomes: Genomes, individual: int)
 class FastPath(NamedTuple):
     """The arguments of the fast decoder, which returns the makespans of bindings and nothing else.
 
-    The fast decoder is the case of docs/papers/dynamic-grid.md, section 6. It applies under these conditions:
-    all tasks are virtual tasks, or compute tasks whose seconds are work divided by machine speed; a machine
-    runs either one task at a time or any number; busy intervals take whole machines from time 0 on; all
-    individuals have the same order. ``fixed``, ``files`` and ``latency`` are None if transfers take neither
+    The fast decoder handles the problem of docs/papers/dynamic-grid.md, section 6. It applies under these
+    conditions: all tasks are virtual tasks, or compute tasks whose seconds are work divided by machine speed;
+    a machine runs either one task at a time or any number; every busy interval starts at time 0 and occupies
+    a whole machine; all individuals have the same order of tasks. ``fixed``, ``files`` and ``latency`` are None if transfers take neither
     fixed seconds nor latency.
     """
 

@@ -264,9 +264,10 @@ def _modes(instance: Instance, counts: Indices) -> NDArray[np.int64]:
 
 
 def _make_jobs(instance: Instance, choices: _Choices) -> QueueJobs:
-    """Return the jobs of the queue: all tasks, then a job per busy interval, then one per delayed task.
+    """Return the jobs of the queue: all tasks, a job per busy interval, and a job per earliest start.
 
-    A task with an earliest start depends on a job without nodes that ends at that time.
+    A job for an earliest start uses no nodes and ends at that time. The task with this earliest start depends
+    on the job.
     """
     problem, tasks = compile_problem(instance), len(instance)
     machines = problem.machines

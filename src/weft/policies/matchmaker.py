@@ -18,8 +18,8 @@ class Matchmaker(RoundPolicy):
     E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
     (docs/papers/adaptive-jobs.md, section 3): machines that do not meet the requirements of a job are
     excluded, and the others are ranked. Without a rank expression, machines are ranked by estimated
-    turnaround (execution and transfers). Ranks have this effect under all policies. This policy adds
-    GridWay's order: jobs are considered by arrival of their workflow, then by index; a job without a free
+    turnaround (execution and transfers). Requirements and rank expressions have this effect under all
+    policies. This policy adds GridWay's order: jobs are considered by arrival of their workflow, then by index; a job without a free
     machine does not block later jobs.
 
     Deviations: discovery, authorisation and the two caches of the pipeline are part of the engine, for every

@@ -602,7 +602,7 @@ def _read_speedup(reader: Reader, node: DocumentNode) -> SpeedUp | None:
     if len(entries) != 1:
         if isinstance(node.value, dict):
             rule = f"must have exactly one of {', '.join(SPEEDUP.help)}"
-            reader.add_problem(node, f"the speed-up law has {len(entries)} known keys", rule=rule)
+            reader.add_problem(node, f"the speed-up has {len(entries)} laws", rule=rule)
         return None
     laws = list(SPEEDUP.read_values(reader, entries).values())
     return laws[0] if laws else None
