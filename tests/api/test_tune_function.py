@@ -135,7 +135,7 @@ def test_success_rate_is_measured_for_moldable_tasks():
         ({"planner": "moldable-genetic", "grid": None}, "supports one machine, not 3"),
         ({"reference": "hefd"}, "unknown planner 'hefd'"),
         ({"reference": "bound", "objective": "cost"}, "'cost' has no lower bound"),
-        ({"stop_at_reference": True}, "known only at the end"),
+        ({"stop_at_reference": True}, "known only after the last run"),
         ({"grid": "nothing.yaml"}, "no file 'nothing.yaml'"),
         ({"workers": 0}, "0 workers"),
     ],

@@ -25,7 +25,7 @@ VALUES = {
     (*TUNE, "--grid", "hello.yaml"): ["unknown key 'tasks'"],
     (*TUNE, "--objective", "foo + 1"): ["unknown name 'foo'", "a formula may use"],
     (*TUNE, "--reference", "hefd"): ["did you mean 'heft'?"],
-    (*TUNE, "--stop-at-reference"): ["known only at the end"],
+    (*TUNE, "--stop-at-reference"): ["known only after the last run"],
     (*TUNE, "--out", "nowhere/x.csv"): ["nowhere/x.csv"],
 }
 

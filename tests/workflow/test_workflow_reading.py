@@ -257,7 +257,7 @@ WRONG = {
     "tasks: {t: {nodes: ²}}": "at column",
     "tasks: {t: {nodes: 2, speedup: {roofline: 2.5}}}": "2.5 is not allowed",
     "tasks: {t: {nodes: 2, speedup: {amdahl: 2}}}": "serial share 2.0",
-    "tasks: {t: {nodes: 2, speedup: {amdahl: 0, roofline: 1}}}": "the speed-up law has 2 known keys",
+    "tasks: {t: {nodes: 2, speedup: {amdahl: 0, roofline: 1}}}": "the speed-up has 2 laws",
     "tasks: {t: {speedup: {amdahl: 0.1}}}": "the task has a speed-up law, but no node counts",
     "tasks: {t: {speedup: {seconds: {}}}}": "the table of seconds is empty",
     "tasks: {t: {speedup: {seconds: {²: 5}}}}": "node count '²'",

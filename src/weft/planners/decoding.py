@@ -418,8 +418,8 @@ class FastPath(NamedTuple):
     The fast decoder handles the problem of docs/papers/dynamic-grid.md, section 6. It applies under these
     conditions: all tasks are virtual tasks, or compute tasks whose seconds are work divided by machine speed;
     a machine runs either one task at a time or any number; every busy interval starts at time 0 and occupies
-    a whole machine; all individuals have the same order of tasks. ``fixed``, ``files`` and ``latency`` are None if transfers take neither
-    fixed seconds nor latency.
+    a whole machine; all individuals have the same order of tasks. ``fixed``, ``files`` and ``latency`` are
+    None if transfers take neither fixed seconds nor latency.
     """
 
     course: BindingProblem

@@ -19,8 +19,8 @@ class Matchmaker(RoundPolicy):
     (docs/papers/adaptive-jobs.md, section 3): machines that do not meet the requirements of a job are
     excluded, and the others are ranked. Without a rank expression, machines are ranked by estimated
     turnaround (execution and transfers). Requirements and rank expressions have this effect under all
-    policies. This policy adds GridWay's order: jobs are considered by arrival of their workflow, then by index; a job without a free
-    machine does not block later jobs.
+    policies. This policy adds GridWay's order: jobs are considered by arrival of their workflow, then by
+    index; a job without a free machine does not block later jobs.
 
     Deviations: discovery, authorisation and the two caches of the pipeline are part of the engine, for every
     policy. A decision costs O(active workflows + kinds x machine classes).
