@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 from hypothesis import strategies as st
@@ -142,8 +143,8 @@ def jobs(draw):
 
 
 CONTRACTS = st.one_of(
-    st.just(ContractTerms(factor=None)),
-    st.builds(ContractTerms, factor=st.floats(0, 3), grace_s=optional(st.floats(0, 60))),
+    st.just(ContractTerms(factor=math.inf)),
+    st.builds(ContractTerms, factor=optional(st.floats(0, 3)), grace_s=optional(st.floats(0, 60))),
 )
 CHECKPOINTS = st.builds(
     Checkpoint,

@@ -47,6 +47,20 @@ def test_settings_command_prints_the_values_that_a_run_uses(folder: Path) -> Non
     assert "(plan; of several runs foft" in shown
 
 
+def test_contract_of_a_task_keeps_the_keys_that_it_does_not_state(folder: Path) -> None:
+    tasks = "a: {command: 'true', contract: {factor: 0.3}}, b: {command: 'true', contract: {grace: 1s}}"
+    (folder / "flow.yaml").write_text(
+        f"weft: 1\nname: flow\nsettings: {{contract: {{grace: 10s}}}}\ntasks: {{{tasks}}}\n"
+    )
+
+    def contract(task: str) -> list[tuple[object, str]]:
+        rows = json.loads(weft("settings", "flow.yaml", "--task", task, "--json", folder=folder).out)
+        return [(row["value"], row["origin"]) for row in rows if row["key"].startswith("contract.")]
+
+    assert contract("a") == [(0.3, "task a"), (10.0, "workflow flow"), ("none", "default")]
+    assert contract("b") == [(0.5, "default"), (1.0, "task b"), ("none", "default")]
+
+
 def test_option_changed_lists_only_settings_that_differ_from_the_defaults(folder: Path) -> None:
     same = ("migration.gain=0.2", "planner=auto", "policy=plan", "alpha=none", "plan_time=2s")
     assert values(folder, "--changed", *(word for each in same for word in ("--set", each))) == {}

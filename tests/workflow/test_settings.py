@@ -121,12 +121,48 @@ def test_keys_of_a_task_are_settings_of_the_task():
     task = {"contract": 0.3, "retries": {"oom": 4}, "on_failure": "hold", "evaluator": "8s"}
     workflow = flow({"contract": {"factor": 0.9, "grace": "5s"}}, **task)
     found = WorkflowSettings(SettingsLayers(), workflow).of(workflow.tasks[0])
-    assert (found.contract, found.grace_s, found.iteration_limit_s) == (0.3, None, 8.0)
+    assert (found.contract, found.grace_s, found.iteration_limit_s) == (0.3, 5.0, 8.0)
     assert (found.retries["oom"], found.retries["lost"], found.on_failure) == (4, 10, "hold")
     overrides = make_settings({"retries": 0, "contract": "none"})
     found = WorkflowSettings(SettingsLayers(overrides=overrides), workflow).of(workflow.tasks[0])
     assert set(found.retries.values()) == {0}
     assert found.contract is None
+
+
+@pytest.mark.parametrize(
+    ("lower", "contract", "expected"),
+    [
+        ({"factor": 0.5, "grace": "10s"}, {"factor": 0.3}, (0.3, 10.0, None)),
+        ({"factor": 0.5, "grace": "10s"}, 0.3, (0.3, 10.0, None)),
+        ({"factor": 0.9, "iteration": "8s"}, {"grace": "1s"}, (0.9, 1.0, 8.0)),
+        ({"factor": "none"}, {"grace": "1s"}, (None, 1.0, None)),
+        ({"grace": "10s"}, {"grace": "1s"}, (0.5, 1.0, None)),
+        ({"grace": "10s"}, {}, (0.5, 10.0, None)),
+        ({"factor": 0.5, "grace": "10s"}, "none", (None, 10.0, None)),
+    ],
+)
+def test_contract_of_a_task_is_merged_with_lower_layers_key_by_key(lower, contract, expected):
+    stated = make_settings({"contract": lower})
+    for settings, layers in (
+        ({"contract": lower}, SettingsLayers()),
+        ({}, SettingsLayers(profile=stated)),
+        ({"contract": lower}, SettingsLayers(base=DEFAULTS.with_layers(stated))),
+    ):
+        workflow = flow(settings, contract=contract)
+        found = WorkflowSettings(layers, workflow).of(workflow.tasks[0])
+        assert (found.contract, found.grace_s, found.iteration_limit_s) == expected
+
+
+def test_contract_of_a_task_is_merged_with_the_preset():
+    workflow = flow({}, contract={"grace": "1s"})
+    found = WorkflowSettings(SettingsLayers(base=preset_settings("s3")), workflow).of(workflow.tasks[0])
+    assert (found.contract, found.grace_s) == (1.0, 1.0)
+
+
+def test_settings_of_a_task_are_merged_with_its_contract():
+    workflow = flow({}, contract={"factor": 0.3}, settings={"contract": {"grace": "4s", "iteration": "2s"}})
+    found = WorkflowSettings(SettingsLayers(), workflow).of(workflow.tasks[0])
+    assert (found.contract, found.grace_s, found.iteration_limit_s) == (0.3, 4.0, 2.0)
 
 
 def test_workflows_that_share_machines_must_agree_on_common_settings():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from weft.expressions import parse
@@ -180,11 +182,11 @@ KEYS = {
     "checkpoint: [r, s]": {"recovery": Recovery(checkpoint=Checkpoint(files=("r", "s")))},
     "progress: p.{k}": {"recovery": Recovery(progress="p.{k}")},
     "contract: 0.25": {"recovery": Recovery(contract=ContractTerms(factor=0.25))},
-    "contract: none": {"recovery": Recovery(contract=ContractTerms(factor=None))},
+    "contract: none": {"recovery": Recovery(contract=ContractTerms(factor=math.inf))},
     "contract: {factor: 0.5, grace: 10s}": {
         "recovery": Recovery(contract=ContractTerms(factor=0.5, grace_s=10))
     },
-    "contract: {grace: 1m}": {"recovery": Recovery(contract=ContractTerms(factor=0.5, grace_s=60))},
+    "contract: {grace: 1m}": {"recovery": Recovery(contract=ContractTerms(grace_s=60))},
     "retries: 2": {"recovery": Recovery(retries=2)},
     "retries: {oom: 3, timeout: 1}": {"recovery": Recovery(retries_by_cause={"oom": 3, "timeout": 1})},
     "on_failure: reschedule": {"recovery": Recovery(on_failure="reschedule")},
@@ -285,6 +287,7 @@ WRONG = {
     "tasks: {t: {contract: [1]}}": "this is a list",
     "tasks: {t: {contract: {factor: n}}}": "'n' is an expression",
     "tasks: {t: {contract: -1}}": "contract factor -1.0",
+    "tasks: {t: {contract: .inf}}": "inf is not allowed",
     "tasks: {t: {checkpoint: {every: 5}}}": "a checkpoint without the key 'files'",
     "tasks: {t: {checkpoint: {files: r, every: 0}}}": "a checkpoint every 0 s",
     "tasks: {t: {retries: {ooom: 3}}}": "unknown cause of failure 'ooom'",

@@ -30,12 +30,14 @@ from weft.workflow.settings import (
     SettingsLayer,
     SettingsLayers,
     complete_layer,
+    default_layer,
     explain_settings,
     make_settings,
     merge_layers,
     task_layer,
     write_settings,
 )
+from weft.workflow.task import Task
 from weft.workflow.workflow import Workflow
 
 ProfileSource = Profile | str | Path | None
@@ -117,13 +119,15 @@ def list_settings(
 
     Raises InvalidInput if a policy, planner or objective is unknown, or if values do not fit together.
     """
-    named: list[tuple[str, SettingsLayer]] = [("default", complete_layer(DEFAULTS))]
+    stated = None if task is None else _find_task(workflow, task)
+    default = {**complete_layer(DEFAULTS), **({} if stated is None else default_layer(stated))}
+    named: list[tuple[str, SettingsLayer]] = [("default", default)]
     named.append((f"preset {preset}", load_preset(preset)))
     if workflow is not None:
         named.append((f"workflow {workflow.name}", workflow.settings))
     named.append((f"profile {profile.name if profile else ''}", layers.profile))
-    if task is not None:
-        named.append((f"task {task}", task_layer(_find_task(workflow, task))))
+    if stated is not None:
+        named.append((f"task {task}", task_layer(stated)))
     named.append(("--set", layers.overrides))
     _check_layers(named, workflow)
     found = list(explain_settings(named))
@@ -191,7 +195,7 @@ def _row(setting: Setting, value: Any, origin: str, stated: Any, default: Any) -
     )
 
 
-def _find_task(workflow: Workflow | None, name: str) -> Any:
+def _find_task(workflow: Workflow | None, name: str) -> Task:
     if workflow is None:
         raise InvalidInput(
             f"the settings of task {name!r} need a workflow",

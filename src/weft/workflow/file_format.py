@@ -692,18 +692,19 @@ _GRACE = ValueType("time", QUANTITY_SHAPE, _read_constant, unit="s")
 # fmt: off
 CONTRACT = Record("a contract", (
     Field("factor", _FACTOR, "allowed excess over the estimate: 0.5 allows 1.5 times the estimate",
-          default_text="0.5"),
+          default_text="that of the settings, else 0.5"),
     Field("grace", _GRACE, "time before the contract is first checked", attribute="grace_s",
-          default_text="a tenth of the estimate"),
+          default_text="that of the settings, else a tenth of the estimate"),
 ))
 # fmt: on
 
 
 def _read_contract(reader: Reader, node: DocumentNode) -> ContractTerms | None:
     if isinstance(node.value, int | float) and not isinstance(node.value, bool):
-        return ContractTerms(factor=float(node.value))
+        factor = _read_constant(reader, node)
+        return None if factor is None else ContractTerms(factor=float(factor))
     if node.value in ("none", None):
-        return ContractTerms(factor=None)
+        return ContractTerms(factor=math.inf)
     if not isinstance(node.value, dict):
         reader.add_type_problem(node, "a number, none, or a mapping of factor and grace")
         return None
@@ -711,9 +712,10 @@ def _read_contract(reader: Reader, node: DocumentNode) -> ContractTerms | None:
 
 
 def _write_contract(contract: ContractTerms) -> object:
-    if contract.factor is None:
+    if contract.factor == math.inf:
         return "none"
-    return contract.factor if contract.grace_s is None else CONTRACT.write(contract)
+    has_factor_only = contract.factor is not None and contract.grace_s is None
+    return contract.factor if has_factor_only else CONTRACT.write(contract)
 
 
 def _read_retries(reader: Reader, node: DocumentNode) -> dict[str, Any]:

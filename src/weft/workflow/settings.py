@@ -21,7 +21,7 @@ from weft.errors import InvalidInput
 from weft.fields import FLAG, QUANTITY_SHAPE, TEXT, Field, Record, Shape, ValueType, any_of, choice, integer
 from weft.records import dataclass
 from weft.units import parse_seconds
-from weft.workflow.task import CAUSES, ON_FAILURE, JobSpec, Task
+from weft.workflow.task import CAUSES, DEFAULT_FACTOR, ON_FAILURE, JobSpec, Task
 from weft.workflow.workflow import Workflow
 
 SettingsLayer = Mapping[str, Any]
@@ -565,14 +565,23 @@ def task_layer(task: Task) -> SettingsLayer:
     layer: dict[str, Any] = dict(task.settings)
     if task.job is not None and task.job.evaluator is not None:
         layer.update(_evaluator_layer(task.job))
-    if recovery.contract is not None:
-        layer.update(contract=recovery.contract.factor, grace_s=recovery.contract.grace_s)
+    if (terms := recovery.contract) is not None:
+        if terms.factor is not None:
+            layer["contract"] = None if terms.factor == math.inf else terms.factor
+        if terms.grace_s is not None:
+            layer["grace_s"] = terms.grace_s
     retries = {} if recovery.retries is None else dict.fromkeys(CAUSES, recovery.retries)
     if stated := {**layer.get("retries", {}), **retries, **recovery.retries_by_cause}:
         layer["retries"] = stated
     if recovery.on_failure is not None:
         layer["on_failure"] = recovery.on_failure
     return layer
+
+
+def default_layer(task: Task) -> SettingsLayer:
+    """Return the defaults that differ for a task: a task that states ``contract`` has a contract factor."""
+    terms = task.recovery.contract
+    return {} if terms is None or terms.factor is not None else {"contract": DEFAULT_FACTOR}
 
 
 def _evaluator_layer(job: JobSpec) -> SettingsLayer:
@@ -605,7 +614,10 @@ class SettingsLayers:
 
     def of_task(self, workflow: Workflow, task: Task) -> RunSettings:
         """Return the settings of a task."""
-        return self.base.with_layers(workflow.settings, self.profile, task_layer(task), self.overrides)
+        default = default_layer(task) if self.base.contract is None else {}
+        return self.base.with_layers(
+            default, workflow.settings, self.profile, task_layer(task), self.overrides
+        )
 
     def of_execution(self, workflows: Iterable[Workflow]) -> RunSettings:
         """Return the settings of machines and policy, which all workflows of an execution share.
@@ -657,7 +669,7 @@ class WorkflowSettings:
         """Return the settings of a task."""
         if (found := self._of_task.get(task.name)) is None:
             found = self.common
-            if task_layer(task):
+            if task_layer(task) or default_layer(task):
                 found = self._layers.of_task(self._workflow, task)
             self._of_task[task.name] = found
         return found

@@ -198,6 +198,10 @@ class Checkpoint:
     """Node counts for which a checkpoint is valid: ``any``, or ``same``: the count that wrote it."""
 
 
+DEFAULT_FACTOR = 0.5
+"""Factor of the contract of a task that states ``contract``, if neither the task nor the run states one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractTerms:
     """The performance that an attempt must deliver (docs/papers/dynamic-grid.md, section 9).
@@ -206,14 +210,16 @@ class ContractTerms:
     estimate.
     """
 
-    factor: float | None = 0.5
-    """Allowed excess over the estimate, as a fraction of the estimate; None: the time is not limited."""
+    factor: float | None = None
+    """Allowed excess over the estimate, as a fraction of the estimate. Infinity: the time is not limited.
+    None: the task does not state it; the settings of the run apply, and ``DEFAULT_FACTOR`` if they have none.
+    """
     grace_s: float | None = None
-    """Seconds before the first check; None: a tenth of the estimate."""
+    """Seconds before the first check; None: the task does not state it, and the settings of the run apply."""
 
     def find_problems(self) -> Iterator[Problem]:
         """Yield the problems of this record."""
-        if self.factor is not None and not (self.factor >= 0 and math.isfinite(self.factor)):
+        if self.factor is not None and not self.factor >= 0:
             what = f"contract factor {self.factor}"
             yield Problem(what=what, rule="must be at least 0", path=("contract",))
         if self.grace_s is not None and not self.grace_s >= 0:
