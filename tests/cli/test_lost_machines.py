@@ -312,8 +312,38 @@ def test_tasks_that_never_started_on_a_lost_machine_do_not_count_as_failed(proje
     process = project.start("run", "many.yaml", "--on", "one.yaml")
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
-    lost, failed = err.splitlines()[:2]
-    assert lost.startswith("machine only is lost")
-    assert failed.startswith("x[1] failed, will be retried (lost: only is lost")
-    assert [each["task"] for each in project.json("report")["failures"]] == ["x[1]"]
-    assert "failed" not in project.weft("explain", "x[2]").out
+    assert err.startswith("machine only is lost")
+    assert "failed" not in err
+    assert "x[1], x[2], x[3] (ready) wait for a machine: only: is lost" in err
+    report = project.json("report")
+    assert report["failures"] == []
+    assert {(each["ending"], each["started_s"]) for each in report["attempts"]} == {("withdrawn", None)}
+    assert "failed" not in project.weft("explain", "x[1]").out
+
+
+STAGED = """\
+weft: 1
+name: staged
+tasks:
+  p: {command: "echo one > o", outputs: {o: 10MB}, work: 1s, requirements: name == 'other'}
+  q: {command: "echo two > u; sleep 1", outputs: [u], after: p, work: 1s, requirements: name == 'other'}
+  z: {command: "cat o u", inputs: [o, u], work: 8s}
+"""
+
+
+def test_tasks_being_sent_to_a_lost_machine_run_elsewhere_without_a_retry(project: Project):
+    sandbox = project.write("disk", "")
+    fast = ONE.format(sandbox=sandbox).replace("nodes: 1", "speed: 4")
+    project.write("two.yaml", f"{fast}  other: {{backend: {{kind: local}}}}\n")
+    project.write("staged.yaml", STAGED)
+    project.write("short.yaml", SHORT)
+    for name, task in (("staged", "z"), ("short", "a")):
+        ran = project.weft("run", f"{name}.yaml", "--on", "two.yaml", "--retries", "0")
+        assert ran.code == 0, ran.err
+        assert ran.err.startswith("machine only is lost")
+        assert len(ran.err.splitlines()) == 1
+        report = project.json("report")
+        assert report["failures"] == []
+        tried = [(each["machine"], each["ending"]) for each in report["attempts"] if each["task"] == task]
+        assert tried == [("only", "withdrawn"), ("other", "completed")]
+        assert ": only is lost" in project.weft("explain", task, "-v").out

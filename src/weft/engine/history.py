@@ -679,6 +679,11 @@ class History:
             attempt.suspended_s += max(0.0, until_s - since)
 
     def _machine_changed(self, event: messages.MachineChanged) -> None:
+        if event.up is False and event.started is not None:
+            for attempt in list(self.running.values()):
+                if attempt.machine == event.machine and attempt.number not in event.started:
+                    attempt.started_s = None
+                    del self.running[attempt.number]
         if event.up is not None:
             self._set_up(event.machine, event.up, event.reason)
         if event.admission is not None:
@@ -902,8 +907,7 @@ class History:
             attempt.ended_s = self.now
             self._end_suspension(attempt)
         attempt.cause = command.cause
-        if command.cause == Cause.LOST:
-            self.running.pop(attempt.number, None)  # no event will report its end
+        self.running.pop(attempt.number, None)  # of a lost machine: no event will report its end
         if command.state == TaskState.COMPLETED:
             attempt.ending, attempt.work_done = "completed", 1.0
             attempt.completed_n = self._entry.sequence

@@ -229,6 +229,11 @@ class MachineChanged:
     """Whether the user lets the machine take tasks; OPEN for a machine that joins."""
     lasting: bool = False
     """Whether the machine has never worked and cannot recover by itself, for example if a path is wrong."""
+    started: tuple[int, ...] | None = None
+    """Of a lost machine: the attempts whose programs the backend has started. All other attempts that are on
+    the machine have not started, although a Start command was sent. None: every Start command was carried
+    out.
+    """
 
 
 @stored_as("Answered")

@@ -306,6 +306,10 @@ def _uses_measurements(run: RunState, task: int, text: str | None) -> bool:
 
 
 def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> None:
+    if event.up is False and event.started is not None:
+        for attempt in state.attempts.values():
+            if attempt.machine == event.machine and attempt.number not in event.started:
+                _undo_start(attempt)
     if event.up is not None:
         state.machines[event.machine].reason = "" if event.up else event.reason
         state.machines[event.machine].lasting = event.lasting
@@ -317,6 +321,12 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
         state.inquiries.set_admission(event.machine, event.admission, state.now)
     state.pending.queues[event.machine] = None
     state.pending.policy = True
+
+
+def _undo_start(attempt: Attempt) -> None:
+    """Undo the effect of a Start command on an attempt whose program has not started."""
+    if attempt.stage == Stage.RUNNING:
+        attempt.stage, attempt.started_s, attempt.tries = Stage.SUBMITTED, None, 0
 
 
 def _on_answered(state: EngineState, event: messages.ProbeAnswered) -> None:

@@ -127,8 +127,8 @@ class Transport(Protocol):
     def inspect(self, machine: int) -> str:
         """Return why a machine cannot run programs now; "": it can.
 
-        A machine that cannot run programs is reported as ``lost``. When it can run programs again, it is
-        reported as ``back``.
+        A machine that cannot run programs is reported as ``lost`` (with ``full`` if its disk is full). When
+        it can run programs again, it is reported as ``back``.
         """
 
     def responds(self, machine: int) -> bool:
@@ -270,9 +270,14 @@ class ProgramBackend:
             attempt.owes_epilog = earlier.stage == "ended" and self._has_module(attempt, EPILOG)
 
     def _settle(self, command: cm.Settle) -> None:
-        """Drop the ended attempt of a task, unless its directory is kept for the task's next attempt."""
+        """Drop the ended attempt of a task, unless its directory is kept for the task's next attempt.
+
+        An attempt whose machine was lost while its Start command was on the way is ended first.
+        """
         number = self._last_attempt.get((command.run, command.task))
         attempt = None if number is None else self._attempts.get(number)
+        if attempt is not None and attempt.start is not None and not attempt.over:
+            self._end_program(attempt)
         if attempt is not None and attempt.over and not command.keep:
             if attempt.owes_epilog:
                 self._run_owed_epilog(attempt, lambda problem: None)  # noqa: ARG005 -- its task has ended
@@ -323,11 +328,20 @@ class ProgramBackend:
     def _report_staged(self, event: ev.StagedIn | None) -> None:
         """Report that staging has ended.
 
-        ``event`` is None if the attempt was abandoned; then nothing is reported.
+        ``event`` is None if the attempt was abandoned; then nothing is reported. If the destination is lost,
+        only the loss is reported, and the engine places the task again.
         """
-        if event is not None:
-            lost, text = self._find_lost(event.lost)
-            self._events.append(replace(event, problem=event.problem + text, lost=lost))
+        if event is None:
+            return
+        attempt = self._attempts.get(event.attempt)
+        # A disk that the copied file may have filled is the reason of this failure alone.
+        if attempt is not None and event.problem and not describe_full_disk(None, event.problem, ""):
+            is_lost = self._transport.inspect(attempt.machine)
+            self._process(self._transport.check())
+            if is_lost:
+                return
+        lost, text = self._find_lost(event.lost)
+        self._events.append(replace(event, problem=event.problem + text, lost=lost))
 
     def _find_lost(self, holders: Sequence[int]) -> tuple[tuple[int, ...], str]:
         """Return which of the machines that hold an unreadable input are lost, and a text about them.
@@ -367,7 +381,7 @@ class ProgramBackend:
         problem = describe_failure(PROLOG, report, attempt.records_path)
         attempt.has_prolog = not problem
         if not attempt.over:
-            self._report(replace(staged, problem=problem, module=PROLOG) if problem else staged)
+            self._report_staged(replace(staged, problem=problem, module=PROLOG) if problem else staged)
 
     def _start(self, command: cm.Start) -> None:
         attempt = self._attempts[command.attempt]
@@ -590,7 +604,8 @@ class ProgramBackend:
         self._threads.run(lambda: self._finisher.save_restart_files(attempt), report)
 
     def _cancel(self, command: cm.Cancel) -> None:
-        attempt = self._attempts[command.attempt]
+        if (attempt := self._attempts.get(command.attempt)) is None:
+            return  # it was given up with its machine, which is back now
         # Outputs of a program that has ended are still needed, unless the run was stopped.
         started = attempt.launched or attempt.over
         if stopped := command.reason == cm.STOPPED or not started:
@@ -665,7 +680,8 @@ class ProgramBackend:
         elif command.of == "reattach" and command.machine is not None:
             self._transport.reattach(command.machine)
         elif command.machine is not None:
-            alive = not self._transport.inspect(command.machine)
+            if not (alive := not self._transport.inspect(command.machine)):
+                self._process(self._transport.check())  # a lost machine is reported before the answer
             if command.of == "job":
                 watched = self._transport.responds(command.machine)
                 alive = alive and watched and command.attempt in self._attempts
@@ -762,8 +778,12 @@ class ProgramBackend:
             if up := report["is"] == "back":
                 return ev.MachineChanged(machine=machine, up=up)
             self._end_lost_programs(machine)
-            lasting = bool(report.get("lasting"))
-            return ev.MachineChanged(machine=machine, up=up, reason=report["text"], lasting=lasting)
+            lasting, started = bool(report.get("lasting")), None
+            if not report.get("full"):  # the inputs of an attempt may have filled the disk: it uses a retry
+                started = self._list_started(machine)
+            return ev.MachineChanged(
+                machine=machine, up=up, reason=report["text"], lasting=lasting, started=started
+            )
         load, cores = report.get("load"), self._context.machines[machine].core_count
         return ev.Fetched(
             machine=machine,
@@ -773,17 +793,33 @@ class ProgramBackend:
             free_disk_bytes=report.get("disk_bytes"),
         )
 
+    def _list_started(self, machine: int) -> tuple[int, ...]:
+        """Return the attempts on a machine whose programs have started, as far as is known."""
+        here = (attempt for attempt in self._attempts.values() if attempt.machine == machine)
+        return tuple(attempt.number for attempt in here if attempt.launched or attempt.inherited)
+
     def _end_lost_programs(self, machine: int) -> None:
-        """Terminate the programs of a lost machine if they can be reached; their ends are not awaited."""
+        """Terminate the programs of a lost machine if they can be reached; their ends are not awaited.
+
+        No more files are copied to the machine.
+        """
         for attempt in self._attempts.values():
-            if attempt.machine == machine and attempt.start is not None and not attempt.over:
-                attempt.over = True
-                self._monitor.remove(attempt)
-                if attempt.launched:
-                    self._transport.cancel(machine, attempt.number, 0.0)
+            if attempt.machine != machine or attempt.over:
+                continue
+            if attempt.start is None:
+                attempt.abandon()
+            else:
+                self._end_program(attempt)
         for number, module in self._modules.items():
             if module.attempt.machine == machine:
                 self._transport.cancel(machine, number, 0.0)
+
+    def _end_program(self, attempt: ActiveAttempt) -> None:
+        """Terminate the program of an attempt whose machine is lost, or do not start it."""
+        attempt.over = True
+        self._monitor.remove(attempt)
+        if attempt.launched:
+            self._transport.cancel(attempt.machine, attempt.number, 0.0)
 
     def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
         """Run the task's own epilog, collect the outputs of the ended program, then report the end.

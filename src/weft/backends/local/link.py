@@ -856,7 +856,12 @@ class RunnerPool:
         self._health = MachineHealth(context)
 
     def start(self, machine: int, order: Mapping[str, Any]) -> str:
-        """Start a program through the machine's runner; return why this failed, or ""."""
+        """Start a program through the machine's runner; return why this failed, or "".
+
+        No program is started on a lost machine.
+        """
+        if machine in self._health.lost:
+            return self._health.lost[machine].problem
         if not self._is_connected(machine):
             found = self._replace_runner(machine)
             self._backlog += found
@@ -939,8 +944,8 @@ class RunnerPool:
     def _lose(self, machine: int, problem: str) -> None:
         """Report a machine as lost, once and before all other reports; the backend then ends its programs."""
         if self._health.lose(machine, problem):
-            lasting = self._health.is_lasting(machine)
-            self._backlog.insert(0, {"is": "lost", "machine": machine, "text": problem, "lasting": lasting})
+            facts = {"lasting": self._health.is_lasting(machine), "full": self._health.is_full(machine)}
+            self._backlog.insert(0, {"is": "lost", "machine": machine, "text": problem, **facts})
 
     def _lose_runner(self, machine: int, problem: str) -> None:
         """Report a machine as lost because its runner is missing.

@@ -132,7 +132,10 @@ def handle_machine_return(context: DecisionContext, machine: int) -> None:
 
 
 def handle_machine_loss(context: DecisionContext, machine: int) -> None:
-    """Retry the tasks that had attempts on a lost machine, and unbind abstract machines from it."""
+    """Retry the tasks whose programs ran on a lost machine, reopen those that had not started there.
+
+    Abstract machines are unbound from the machine.
+    """
     state = context.state
     for number in list(state.machines[machine].awaited_by):
         attempt, text = state.attempts[number], f"it does not move: {state.machines[machine].name} is lost"
@@ -182,17 +185,17 @@ def _free_abstract_machines(context: DecisionContext, machine: int, text: str = 
 
 def _lose_attempt(context: DecisionContext, attempt: Attempt) -> None:
     state = context.state
-    run = state.runs[attempt.run]
+    run, text = state.runs[attempt.run], f"{state.machines[attempt.machine].name} is lost"
     if run.attempt_of.get(attempt.task) == attempt.number:
         old = state.find_attempt(attempt.replaces)
         if old is not None and old.stage != Stage.CLEANING:
             cancel_migration(context, run, attempt, old)
-        elif _is_unconfirmed(attempt) and (run.stopping or attempt.cancelled == "held"):
-            settle_cancelled(context, run, attempt)  # it was cancelled before it started: nothing is lost
+        elif attempt.started_s is not None:
+            fail_task(context, run, attempt.task, Cause.LOST, text)
+        elif run.stopping or attempt.cancelled == "held":
+            settle_cancelled(context, run, attempt)
         else:
-            fail_task(
-                context, run, attempt.task, Cause.LOST, f"{state.machines[attempt.machine].name} is lost"
-            )
+            context.reopen(run, attempt.task, text)  # it has not started, so it uses no retry
     elif attempt.stage == Stage.CLEANING:
         context.emit(messages.CloseAttempt(attempt=attempt.number))
     elif attempt.live:
