@@ -128,3 +128,60 @@ def test_requests_are_rejected_if_no_engine_runs(project: Project) -> None:
     assert answer["answers"] == [
         {"task": "a", "granted": False, "heard": False, "text": "no engine is running in this project"}
     ]
+
+
+QUEUED = """\
+weft: 1
+name: queued
+tasks:
+  x: {{sweep: {{k: 1..3}}, command: "echo on; until test -e {go}; do sleep 0.05; done", seconds: 60}}
+"""
+
+
+def test_all_views_show_whether_a_queued_task_still_moves(project: Project) -> None:
+    project.write("queued.yaml", QUEUED.format(go=project.folder / "go"))
+    process = project.start("run", "queued.yaml", "--on", "machines.yaml")
+
+    def plans() -> int:
+        steps = project.weft("report", "--events", "-").out
+        return steps.count('"plan-ready"')
+
+    def explained() -> str:
+        return " ".join(project.weft("explain", "x[3]", "-v").out.split())
+
+    try:
+        project.running(process, "on")
+        here = project.json("explain", "x[3]")["choice"]["machine"]
+        there = {"left": "right", "right": "left"}[here]
+        asked = f"it moves when a node of {there} is free"
+        assert project.weft("migrate", "x[3]", "--to", there).out == f"x[3] of run 1: {asked}\n"
+        made = plans()
+        assert project.weft("machines", "add", "third").code == 0
+        wait_for(lambda: plans() > made)  # the new plan could use the machine that has joined
+        waits = f"waits for 1 free node of {there}, to which the user moves it"
+        (reserved,) = project.json("status")["reservations"]
+        assert (reserved["task"], reserved["machine"], reserved["nodes"]) == ("x[3]", there, 1)
+        assert f"x[3] {waits}" in project.weft("status").out
+        assert waits in explained()
+
+        made = plans()
+        assert project.weft("machines", "drain", there).code == 0
+        wait_for(lambda: plans() > made)
+        off = f"it does not move: {there} is drained"
+        status = project.json("status")
+        assert status["reservations"] == []
+        assert [each["text"] for each in status["cancelled_migrations"]] == [off]
+        assert f"1 cancelled migration:\n  x[3]: {off}" in project.weft("status").out
+        assert off in explained()
+        assert waits not in explained()
+        wait_for(lambda: "third" in [each["machine"] for each in project.json("status")["running"]])
+        project.write("go", "")
+        _, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        project.write("go", "")
+        project.end(process)
+    assert process.returncode == 0, err
+    assert [line for line in err.splitlines() if line.startswith("x[3]")] == [
+        f"x[3]: {asked}",
+        f"x[3]: {off}",
+    ]

@@ -126,6 +126,17 @@ def test_new_attempt_on_another_machine_after_a_failure_is_a_migration():
     assert history.end_s == 14
 
 
+def test_migration_to_a_machine_on_which_the_task_did_not_start_is_cancelled():
+    flow = Builder("jobs")
+    flow.task("job", sweep={"i": "1..2"}, work=100)
+    scenario = Scenario(failures=(Failure(machines=("a",), at_s=10.0, repair_s=5.0),))
+    history = simulate_history({"jobs": flow.build()}, {"a": {}, "b": {}}, scenario=scenario, policy="plan")
+    tried = [(each.machine, each.ending) for each in history.attempts.values() if each.task == "job[1]"]
+    # It waited in the queue of b until the new plan used a again.
+    assert tried == [(0, "failed"), (1, "withdrawn"), (0, "completed")]
+    assert [(move.target, move.off) for move in history.moves] == [(1, True)]
+
+
 def test_work_stored_in_a_checkpoint_is_kept_in_a_migration():
     """Machine a is ten times slower from 2 s on; the task migrates to b and restarts from its checkpoint."""
     flow = one_task(checkpoint={"files": ["r"], "every": 2}, progress="p", contract=0.5)

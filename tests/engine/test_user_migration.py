@@ -6,10 +6,16 @@ import pytest
 
 from driven_engine import DrivenEngine, command_texts, platform_of
 from weft.engine import messages as ev
+from weft.engine.explanation import list_reservations
+from weft.engine.replan.remainder import find_violators, prepare_replan
 from weft.engine.state.snapshot import restore_snapshot, take_snapshot
+from weft.engine.states import Admission
+from weft.planners.planner import Budget, make_planner
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
+from weft.randomness import generator
 from weft.workflow.builder import Builder
+from weft.workflow.settings import RunSettings
 
 
 def jobs(number, **facets):
@@ -144,3 +150,89 @@ def test_snapshot_keeps_the_awaited_machine():
     restore_snapshot(other, record)
     assert list(other.machines[1].awaited_by) == [0]
     assert other.machines[1].free_capacity() is None
+
+
+def plan(engine):
+    """Plan the rest of the run, and let the engine adopt the plan; return the plan and the commands."""
+    state = engine.engine.state
+    stored = prepare_replan(state, 0).answered(make_planner("heft"), Budget(steps=20), generator(0))
+    state.plans[stored.key] = stored
+    ready = ev.PlanReady(plan=stored.key, run=0, version=engine.run.version)
+    return stored.lines, engine.handle(ready)
+
+
+def planned(number, platform):
+    """Return an engine that follows a plan; tasks that no machine can start now are queued."""
+    settings = RunSettings(begins_at_once=True)
+    engine = DrivenEngine(jobs(number), platform, settings, policy="plan")
+    plan(engine)
+    return engine
+
+
+def test_new_plan_keeps_the_machine_that_the_user_has_chosen():
+    engine = planned(4, platform_of(1, 1, 1))
+    engine.handle(ev.MachineChanged(machine=2, admission=Admission.DRAINED))
+    plan(engine)
+    queued = [each for each in engine.engine.state.attempts.values() if each.queued]
+    (other,) = {0, 1} - {queued[0].machine}
+    task = queued[0].task
+    assert migrate(engine, task=task, machine=other) == (["note awaits"], [])
+    # Machine 2 is free now, and the tasks in the queues of the others are planned there.
+    engine.handle(ev.MachineChanged(machine=2, admission=Admission.OPEN), at=10.0)
+    lines, words = plan(engine)
+    name = engine.run.compiled.names[task]
+    assert lines[name].machine == other
+    assert not any(word.startswith(f"settle {task} ") for word in words)
+    assert [each.task for each in list_reservations(engine.engine.state)] == [name]
+    running = engine.engine.state.machines[other].holders
+    words = engine.handle(ev.Ended(attempt=next(iter(running))), at=100.0)
+    assert any(word.startswith("assign") and word.endswith(": user") for word in words)
+    assert list_reservations(engine.engine.state) == []
+
+
+def test_new_plan_does_not_move_a_slow_task_that_the_user_moves():
+    engine = running(2, platform_of(1, 1))
+    engine.engine.state.attempts[0].violating = True
+    assert find_violators(engine.engine.state, engine.run) == [0]
+    migrate(engine, machine=1)
+    assert find_violators(engine.engine.state, engine.run) == []
+
+
+CALLED_OFF = {
+    "it does not move: m1 is lost": ev.MachineChanged(machine=1, up=False),
+    "it does not move: m1 is drained": ev.MachineChanged(machine=1, admission=Admission.DRAINED),
+    "it does not move to m1: m0 is lost; retry 1 of 10": ev.MachineChanged(machine=0, up=False),
+}
+
+
+@pytest.mark.parametrize("reason", CALLED_OFF)
+def test_requested_migration_is_called_off_with_the_reason(reason):
+    engine = running(3, platform_of(1, 1))
+    migrate(engine, machine=1)
+    commands = engine.engine.handle(CALLED_OFF[reason], 10.0)
+    assert [command.reason for command in commands if isinstance(command, ev.AwaitMachine)] == [reason]
+    assert list_reservations(engine.engine.state) == []
+
+
+def test_task_does_not_move_to_a_machine_that_was_drained_meanwhile():
+    engine = running(2, platform_of(1, 1))
+    migrate(engine, machine=1)
+    engine.handle(ev.MachineChanged(machine=1, admission=Admission.DRAINED))
+    assert engine.handle(ev.Ended(attempt=1), at=20.0) == ["settle 1 COMPLETED"]
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (ev.RequestReceived(what="hold", run=0, task=2), "held by the user"),
+        (ev.MachineChanged(machine=0, admission=Admission.REMOVED), "m0 was removed"),
+    ],
+)
+def test_requested_migration_of_a_queued_task_is_called_off_with_its_attempt(event, reason):
+    engine = planned(3, platform_of(1, 1))
+    (queued,) = [each for each in engine.engine.state.attempts.values() if each.queued]
+    assert (queued.task, queued.machine) == (2, 0)
+    migrate(engine, task=2, machine=1)
+    commands = engine.engine.handle(event, 10.0)
+    texts = [command.reason for command in commands if isinstance(command, ev.AwaitMachine)]
+    assert texts == [f"it does not move to m1: {reason}"]

@@ -56,7 +56,7 @@ class RunDriver:
         self.live = LiveDisplay(self._block, self._line, quiet=quiet)
         self._only_errors = quiet and errors
         self._printed_failures = self._printed_moves = self._printed_changes = self._printed_modules = 0
-        self._printed_stages = 0
+        self._printed_stages = self._printed_reservations = 0
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
@@ -83,6 +83,7 @@ class RunDriver:
         )
         self._printed_failures = len(self.view.progress.history.failures)
         self._printed_moves = len(self.view.progress.history.moves)
+        self._printed_reservations = len(self.view.progress.history.reservations)
         self._printed_changes = len(self.view.progress.history.machine_changes)
         self._printed_modules = len(self.view.progress.history.module_failures)
         self._printed_stages = len(self.view.progress.history.stage_retries)
@@ -124,6 +125,10 @@ class RunDriver:
         for move in moves[self._printed_moves :] if not self._only_errors else ():
             self.live.say(self.view.describe_migration(move))
         self._printed_moves = len(moves)
+        reservations = self.view.progress.history.reservations
+        for each in reservations[self._printed_reservations :] if not self._only_errors else ():
+            self.live.say(self.view.describe_reservation(each))
+        self._printed_reservations = len(reservations)
         stages = self.view.progress.history.stage_retries
         for stage in stages[self._printed_stages :] if not self._only_errors else ():
             self.live.say(self.view.describe_retry(stage))

@@ -18,7 +18,14 @@ from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
     from weft.api.progress import ExecutionProgress, TimeLeft
-    from weft.engine.history import FailureRecord, MachineChange, MigrationRecord, StageRetry
+    from weft.engine.explanation import Reservation
+    from weft.engine.history import (
+        FailureRecord,
+        MachineChange,
+        MigrationRecord,
+        ReservationRecord,
+        StageRetry,
+    )
     from weft.engine.kind_counts import KindCount
     from weft.engine.replan.promise import Promise
     from weft.engine.state.run import RunState
@@ -144,20 +151,41 @@ class RunDisplay:
         return [each for each in moves if not each.off and self.run in (None, each.run)]
 
     @property
+    def reservations(self) -> list[Reservation]:
+        """Return the tasks that the user moves to busy machines; none without an engine."""
+        from weft.engine.explanation import list_reservations
+
+        return list_reservations(self.progress.state, self.run) if self.has_engine else []
+
+    @property
+    def cancelled_reservations(self) -> list[ReservationRecord]:
+        """Return the migrations of the displayed runs that were called off while they waited."""
+        every = self.progress.history.reservations
+        return [each for each in every if each.off and self.run in (None, each.run)]
+
+    @property
     def stage_retries(self) -> list[StageRetry]:
         """Return a record for each retry of copying outputs in the displayed runs."""
         return [each for each in self.progress.history.stage_retries if self.run in (None, each.run)]
+
+    def describe_reservation(self, each: ReservationRecord) -> str:
+        """Return a line about a migration that waits for a busy machine or was called off."""
+        return printable(each.text)
 
     def describe_retry(self, each: StageRetry) -> str:
         """Return a line about outputs that are copied again."""
         return printable(redact(each.text))
 
     def change_lines(self, most: int = _LISTED) -> list[str]:
-        """Return lines about migrations and retried stages: the number of each, and the last ``most``."""
+        """Return lines about migrations, cancelled migrations and retried stages.
+
+        They state the number of each, and the last ``most``.
+        """
         moves = [printable(self.describe_migration(each)) for each in self.migrations]
+        off = list(map(self.describe_reservation, self.cancelled_reservations))
         stages = list(map(self.describe_retry, self.stage_retries))
         lines = []
-        for noun, texts in (("migration", moves), ("retried stage", stages)):
+        for noun, texts in (("migration", moves), ("cancelled migration", off), ("retried stage", stages)):
             if texts:
                 last = ", the last:" if len(texts) > most else ":"
                 lines += [format_count(len(texts), noun) + last, *(f"  {text}" for text in texts[-most:])]
@@ -181,7 +209,10 @@ class RunDisplay:
         if rows > _LOW:
             modules = self.module_lines()[-_MIGRATIONS:]
             stages = map(self.describe_retry, self.stage_retries[-_MIGRATIONS:])
-            moves = [*map(self.describe_machine, changes), *self.migration_lines(), *stages, *modules]
+            off = [each.text for each in self.cancelled_reservations[-_MIGRATIONS:]]
+            waiting = [each.text for each in self.reservations[:_MIGRATIONS]]
+            moves = [*map(self.describe_machine, changes), *self.migration_lines()]
+            moves += [*off, *waiting, *stages, *modules]
         lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures) - len(moves)))
         lines += [self.line(now_s), *([promise] if promise else []), *moves]
         shown = [

@@ -88,6 +88,8 @@ def _show(
         click.echo(printable(f"  {each.task} on {each.machine}{part}{nodes} for {since}"))
     if len(running) > most:
         click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
+    for reservation in view.reservations:
+        click.echo(printable(f"  {reservation.text}"))
     if state == "running":
         click.echo(view.left_text(now_s))
     for line in view.slowdown_lines():
@@ -148,6 +150,10 @@ def _record(
             each.as_record(names) | {"run": found.number}
             for each in followed.history.moves
             if each.run == view.run
+        ],
+        "reservations": [each._asdict() | {"run": found.number} for each in view.reservations],
+        "cancelled_migrations": [
+            each.as_record() | {"run": found.number} for each in view.cancelled_reservations
         ],
         "stage_retries": [each.as_record() | {"run": found.number} for each in view.stage_retries],
         "failures": [

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from weft.engine.messages import Cancel, Command, ReportModule, SetTimer, Settle
+from weft.engine.messages import STOPPED, AwaitMachine, Cancel, Command, ReportModule, SetTimer, Settle
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
 from weft.engine.states import Attempt, Cause, TaskState
 from weft.engine.transitions import ENACT
 from weft.policies.policy import Policy
+
+_OPEN = (TaskState.READY, TaskState.WAITING, TaskState.HELD)
+"""States of a task that has no attempt and will run."""
 
 
 class DecisionContext:
@@ -65,8 +68,11 @@ class DecisionContext:
     ) -> None:
         """Emit a Settle command, which sets the state of a task.
 
-        The keyword arguments are fields of ``Settle``.
+        The keyword arguments are fields of ``Settle``. If the task has no attempt afterwards, a migration for
+        which its attempt waits is called off.
         """
+        if state in _OPEN and (attempt := self.state.attempt_of(run, task)) is not None:
+            self._leave_reservation(attempt, reason)
         self.emit(
             Settle(
                 run=run.index,
@@ -97,8 +103,20 @@ class DecisionContext:
         self.emit(ReportModule(run=run, task=task, attempt=attempt, module=module, reason=problem))
 
     def cancel(self, attempt: Attempt, reason: str) -> None:
-        """Emit a Cancel command for an attempt."""
+        """Emit a Cancel command for an attempt; a migration for which it waits is called off."""
+        if reason != STOPPED:
+            self._leave_reservation(attempt, reason)
         self.emit(Cancel(attempt=attempt.number, machine=attempt.machine, reason=reason))
+
+    def call_off_migration(self, attempt: Attempt, text: str) -> None:
+        """Record why an attempt no longer waits for the machine to which the user wanted to move it."""
+        self.emit(AwaitMachine(run=attempt.run, task=attempt.task, attempt=attempt.number, reason=text))
+
+    def _leave_reservation(self, attempt: Attempt, reason: str) -> None:
+        """Call off the migration for which an attempt waits, if any, because the attempt ends."""
+        if (machine := attempt.awaited_machine) is not None:
+            name = self.state.machines[machine].name
+            self.call_off_migration(attempt, f"it does not move to {name}: {reason}")
 
     def set_timer(self, timer: str, at_s: float) -> None:
         """Emit a SetTimer command, which requests a TimerFired event at time ``at_s``."""

@@ -126,6 +126,7 @@ def _list_modes(
 ) -> Iterator[CandidateMode]:
     compiled = run.compiled
     compute = compiled.kind[task] == COMPUTE
+    kept = bool(state.machines[machine].awaited_by)
     for count in compiled.options(task).counts.get(machine, ()) if compute else (0,):
         if (mode := view.mode(view.run(run.index), task, machine, count)) is None:
             continue
@@ -136,7 +137,7 @@ def _list_modes(
             seconds=mode.seconds,
             data_ready_s=mode.ready_s,
             finish_s=mode.finish_s,
-            free=not compute or state.machines.fits(machine, mode.nodes, demand),
+            free=not compute or (not kept and state.machines.fits(machine, mode.nodes, demand)),
         )
 
 
@@ -184,6 +185,11 @@ def _check_capacity(
 ) -> Condition:
     if any(option.free for option in options):
         return Condition(name="room", holds=True, text="nodes and resources are free")
+    if machine.awaited_by:
+        first = state.attempts[next(iter(machine.awaited_by))]
+        moved = state.runs[first.run].name(first.task)
+        text = f"its next free nodes are kept for {moved}, which the user moves there"
+        return Condition(name="room", holds=False, text=text)
     if not may_use(run, task, machine.index):
         text = "another task of the same abstract machine cannot use it"
         return Condition(name="shared", holds=False, text=text)
@@ -412,7 +418,49 @@ def _describe_machines(state: EngineState, run: RunState, task: int) -> list[str
     return [f"a machine: {', '.join(_shorten_list(names))}: {text}" for text, names in reasons.items()]
 
 
+class Reservation(NamedTuple):
+    """A task that the user moves to a busy machine, and that waits for nodes of this machine."""
+
+    run: int
+    task: str
+    """Name of the task, with its iterations."""
+    attempt: int
+    machine: str
+    nodes: int
+
+    @property
+    def needed(self) -> str:
+        """Return the nodes for which the task waits, as text."""
+        return f"{format_count(self.nodes, 'free node')} of {self.machine}"
+
+    @property
+    def text(self) -> str:
+        """Return a line about the reservation."""
+        return f"{self.task} waits for {self.needed}, to which the user moves it"
+
+
+def list_reservations(state: EngineState, run: int | None = None) -> list[Reservation]:
+    """Return the reservations of a run in the order of its attempts; None: of all runs."""
+    waiting = [each for each in state.attempts.values() if each.awaited_machine is not None]
+    return [_find_reservation(state, each) for each in waiting if run in (None, each.run)]
+
+
+def _find_reservation(state: EngineState, attempt: Attempt) -> Reservation:
+    run, machine = state.runs[attempt.run], attempt.awaited_machine
+    assert machine is not None
+    nodes = run.compiled.options(attempt.task).nodes[machine, attempt.awaited_count]
+    label = run.name(attempt.task)
+    return Reservation(attempt.run, label, attempt.number, state.machines[machine].name, nodes)
+
+
 def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> list[str]:
+    found = _describe_stage(state, run, attempt)
+    if attempt.awaited_machine is not None:
+        found.insert(0, f"{_find_reservation(state, attempt).needed}, to which the user moves it")
+    return found
+
+
+def _describe_stage(state: EngineState, run: RunState, attempt: Attempt) -> list[str]:
     if attempt.stage in (Stage.SUBMITTED, Stage.STAGING_OUT):
         where = state.machines[attempt.machine].label
         what = "start it" if attempt.stage == Stage.SUBMITTED else "copy its outputs to their targets"

@@ -199,7 +199,7 @@ class MigrationRecord:
     """Numbers of the attempts before (``old``) and after (``new``) the migration."""
     restart_from: float = 0.0
     off: bool = False
-    """Whether the migration was cancelled, because the task ended first or the target was lost."""
+    """Whether the migration was cancelled: the task ended first, or did not start on the target."""
 
     def as_record(self, machines: tuple[str, ...]) -> dict[str, Any]:
         """Return the migration as plain data, with the machines' names."""
@@ -250,6 +250,31 @@ class StageRetry:
         """Return the retry as plain data."""
         record = {key: getattr(self, key) for key in ("at_s", "run", "attempt")}
         return record | {"task": self.label, "problem": self.problem, "text": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationRecord:
+    """A migration that the user requested begins to wait for nodes of a busy machine, or is called off."""
+
+    at_s: float
+    run: int
+    label: str
+    """Name of the task, with its iterations."""
+    attempt: int
+    reason: str
+    """For which nodes the migration waits, or why it was called off."""
+    off: bool
+    """Whether the migration was called off."""
+
+    @property
+    def text(self) -> str:
+        """Return a line about the migration."""
+        return f"{self.label}: {self.reason}"
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the record as plain data."""
+        record = {key: getattr(self, key) for key in ("at_s", "run", "attempt")}
+        return record | {"task": self.label, "text": self.reason}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,6 +474,8 @@ class History:
         self.past_iterations: defaultdict[int, Counter[tuple[str, TaskState]]] = defaultdict(Counter)
         """By run: the number of tasks in finished loop iterations, by kind and final state."""
         self.moves: list[MigrationRecord] = []
+        self.reservations: list[ReservationRecord] = []
+        """Requested migrations that had to wait for a busy machine, and those that were called off then."""
         self.failures: list[FailureRecord] = []
         self.first_plans: dict[int, str] = {}
         """By run: the content hash of its first plan."""
@@ -478,6 +505,8 @@ class History:
         self.module_failures: Counter[ModuleFailure] = Counter()
         """Number of occurrences of each module failure, ordered by the first occurrence."""
         self.stage_retries: list[StageRetry] = []
+        self._move_to: dict[int, MigrationRecord] = {}
+        """By attempt: the migration with which its task came to its machine."""
         self._saved: dict[tuple[int, str], dict[int, float]] = {}
         """By run and task name: the time at which each attempt last wrote restart files."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
@@ -739,8 +768,8 @@ class History:
     def _note_move(self, before: AttemptRecord, tried: AttemptRecord, command: messages.Assign) -> None:
         """Record a migration if the task has migrated from attempt ``before`` to attempt ``tried``.
 
-        A task has migrated if ``tried`` replaces ``before``, or if ``before`` failed and ``tried`` is on
-        another machine.
+        A task has migrated if ``tried`` replaces ``before``, or if ``before`` failed or was to migrate and
+        ``tried`` is on another machine.
         """
         if command.replaces is not None:
             before.left_for = reason = before.left_for or command.reason
@@ -748,25 +777,29 @@ class History:
                 before.ending = "migrated" if before.started_s is not None else "withdrawn"
             if (before.machine, before.count) == (tried.machine, tried.count):
                 return  # it starts again where it was, after its machine was lost and came back
-        elif before.cause and before.started_s is not None and before.machine != tried.machine:
+        elif before.started_s is None or before.machine == tried.machine:
+            return
+        elif before.cause:
             reason = "failure"
+        elif before.ending == "migrated":
+            reason = before.left_for  # its migration to another machine was cancelled
         else:
             return
-        self.moves.append(
-            MigrationRecord(
-                at_s=self.now,
-                run=tried.run,
-                task=tried.task,
-                iteration=tried.iteration,
-                label=tried.label,
-                source=before.machine,
-                target=tried.machine,
-                reason=reason,
-                old=before.number,
-                new=tried.number,
-                restart_from=tried.restart_from,
-            )
+        move = MigrationRecord(
+            at_s=self.now,
+            run=tried.run,
+            task=tried.task,
+            iteration=tried.iteration,
+            label=tried.label,
+            source=before.machine,
+            target=tried.machine,
+            reason=reason,
+            old=before.number,
+            new=tried.number,
+            restart_from=tried.restart_from,
         )
+        self.moves.append(move)
+        self._move_to[tried.number] = move
 
     def _stage_in(self, command: messages.StageIn) -> None:
         attempt = self.attempts[command.attempt]
@@ -803,10 +836,19 @@ class History:
         if new.number != old.number:
             new.ending = "withdrawn"
             old.ending = old.left_for = ""
-            self._newest[old.run, old.task] = new.task_attempt
-            self._last[old.run][old.task] = old
-            for move in self.moves:
-                move.off = move.off or move.new == new.number
+            self._return_to(old, new)
+
+    def _return_to(self, old: AttemptRecord, new: AttemptRecord) -> None:
+        """Record that a task has not left attempt ``old``: attempt ``new`` did not start."""
+        self._newest[old.run, old.task] = new.task_attempt
+        self._last[old.run][old.task] = old
+        if (move := self._move_to.get(new.number)) is not None:
+            move.off = True
+
+    def _withdraw_move(self, new: AttemptRecord) -> None:
+        """Record that the migration to an attempt that did not start was cancelled, if there was one."""
+        if (move := self._move_to.get(new.number)) is not None:
+            self._return_to(self.attempts[move.old], new)
 
     def _settle(self, command: messages.Settle) -> None:
         run = self._state.runs[command.run]
@@ -916,6 +958,8 @@ class History:
         else:
             attempt.ending = "cancelled" if attempt.started_s is not None else "withdrawn"
             attempt.left_for = attempt.left_for or command.reason
+            if attempt.ending == "withdrawn":
+                self._withdraw_move(attempt)
 
     def _close_attempt(self, command: messages.CloseAttempt) -> None:
         attempt = self.attempts.get(command.attempt)
@@ -968,6 +1012,18 @@ class History:
             )
         )
 
+    def _await_machine(self, command: messages.AwaitMachine) -> None:
+        self.reservations.append(
+            ReservationRecord(
+                at_s=self.now,
+                run=command.run,
+                label=self._state.runs[command.run].name(command.task),
+                attempt=command.attempt,
+                reason=command.reason,
+                off=command.machine is None,
+            )
+        )
+
     def _adopt_plan(self, command: messages.AdoptPlan) -> None:
         self.runs[command.run].plans += 1
 
@@ -1006,6 +1062,7 @@ class History:
         messages.ReportViolation: _report_violation,
         messages.ReportModule: _report_module,
         messages.PostponeStaging: _postpone_staging,
+        messages.AwaitMachine: _await_machine,
         messages.AdoptPlan: _adopt_plan,
         messages.MarkMachine: _mark_machine,
     }

@@ -137,13 +137,17 @@ def handle_machine_loss(context: DecisionContext, machine: int) -> None:
     Abstract machines are unbound from the machine.
     """
     state = context.state
-    for number in list(state.machines[machine].awaited_by):
-        attempt, text = state.attempts[number], f"it does not move: {state.machines[machine].name} is lost"
-        context.emit(messages.AwaitMachine(run=attempt.run, task=attempt.task, attempt=number, reason=text))
+    _call_off_migrations(context, machine, f"{state.machines[machine].name} is lost")
     for attempt in list(state.attempts.values()):
         if attempt.machine == machine and attempt.number in state.attempts:
             _lose_attempt(context, attempt)
     _free_abstract_machines(context, machine)
+
+
+def _call_off_migrations(context: DecisionContext, machine: int, reason: str) -> None:
+    """Call off the migrations that wait for nodes of a machine, which is lost or closed."""
+    for number in list(context.state.machines[machine].awaited_by):
+        context.call_off_migration(context.state.attempts[number], f"it does not move: {reason}")
 
 
 def handle_admission(context: DecisionContext, machine: int, admission: Admission) -> None:
@@ -155,6 +159,7 @@ def handle_admission(context: DecisionContext, machine: int, admission: Admissio
         return
     state, name = context.state, context.state.machines[machine].name
     text = f"{name} is drained" if admission == Admission.DRAINED else f"{name} was removed"
+    _call_off_migrations(context, machine, text)
     for attempt in [each for each in state.attempts.values() if each.machine == machine]:
         run = state.runs[attempt.run]
         if attempt.cancelled or run.attempt_of.get(attempt.task) != attempt.number:

@@ -46,7 +46,7 @@ def migrate_attempt(
     new = state.next_attempt
     begun = attempt.stage != Stage.ASSIGNED or attempt.staged_in
     if begun:
-        context.cancel(attempt, reason)
+        context.emit(messages.Cancel(attempt=attempt.number, machine=attempt.machine, reason=reason))
     context.emit(
         messages.Assign(
             attempt=new,

@@ -143,7 +143,10 @@ def _needs_plan(run: RunState) -> bool:
 
 
 def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> None:
-    """Reopen the queued tasks that the new plan puts on another machine or at another time."""
+    """Reopen the queued tasks that the new plan puts on another machine or at another time.
+
+    A task that the user moves to a busy machine stays in its queue until it moves.
+    """
     for task, number in sorted(run.attempt_of.items()):
         attempt = context.state.attempts[number]
         line = plan.line.get(task)
@@ -151,6 +154,8 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
         moving = attempt.replaced_by is not None or attempt.replaces in context.state.attempts
         if line is None or not waits or attempt.cancelled or moving:
             continue
+        if attempt.awaited_machine is not None:
+            continue  # the user has chosen where it goes
         elsewhere = (line.machine, line.count) != (attempt.machine, attempt.count)
         if attempt.staging:
             # Its data are being copied; request them again only for another machine.

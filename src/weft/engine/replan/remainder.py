@@ -16,6 +16,8 @@ A new plan is adopted only if it ends earlier than the current plan, in which ev
 node count and order and only the times are recomputed. A plan that moves violating tasks is adopted unless it
 ends later than the current plan. With ``migrate: always`` it is always adopted.
 
+A queued task that the user moves to a busy machine is planned on that machine.
+
 Deviations. The paper runs some completed tasks again. Those that are not on a re-bound machine are left out
 here, because their outputs exist; with ``bound_ancestors: lost`` all of them are left out. Approximations:
 data that are being copied, or are on several machines, are treated as if they were on the machine that
@@ -97,11 +99,14 @@ def _describe_situation(state: EngineState, run: RunState, *, migrating: bool = 
 
 
 def find_violators(state: EngineState, run: RunState) -> list[int]:
-    """Return the running tasks that violate their contracts and are not migrating yet, ascending."""
+    """Return the running tasks that violate their contracts and are not migrating yet, ascending.
+
+    Tasks for which the user has chosen a machine are not among them.
+    """
     found = []
     for task, number in run.attempt_of.items():
         attempt = state.attempts[number]
-        leaving = attempt.cancelled or attempt.replaced_by is not None
+        leaving = attempt.cancelled or attempt.replaced_by is not None or attempt.awaited_machine is not None
         if attempt.violating and not leaving and run.state[task] == TaskState.RUNNING:
             found.append(task)
     return sorted(found)
@@ -360,15 +365,22 @@ class _RemainderBuilder:
         source = None
         if compiled.kind[task] == TRANSFER:
             source = self._variable(bindings.source[task])
+        variable = self._variable(bindings.machine[task])
+        if task not in self.fresh and (awaited := self._awaited_machine(task)) is not None:
+            self.pinned.setdefault(variable, awaited)
         self.row_of[task] = self._row(
-            SubgraphTask(
-                task=task,
-                name=label,
-                variable=self._variable(bindings.machine[task]),
-                source_variable=source,
-            ),
+            SubgraphTask(task=task, name=label, variable=variable, source_variable=source),
             left=1.0 - self._spared(task),
         )
+
+    def _awaited_machine(self, task: int) -> int | None:
+        """Return the machine to which the user moves a queued task when it is free; None: no such machine."""
+        attempt = self.state.attempt_of(self.run, task)
+        machine = None if attempt is None else attempt.awaited_machine
+        if machine is None or self.state.inquiries.is_ruled_out(machine):
+            return None
+        allowed = self.run.instance.candidates_of(self.run.compiled.variable[task])
+        return machine if machine in allowed else None
 
     def _row(self, row: SubgraphTask, *, left: float = 0.0, earliest_s: float = 0.0) -> int:
         self.rows.append(row)
