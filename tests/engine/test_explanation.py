@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from driven_engine import platform_of
 from weft.backends.simulation.scenario import Arrival, Failure, Scenario
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.explanation import describe_standstill, explain
+from weft.engine.journal import JournalEntry
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
 from weft.formats.profiles import preset_settings
@@ -147,3 +150,62 @@ def test_unknown_task_is_refused(task, run, words):
 def test_no_run_exists_before_the_first_arrival():
     with pytest.raises(InvalidInput, match="no run has arrived"):
         Recorded().explain("first", at_s=-1.0)
+
+
+def handled(workflow, platform, *events, policy="fcfs"):
+    """Return a function that explains a task after these events, each with its time."""
+    instance = compile_instance(check_and_unfold(workflow), platform)
+
+    def fresh():
+        settings = RunSettings(begins_at_once=True)
+        return Engine(WorkflowLibrary({"w": instance}), instance, make_policy(policy), settings)
+
+    engine, entries = fresh(), []
+    for number, (now, event) in enumerate([(0.0, ev.Submitted(run=0, workflow="w")), *events]):
+        commands = tuple(engine.handle(event, now))
+        entries.append(JournalEntry(sequence=number, now=now, event=event, commands=commands))
+    return lambda task: explain(fresh, entries, {}, task)
+
+
+def moved(task, machine):
+    return ev.RequestReceived(what="migrate", run=0, task=task, machine=machine)
+
+
+def jobs(number, **facets):
+    flow = Builder("jobs")
+    flow.task("job", sweep={"i": f"1..{number}"}, **{"work": 100, **facets})
+    return flow.build()
+
+
+def test_machine_that_a_task_leaves_is_not_called_busy():
+    found = handled(jobs(2), platform_of(1, 1), (1.0, moved(0, 1)), (50.0, ev.Ended(attempt=1)))("job[1]")
+    judged = by_name(found.choice.candidates)
+    assert (found.choice.machine, found.choice.entry) == ("m1", 2)
+    assert judged["m1"].possible
+    assert [condition.text for condition in judged["m0"].refusals] == ["the task leaves it"]
+
+
+def test_migration_of_an_abstract_machine_is_not_refused_by_its_own_binding():
+    found = handled(jobs(2, machine="here"), platform_of(1, 1), (1.0, moved(0, 1)))("job[1]")
+    assert by_name(found.choice.candidates)["m1"].possible
+
+
+def test_task_that_starts_in_the_entry_of_its_placement_is_not_said_to_wait():
+    explained = handled(jobs(3), platform_of(1), policy="lazy")
+    choices = [explained(f"job[{number}]").choice for number in (1, 2, 3)]
+    assert [(choice.queued, choice.ahead) for choice in choices] == [(False, 0), (True, 1), (True, 2)]
+
+
+def test_nodes_kept_for_a_requested_migration_are_not_called_free():
+    flow = Builder("wide")
+    flow.task("wide", work=100, nodes=2, requirements='name == "m0" or name == "m1"')
+    flow.task("narrow", sweep={"i": "1..3"}, work=100, after=[], requirements='name == "m1"')
+    machines = tuple(Machine(name=f"m{number}", nodes=2) for number in range(2))
+    build, platform = flow.build(), Platform(machines=machines)
+    explained = handled(build, platform, (1.0, moved(0, 1)), (9.0, ev.Ended(attempt=1)))
+    found = explained("narrow[3]")
+    assert found.waits_for == (
+        "a machine: m0: requirements name == \"m1\"",
+        "a machine: m1: its next free nodes are kept for wide, which the user moves there",
+    )  # fmt: skip
+    assert explained("wide").waits_for == ("2 free nodes of m1, to which the user moves it",)

@@ -107,7 +107,8 @@ def explanation_lines(
 
 
 def _choice_lines(choice: PlacementChoice, most: int) -> Iterator[str]:
-    how = ", waiting in its queue" if choice.queued else ""
+    ahead = f" behind {format_count(choice.ahead, 'attempt')}" if choice.ahead else ""
+    how = f", waiting in its queue{ahead}" if choice.queued else ""
     nodes = f" with {format_count(choice.count, 'node')}" if choice.count else ""
     yield (
         f"placed on {choice.machine}{nodes}{how} at {format_seconds(choice.now)} "

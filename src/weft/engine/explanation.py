@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ class Condition:
 
     name: str
     """One of ``demands``, ``up``, ``admission``, ``listed``, ``access``, ``state``, ``bound``,
-    ``failures``, ``requirements``, ``application``, ``shared``, ``room``."""
+    ``failures``, ``requirements``, ``application``, ``left``, ``shared``, ``room``."""
     holds: bool
     text: str
     """The condition and its current value, in words."""
@@ -555,9 +555,14 @@ class PlacementChoice:
     by: str
     """The policy that chose the machine, or the reason for the migration."""
     queued: bool
-    """Whether the attempt was put into the machine's queue."""
+    """Whether the attempt was put into the machine's queue and did not start at once."""
+    ahead: int
+    """If the attempt was queued: the number of attempts that were before it in the queue."""
     candidates: tuple[Candidate, ...]
-    """All machines with the conditions and estimates that held just before the assignment."""
+    """All machines with the conditions and estimates that held just before the assignment.
+
+    For a migration, the old attempt counts as gone from its machine.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -781,7 +786,14 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
     command = entry.commands[position]
     assert isinstance(command, Assign)
     run = state.runs[command.run]
-    by = f"policy {engine.policy.name!r}"
+    old = state.find_attempt(command.replaces)
+    if old is not None:
+        _leave_machine(state, run, old)
+    later = entry.commands[position + 1 :]
+    starts = any(isinstance(each, messages.Start) and each.attempt == command.attempt for each in later)
+    queued = not (command.reserve or starts)
+    mine = (math.inf if command.order is None else command.order, command.attempt)
+    by, chosen = f"policy {engine.policy.name!r}", state.machines[command.machine].name
     if command.replaces is not None:
         by = f"migration: {command.reason}" if command.reason else f"{by}, for a task that migrates"
     elif command.reason:
@@ -790,10 +802,28 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
         entry=entry.sequence,
         now=entry.now,
         attempt=command.attempt,
-        machine=state.machines[command.machine].name,
+        machine=chosen,
         nodes=command.nodes,
         count=command.count,
         by=by,
-        queued=not command.reserve,
-        candidates=tuple(_judge_candidates(state, run, command.task)),
+        queued=queued,
+        ahead=sum(turn < mine for turn in state.machines[command.machine].queue) if queued else 0,
+        candidates=tuple(
+            replace(each, conditions=(*each.conditions, _LEFT), options=())
+            if old is not None and each.machine == state.machines[old.machine].name != chosen
+            else each
+            for each in _judge_candidates(state, run, command.task)
+        ),
     )
+
+
+_LEFT = Condition(name="left", holds=False, text="the task leaves it")
+
+
+def _leave_machine(state: EngineState, run: RunState, old: Attempt) -> None:
+    """Remove an attempt that another one replaces from its machine, and the binding that the task leaves."""
+    state.unqueue(old)
+    if old.holds:
+        state.release_nodes(old)
+    state.stop_waiting(old)
+    run.unbind(run.compiled.variable[old.task])
