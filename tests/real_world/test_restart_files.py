@@ -121,6 +121,32 @@ pathlib.Path("out").write_text(str(min(after - before for before, after in zip(a
     assert float(counted.text("out")) < 1.5
 
 
+def test_request_for_restart_files_is_repeated_until_the_program_handles_it(counted):
+    """The first request comes while the program does not handle the signal yet; without another it never ends."""
+    counted.write(
+        "prog.py",
+        """\
+import pathlib, signal, time
+time.sleep(2.5)
+asked = []
+signal.signal(signal.SIGUSR1, lambda *_: (asked.append(1), pathlib.Path("state").write_text(str(asked))))
+end_s = time.monotonic() + 60
+while not asked and time.monotonic() < end_s:
+    time.sleep(0.01)
+pathlib.Path("out").write_text(str(len(asked)))
+""",
+    )
+    task = {
+        "command": ["python3", "prog.py"],
+        "inputs": ["prog.py"],
+        "outputs": ["out"],
+        "checkpoint": {"files": ["state"], "every": "1s"},
+    }
+    counted.write("flow.yaml", f"tasks: {{a: {json.dumps(task)}}}\n")
+    assert counted.run("flow.yaml").completed
+    assert counted.text("out") == "1"
+
+
 @pytest.mark.parametrize("url", ["store", "memory://kept/{task}"])
 def test_restart_files_copied_to_a_url_are_used_after_the_local_copies_were_removed(counted, url):
     remove = 'rm -rf "$PROJECT/.weft/checkpoints" "$PWD"/*'

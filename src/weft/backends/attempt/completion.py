@@ -206,7 +206,8 @@ class TaskMonitor:
         if every_s is not None and now_s >= attempt.copies_at_s:
             due_s = attempt.copies_at_s + every_s
             attempt.copies_at_s = due_s if due_s > now_s else now_s + every_s
-            if attempt.requested_at_s is None:
+            # A request without an answer is repeated: the program may not have handled the signal yet.
+            if attempt.requested_at_s is None or not attempt.unsaved:
                 attempt.requested_at_s = now_s
                 self._request(attempt)
 
