@@ -312,7 +312,7 @@ def test_tasks_that_never_started_on_a_lost_machine_do_not_count_as_failed(proje
     process = project.start("run", "many.yaml", "--on", "one.yaml")
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
-    assert err.startswith("machine only is lost")
+    assert "machine only is lost" in err
     assert "failed" not in err
     assert "x[1], x[2], x[3] (ready) wait for a machine: only: is lost" in err
     report = project.json("report")
@@ -340,8 +340,8 @@ def test_tasks_being_sent_to_a_lost_machine_run_elsewhere_without_a_retry(projec
     for name, task in (("staged", "z"), ("short", "a")):
         ran = project.weft("run", f"{name}.yaml", "--on", "two.yaml", "--retries", "0")
         assert ran.code == 0, ran.err
-        assert ran.err.startswith("machine only is lost")
-        assert len(ran.err.splitlines()) == 1
+        assert "machine only is lost" in ran.err
+        assert "failed" not in ran.err
         report = project.json("report")
         assert report["failures"] == []
         tried = [(each["machine"], each["ending"]) for each in report["attempts"] if each["task"] == task]
