@@ -67,8 +67,8 @@ bench: $(BENCHMARK) ## run the benchmarks: one JSON line each
 chaos: $(COMPILER) ## cause FAULTS=10000 faults (kills, power cuts, failing calls, rollbacks), drawn from SEED=1
 	cd tests && ../$(BIN)/python -m chaos.long_form --faults $(FAULTS) --seed $(SEED)
 
-fuzz: $(DEVELOPMENT) ## fuzz every reader for MINUTES=10, guided by coverage, and add new inputs to the corpus
-	cd tests && ../$(BIN)/python -m fuzz.long_form --minutes $(MINUTES) --seed $(SEED) --grow
+fuzz: $(DEVELOPMENT) ## fuzz every reader for MINUTES=10, or with CASES=1000000 cases, guided by coverage; add new inputs to the corpus
+	cd tests && ../$(BIN)/python -m fuzz.long_form $(if $(CASES),--total $(CASES),--minutes $(MINUTES)) --seed $(SEED) --grow
 
 properties: $(DEVELOPMENT) $(SHELLS) ## the property tests with EXAMPLES=1000 examples each
 	WEFT_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) -m hypothesis

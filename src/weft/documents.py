@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import Any
 
 from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, shorten, suggest
@@ -141,6 +142,8 @@ class Reader:
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
+        self._expanded = 0
+        """Number of names to which ranges in braces have expanded."""
 
     def add_problem(self, node: DocumentNode, what: str, *, rule: str = "", advice: str = "") -> None:
         """Add a problem at a node."""
@@ -165,6 +168,24 @@ class Reader:
             for problem in error.problems:
                 self.add_problem(node, problem.what, rule=problem.rule, advice=problem.advice)
             return None
+
+    def expand_names(self, node: DocumentNode, text: str) -> list[str]:
+        """Return the names that a text expands to; none after adding a problem.
+
+        All texts of a document together expand to at most MOST_NAMES names.
+        """
+        if not has_range(text):
+            return [text]
+        count = self.collect_problems(node, partial(count_names, text))
+        if count is None:
+            return []
+        self._expanded += count
+        if self._expanded > MOST_NAMES:
+            what = f"ranges in braces give {self._expanded:,} names, those before included"
+            rule = f"the texts of a file expand to at most {MOST_NAMES:,} names"
+            self.add_problem(node, what, rule=rule)
+            return []
+        return expand_braces(text)
 
     def mapping(
         self, node: DocumentNode, known: Collection[str] | None = None, what: str = "key"
@@ -271,12 +292,9 @@ def expand_braces(text: str) -> list[str]:
     Several ranges give every combination; the last one varies fastest. A bound with leading zeros
     (``{01..16}``) pads every number to the same width. A text without a range is the only name.
     """
+    count_names(text)
     parts = _RANGE.split(text)
-    if len(parts) == 1:
-        return [text]
-    bounds = list(zip(parts[1::3], parts[2::3], strict=True))
-    _check_ranges(text, bounds)
-    ranges = [_numbers(first, last) for first, last in bounds]
+    ranges = [_numbers(first, last) for first, last in zip(parts[1::3], parts[2::3], strict=True)]
     # Literal texts and numbers alternate, so one product over both gives every name.
     columns: list[list[str]] = [[parts[0]]]
     for numbers, literal in zip(ranges, parts[3::3], strict=True):
@@ -289,10 +307,13 @@ def has_range(text: str) -> bool:
     return _RANGE.search(text) is not None
 
 
-def _check_ranges(text: str, bounds: list[tuple[str, str]]) -> None:
-    """Raise InvalidInput for descending ranges and for expansions that are too large."""
+def count_names(text: str) -> int:
+    """Return the number of names that a text expands to.
+
+    Raises InvalidInput for descending ranges and for expansions that are too large.
+    """
     count = 1
-    for first, last in bounds:
+    for first, last in _RANGE.findall(text):
         written = shorten(f"{{{first}..{last}}}")
         if max(len(first), len(last)) > _MOST_DIGITS:
             raise _range_error(text, f"range {written}", f"a bound has at most {_MOST_DIGITS} digits")
@@ -304,6 +325,7 @@ def _check_ranges(text: str, bounds: list[tuple[str, str]]) -> None:
     if count * len(text) > _MOST_CHARACTERS:
         size = f"{count:,} names of about {len(text):,} characters"
         raise _range_error(text, size, f"all names together may have at most {_MOST_CHARACTERS:,} characters")
+    return count
 
 
 def _range_error(text: str, what: str, rule: str) -> InvalidInput:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
+import math
 import random
 import sys
 import time
@@ -20,35 +21,36 @@ from fuzz.block_coverage import SeenBlocks, instrument_weft
 if TYPE_CHECKING:
     from fuzz.campaign import Campaign
 
-_STUCK_S = 120.0
-"""A case that blocks so long without using the processor ends the process, with a traceback."""
 _TURN_S = 4.0
 
 
 def main() -> int:
     """Run the campaigns and print their counts."""
     given = _parse()
-    if given.minutes is not None:
+    guided = given.minutes is not None or given.total is not None
+    if guided:
         instrument_weft()
-    from fuzz.campaign import Campaign, limit_memory
+    from fuzz.campaign import STUCK_S, Campaign, limit_memory
     from fuzz.targets import all_targets
 
     warnings.simplefilter("error")  # a warning of NumPy is printed among the messages of a command
+    if given.judge:
+        return _judge(given.judge, given.cpu_s)
     rng = random.Random(given.seed)
-    seen = SeenBlocks() if given.minutes is not None else None
+    seen = SeenBlocks() if guided else None
     targets = [target for target in all_targets() if not given.only or target.name in given.only]
     campaigns = [Campaign(target, random.Random(rng.random()), seen) for target in targets]
     for campaign in campaigns:
         campaign.replay()
     limit_memory()
-    end_s = time.monotonic() + 60.0 * (given.minutes or 0)
-    if given.minutes is None:
+    end_s = time.monotonic() + 60.0 * given.minutes if given.minutes is not None else math.inf
+    if not guided:
         for campaign in campaigns:
-            faulthandler.dump_traceback_later(_STUCK_S, exit=True)
+            faulthandler.dump_traceback_later(STUCK_S, exit=True)
             campaign.run(cases=given.cases)
-    while given.minutes is not None and time.monotonic() < end_s:
+    while guided and time.monotonic() < end_s and _count(campaigns) < (given.total or math.inf):
         for campaign in campaigns:
-            faulthandler.dump_traceback_later(_STUCK_S, exit=True)
+            faulthandler.dump_traceback_later(STUCK_S, exit=True)
             campaign.run(until_s=min(end_s, time.monotonic() + _TURN_S))
         if given.progress:
             Path(given.progress).write_text(json.dumps(_summary(campaigns), indent=1))
@@ -63,6 +65,7 @@ def main() -> int:
 def _parse() -> Any:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, help="duration, guided by coverage")
+    parser.add_argument("--total", type=int, help="cases of all readers, guided by coverage")
     parser.add_argument(
         "--cases", type=int, default=100, help="cases per reader, without coverage (default: 100)"
     )
@@ -70,7 +73,26 @@ def _parse() -> Any:
     parser.add_argument("--only", nargs="*", help="names of readers (default: all)")
     parser.add_argument("--grow", action="store_true", help="add inputs that execute new code to the corpus")
     parser.add_argument("--progress", help="file for the counts so far")
+    parser.add_argument(
+        "--judge", help="read one case for this reader from standard input, print its finding"
+    )
+    parser.add_argument("--cpu-s", type=float, help="maximal processor time of the case of --judge")
     return parser.parse_args()
+
+
+def _judge(name: str, cpu_s: float) -> int:
+    """Print the finding of one case as JSON, null if there is none."""
+    from fuzz.campaign import judge
+    from fuzz.targets import all_targets
+
+    target = next(each for each in all_targets() if each.name == name)
+    found = judge(target, sys.stdin.buffer.read(), cpu_s)
+    sys.stdout.write(json.dumps(None if found is None else {"kind": found.kind, "text": found.text}))
+    return 0
+
+
+def _count(campaigns: list[Campaign]) -> int:
+    return sum(campaign.cases for campaign in campaigns)
 
 
 def _summary(campaigns: list[Campaign]) -> dict[str, Any]:
@@ -81,10 +103,11 @@ def _summary(campaigns: list[Campaign]) -> dict[str, Any]:
         for each in campaign.found.values()
     ]
     return {
-        "cases": sum(cases.values()),
+        "cases": _count(campaigns),
         "cases by reader": cases,
         "kept": sum(len(campaign.kept) for campaign in campaigns),
         "accepted": sum(campaign.accepted for campaign in campaigns),
+        "judged again without tracing": sum(campaign.judged_again for campaign in campaigns),
         "slowest case (s)": round(max(campaign.slowest_s for campaign in campaigns), 3),
         "peak memory (MB)": _peak_bytes() // 1_000_000,
         "findings": findings,

@@ -53,14 +53,14 @@ from weft.repository.journal_store import read_journal_file
 from weft.runtime.lock import LockOwner
 from weft.schedule.objective import make_objective
 from weft.units import format_seconds, parse_bytes, parse_rate, parse_seconds
-from weft.workflow.checks import check
-from weft.workflow.quantity import list_points
-from weft.workflow.unfold import try_unfold
-from weft.workflow.workflow import Workflow, evaluate_params
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.task_graph import TaskGraph
+from weft.workflow.workflow import Workflow
 
-_MOST_POINTS = 10_000
+_MOST_WRITTEN = 10_000
+"""Workflows with more tasks are read and unfolded, but not written in their format."""
 _MOST_TASKS = 300
-"""Larger graphs are read, but not planned or simulated: the time per case is limited."""
+"""Larger graphs are unfolded, but not drawn, planned or simulated: the time per case is limited."""
 
 
 class Target(NamedTuple):
@@ -150,33 +150,19 @@ def _read_format(reader: Any, data: bytes) -> None:
         with contextlib.suppress(WeftError):
             reader.read_platform(source)
     workflow = reader.read(source)
-    _refuse_large(workflow)
-    check(workflow)
-    try_unfold(workflow)
-    if reader.writes:
+    if len(check_and_unfold(workflow)) <= _MOST_WRITTEN and reader.writes:
         reader.write(workflow)
 
 
 def _write_format(writer: Any, data: bytes) -> None:
-    workflow = _read_workflow(data)
-    graph, _ = try_unfold(workflow)
-    if graph is not None and len(graph) <= _MOST_TASKS:
+    workflow, graph = _read_workflow(data)
+    if len(graph) <= _MOST_TASKS:
         writer.write(workflow)
 
 
-def _read_workflow(data: bytes) -> Workflow:
+def _read_workflow(data: bytes) -> tuple[Workflow, TaskGraph]:
     workflow = WeftYaml().read(SourceFile(name="input", data=data))
-    _refuse_large(workflow)
-    check(workflow)
-    return workflow
-
-
-def _refuse_large(workflow: Workflow) -> None:
-    """Raise InvalidInput for a sweep of many points: to unfold a million takes longer than a case may."""
-    params, _ = evaluate_params(workflow.params)
-    for task in workflow.tasks:
-        if task.sweep is not None and len(list_points(task.sweep, params)) > _MOST_POINTS:
-            raise InvalidInput("too many points for this target")
+    return workflow, check_and_unfold(workflow)
 
 
 def _read_platform(data: bytes) -> None:
@@ -296,10 +282,7 @@ def _platform() -> Any:
 
 
 def _small_workflow(data: bytes) -> Workflow:
-    workflow = _read_workflow(data)
-    graph, problems = try_unfold(workflow)
-    if graph is None:
-        raise InvalidInput(problems)
+    workflow, graph = _read_workflow(data)
     if len(graph) > _MOST_TASKS:
         raise InvalidInput("too many tasks for this target")
     compile_instance(graph, _platform())
@@ -586,9 +569,8 @@ def _read_checkpoint(data: bytes) -> None:
 
 @cache
 def _front_workflow() -> Workflow:
-    return _read_workflow(
-        b"weft: 1\nname: f\ntasks:\n  a: {work: 5}\n  b: {work: 3, after: a}\n  c: {work: 2}\n"
-    )
+    text = b"weft: 1\nname: f\ntasks:\n  a: {work: 5}\n  b: {work: 3, after: a}\n  c: {work: 2}\n"
+    return _read_workflow(text)[0]
 
 
 def _front_seeds() -> tuple[bytes, ...]:
@@ -665,7 +647,7 @@ def _render_command(data: bytes) -> None:
         result = {"exit_code": 0, "result": {"r": given["result"]}}
     except (ValueError, TypeError, KeyError, RecursionError):
         return
-    workflow = _read_workflow(json.dumps(document).encode())
+    workflow, _ = _read_workflow(json.dumps(document).encode())
     compiled = _compile(workflow)
     start = Start(attempt=1, run=0, task=1, machine=0, nodes=1, count=1, iteration=1)
     job = render_job(

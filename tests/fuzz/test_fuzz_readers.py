@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from architecture.package import PACKAGE, environment
+from fuzz import campaign as campaign_module
+from fuzz.block_coverage import SeenBlocks
 from fuzz.campaign import (
     CORPUS,
     MOST_CORPUS_BYTES,
     Campaign,
     CaseTimeout,
     cpu_limit,
+    judge_again,
     load_corpus,
     save_corpus,
 )
@@ -113,6 +116,29 @@ def test_a_campaign_reports_errors_by_kind_with_the_shortest_input() -> None:
 def test_a_case_that_hangs_is_stopped() -> None:
     with pytest.raises(CaseTimeout), cpu_limit(0.2):
         explode(b"hang")
+
+
+_MILLION = b"weft: 1\nname: n\ntasks:\n  a: {work: k, sweep: {k: 1..1000000}}\n"
+
+
+def test_a_case_too_slow_under_tracing_is_judged_again_in_a_new_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = next(each for each in all_targets() if each.name == "format-weft")
+    monkeypatch.setattr(campaign_module, "MOST_CPU_S", 0.02)
+    for seen, findings in ((SeenBlocks(), []), (None, ["CaseTimeout at time limit"])):
+        campaign = Campaign(target._replace(seeds=(_MILLION,)), random.Random(1), seen)
+        campaign.corpus = [_MILLION]
+        campaign.replay()
+        assert list(campaign.found) == findings
+        assert campaign.judged_again == (seen is not None)
+
+
+def test_a_case_that_exceeds_a_limit_in_a_new_process_too_is_a_finding() -> None:
+    finding = judge_again("format-weft", _MILLION, cpu_s=0.02)
+    assert finding is not None
+    assert finding.kind == "CaseTimeout at time limit"
+    assert judge_again("format-weft", _MILLION) is None
 
 
 def test_memory_of_a_campaign_is_limited() -> None:

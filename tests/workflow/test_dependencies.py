@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.expressions import parse
-from weft.workflow import edges as edges_module
+from weft.workflow.subtasks import ENTRIES, LIMITS
 from workflow.workflow_texts import edges, graph_of, messages_of, sources
 
 
@@ -197,9 +197,9 @@ def test_invalid_dependencies_are_reported(text, what):
 
 
 def test_too_many_edges_are_rejected_early(monkeypatch):
-    monkeypatch.setattr(edges_module, "MAX_EDGES", 50)
+    monkeypatch.setitem(LIMITS, ENTRIES, 100)
     for after in ("a", "'a[1..10]'"):
         (found,) = messages_of(
             f"tasks: {{a: {{sweep: {{k: 1..10}}}}, b: {{sweep: {{k: 1..10}}, after: {after}}}}}"
         )
-        assert found == "too many edges from a"
+        assert found == "the workflow unfolds to 160 entries or more"

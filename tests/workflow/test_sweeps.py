@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.expressions import parse
-from weft.workflow import subtasks
 from weft.workflow.quantity import MAX_POINTS, Range, Sweep, growth_file, is_growing, list_points
+from weft.workflow.subtasks import LIMITS, TASKS
 from workflow.workflow_texts import edges, graph_of, messages_of
 
 
@@ -160,7 +160,7 @@ def test_the_order_of_points_equals_row_major_order():
 
 def test_sweeps_with_too_many_points_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sweep was allowed alone; a thousand of them exhausted the memory."""
-    monkeypatch.setattr(subtasks, "_MAX_SUBTASKS", 35)
+    monkeypatch.setitem(LIMITS, TASKS, 35)
     tasks = "\n".join(f"  t{number}: {{sweep: {{i: 1..10}}, work: 1}}" for number in range(50))
     (message,) = messages_of(f"name: w\ntasks:\n{tasks}\n")
-    assert message == "40 subtasks with those of the tasks before it"
+    assert message == "the workflow unfolds to 40 tasks or more"

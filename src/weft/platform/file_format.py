@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeVar
 
-from weft.documents import Document, DocumentNode, Reader, expand_braces
+from weft.documents import Document, DocumentNode, Reader
 from weft.fields import (
     ANY_SHAPE,
     NULL_SHAPE,
@@ -314,7 +314,7 @@ def _read_machines(reader: Reader, node: DocumentNode) -> tuple[Machine, ...]:
     """Return all machines; () if a key cannot be expanded, because later checks need all names."""
     entries = reader.mapping(node)
     templates = [_read_machine(reader, entry, key) for key, entry in entries.items()]
-    names = [reader.collect_problems(entry, partial(expand_braces, key)) for key, entry in entries.items()]
+    names = [reader.expand_names(entry, key) for key, entry in entries.items()]
     if not all(names):
         return ()
     if (count := sum(len(group) for group in names)) > MOST_MACHINES:

@@ -8,10 +8,9 @@ so that no bytes are counted twice (docs/papers/unified.md, section 7, C4).
 from __future__ import annotations
 
 import bisect
-import fnmatch
+import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,16 +20,112 @@ from numpy.typing import NDArray
 from weft.errors import DocumentPath, InvalidInput, Problem, shorten
 from weft.expressions import Expression, Value, evaluate
 from weft.workflow.cycles import topological_order
-from weft.workflow.quantity import Context, Quantity, evaluate_quantity, growth_file
-from weft.workflow.subtasks import SubtaskTable
+from weft.workflow.quantity import Quantity, evaluate_quantity, growth_file
+from weft.workflow.subtasks import (
+    COMPARISONS,
+    ENTRIES,
+    OPERATIONS,
+    SubtaskTable,
+    as_array,
+    extend_column,
+)
 from weft.workflow.task import ALL, Dependency, IndexRange, Input, Output
-from weft.workflow.templates import format_value, is_pattern, match_names
+from weft.workflow.templates import candidate_names, format_value, is_pattern, literal_beginning, make_matcher
 from weft.workflow.workflow import Loop
 
-_Column = tuple[list[float], dict[Value, list[int]]]
-"""The ascending numeric values of one sweep variable, and for each value the rows that have it."""
+_Integers = NDArray[np.int64]
+_Spans = tuple[_Integers, _Integers]
+"""First position and end of a range of positions, for each of several subtasks."""
 
 _ROUNDING = 1e-9
+_EXACT = 2**53
+_TOGETHER = 100_000
+"""Number of subtasks whose edges are computed at a time, to bound memory."""
+
+
+class _ColumnOrder:
+    """The positions of the values of one sweep variable, sorted by value: numbers, then texts.
+
+    Floats are equal if they agree in 12 digits, so that 0.1 + 0.2 finds 0.3.
+    """
+
+    def __init__(self, values: Sequence[Value]) -> None:
+        column = as_array(values)
+        texts: list[tuple[str, int]] = []
+        numbers: list[Any] | NDArray[Any] = column
+        places = np.arange(len(values))
+        if column.dtype.kind == "O":
+            texts = sorted((value, place) for place, value in enumerate(values) if isinstance(value, str))
+            places = np.setdiff1d(places, [place for _, place in texts])
+            numbers = [values[place] for place in places.tolist()]
+        self._numbers, by_value = _sort_numbers(numbers)
+        self.positions: _Integers = np.concatenate((places[by_value], [place for _, place in texts])).astype(
+            np.int64
+        )
+        """Positions of the values in their column, in the order of the values."""
+        self._texts: dict[str, tuple[int, int]] = {}
+        for place, (text, _) in enumerate(texts, len(places)):
+            self._texts[text] = (self._texts.get(text, (place,))[0], place + 1)
+
+    @cached_property
+    def rank(self) -> _Integers:
+        """Return per position in the column its place in the order."""
+        found = np.empty(len(self.positions), dtype=np.int64)
+        found[self.positions] = np.arange(len(found))
+        return found
+
+    def equal(self, values: NDArray[Any]) -> _Spans:
+        """Return for each value the places of the equal values of the column."""
+        if values.dtype.kind in "ifb" and isinstance(self._numbers, np.ndarray):
+            wanted = _round(values)
+            return np.searchsorted(self._numbers, wanted), np.searchsorted(self._numbers, wanted, "right")
+        found = np.array([self._place(value) for value in values.tolist()], dtype=np.int64).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
+
+    def _place(self, value: Value) -> tuple[int, int]:
+        if isinstance(value, str):
+            return self._texts.get(value, (0, 0))
+        if not isinstance(value, int | float) or value != value:
+            return 0, 0  # a list, a mapping or an unknown value is never a value of a sweep variable
+        key: Any = float(f"{value:.12g}") if isinstance(value, float) else value
+        return bisect.bisect_left(self._numbers, key), bisect.bisect_right(self._numbers, key)
+
+    def between(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> _Spans:
+        """Return for each pair of bounds the places of the numbers between them; unknown bounds are open."""
+        first = np.searchsorted(self._numbers, low - _ROUNDING)
+        end = np.searchsorted(self._numbers, high + _ROUNDING, "right")
+        return np.where(np.isnan(low), 0, first), np.where(np.isnan(high), len(self._numbers), end)
+
+
+def _sort_numbers(numbers: Any) -> tuple[Any, _Integers]:
+    """Return numbers in ascending order, and the positions that they had.
+
+    The first result is an array of floats, or a list if floats would make different integers equal.
+    """
+    if any(isinstance(number, int) and abs(number) >= _EXACT for number in _extremes(numbers)):
+        keys = [float(f"{each:.12g}") if isinstance(each, float) else each for each in list(numbers)]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        return [keys[place] for place in order], np.array(order, dtype=np.int64)
+    rounded = _round(np.array(numbers, dtype=object if isinstance(numbers, list) else None))
+    by_value = np.argsort(rounded, kind="stable")
+    return rounded[by_value], by_value
+
+
+def _extremes(numbers: Sequence[Any] | NDArray[Any]) -> Sequence[Any]:
+    if not isinstance(numbers, np.ndarray):
+        return numbers
+    return (int(numbers.max()), int(numbers.min())) if numbers.dtype.kind == "i" and len(numbers) else ()
+
+
+def _round(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return numbers as floats with 12 digits; integers below 2**53 are exact."""
+    numbers = values.astype(np.float64)
+    if values.dtype.kind in "ib":
+        return numbers
+    for place in np.flatnonzero((np.abs(numbers) >= 1e11) | (numbers != np.rint(numbers))).tolist():
+        if isinstance(values[place], float):
+            numbers[place] = float(f"{numbers[place]:.12g}")
+    return numbers
 
 
 class _SubtaskIndex:
@@ -38,126 +133,159 @@ class _SubtaskIndex:
 
     def __init__(self, rows: SubtaskTable) -> None:
         self._rows = rows
-        self._by_point: dict[int, dict[tuple[Value, ...], int]] = {}
-        self._columns: dict[int, list[_Column]] = {}
+        self._orders: dict[tuple[int, int], _ColumnOrder] = {}
 
-    def row(self, task: int, point: tuple[Value, ...]) -> int | None:
-        """Return the row of the subtask at a point of the task's sweep; None if the sweep lacks the point."""
-        if task not in self._by_point:
-            points = self._rows.points
-            self._by_point[task] = {tuple(map(_key, points[row])): row for row in self._rows.rows_of(task)}
-        key = tuple(map(_key, point))
-        try:
-            return self._by_point[task].get(key)
-        except TypeError:
-            return None  # a list or mapping is never a value of a sweep variable
+    def _order(self, task: int, variable: int) -> _ColumnOrder:
+        if (task, variable) not in self._orders:
+            self._orders[task, variable] = _ColumnOrder(self._rows.points[task].columns[variable])
+        return self._orders[task, variable]
 
-    def find(
-        self, task: int, index: tuple[Expression | IndexRange | str, ...], context: Context
-    ) -> list[int]:
-        """Return the rows that an index selects, ascending.
+    def edges(
+        self, dependency: Dependency, source: int, target: int
+    ) -> Iterator[tuple[_Integers, _Integers]]:
+        """Yield the rows of predecessors and of subtasks of the target task; may raise InvalidInput."""
+        before, after = self._rows.first[source], self._rows.first[target]
+        if dependency.pairs is not None:
+            found = self._pairs(dependency.pairs, source, target)
+        elif dependency.index is None:
+            found = self._all(source, target)
+        else:
+            found = self._indexed(dependency.index, source, target)
+        yield from ((there + before, here + after) for there, here in found)
 
-        Raises InvalidInput if an index without a range or ``*`` selects no subtask.
-        """
-        described = self._rows.tasks[task]
-        names = described.sweep.names if described.sweep is not None else ()
+    def _all(self, source: int, target: int) -> Iterator[tuple[_Integers, _Integers]]:
+        there, here = len(self._rows.points[source]), len(self._rows.points[target])
+        self._rows.count(ENTRIES, there * here)
+        yield np.tile(np.arange(there), here), np.repeat(np.arange(here), there)
+
+    def _indexed(
+        self, index: tuple[Expression | IndexRange | str, ...], source: int, target: int
+    ) -> Iterator[tuple[_Integers, _Integers]]:
+        rows, described = self._rows, self._rows.tasks[source]
+        names, count = rows.variables_of(source), len(rows.points[target])
         if len(names) != len(index):
             have = f"{len(names)} sweep variables" if names else "no sweep"
             what = f"{described.name}[...] has {len(index)} indices, but {described.name} has {have}"
             raise InvalidInput(what, advice="write one index per sweep variable; * means all values")
-        exact = [evaluate(part, context) for part in index if isinstance(part, Expression)]
-        if len(exact) < len(index):
-            return self._several(task, index, context)
-        if (row := self.row(task, tuple(exact))) is None:
-            what = f"{described.name}[{','.join(map(format_value, exact))}] does not exist"
-            raise InvalidInput(what, advice="a range such as a[k-1..k] omits subtasks that do not exist")
-        return [row]
+        spans = [self._span(source, place, part, target) for place, part in enumerate(index)]
+        exact = all(isinstance(part, Expression) for part in index)
+        for start in range(0, count, _TOGETHER):
+            chunk = slice(start, min(start + _TOGETHER, count))
+            there, here = self._expand(source, [(first[chunk], end[chunk]) for first, end in spans])
+            if exact:
+                # Equal points are a problem elsewhere; here the last of them is found.
+                found = np.full(chunk.stop - start, -1)
+                np.maximum.at(found, here, there)
+                if (found < 0).any():
+                    raise self._missing(index, source, target, start + int(np.argmin(found)))
+                there, here = found, np.arange(len(found))
+            here = here + start
+            if source == target and not exact:
+                # A range over the sweep of the same task, a[k-1..k], excludes the subtask itself.
+                there, here = there[there != here], here[there != here]
+            yield there, here
 
-    def _several(
-        self, task: int, index: tuple[Expression | IndexRange | str, ...], context: Context
-    ) -> list[int]:
-        chosen: set[int] | None = None
-        for position, part in enumerate(index):
-            if part != ALL:
-                rows = self._matching(task, position, part, context)
-                chosen = rows if chosen is None else chosen & rows
-        return list(self._rows.rows_of(task)) if chosen is None else sorted(chosen)
-
-    def _matching(self, task: int, position: int, part: object, context: Context) -> set[int]:
-        numbers, rows_by_value = self._column(task, position)
+    def _span(self, source: int, place: int, part: object, target: int) -> _Spans:
+        """Return for each subtask of the target the values of a sweep variable that one index selects."""
+        rows, count = self._rows, len(self._rows.points[target])
+        if part == ALL:
+            return np.zeros(count, dtype=np.int64), np.full(count, len(rows.points[source].columns[place]))
         if isinstance(part, IndexRange):
-            low, high = evaluate_quantity(part.low, context), evaluate_quantity(part.high, context)
-            start = bisect.bisect_left(numbers, low - _ROUNDING)
-            inside = numbers[start : bisect.bisect_right(numbers, high + _ROUNDING)]
-            return {row for value in inside for row in rows_by_value[value]}
+            low, high = rows.numbers(part.low, target), rows.numbers(part.high, target)
+            return self._order(source, place).between(low, high)
         assert isinstance(part, Expression)
-        value = _key(evaluate(part, context))
-        return set(rows_by_value.get(value, ()) if isinstance(value, str | int | float) else ())
+        return self._order(source, place).equal(rows.values(part, target))
 
-    def _column(self, task: int, position: int) -> _Column:
-        if task not in self._columns:
-            points = {row: self._rows.points[row] for row in self._rows.rows_of(task)}
-            width = len(next(iter(points.values()), ()))
-            self._columns[task] = [_index_column(points, place) for place in range(width)]
-        return self._columns[task][position]
+    def _missing(self, index: Sequence[Any], source: int, target: int, position: int) -> InvalidInput:
+        context = self._rows.context(self._rows.first[target] + position)
+        wanted = ",".join(format_value(evaluate(part, context)) for part in index)
+        what = f"{self._rows.tasks[source].name}[{wanted}] does not exist"
+        return InvalidInput(what, advice="a range such as a[k-1..k] omits subtasks that do not exist")
 
-    def groups(
-        self, dependency: Dependency, source: int, target: int, path: DocumentPath
-    ) -> Iterator[tuple[Sequence[int], int]]:
-        """Yield pairs: rows of predecessors, and the row of a subtask of the target task.
+    def _expand(self, source: int, spans: Sequence[_Spans]) -> tuple[_Integers, _Integers]:
+        """Return the points of the source in each combination of spans, and the positions of the spans."""
+        rows, points = self._rows, self._rows.points[source]
+        sizes = [np.maximum(end - first, 0) for first, end in spans]
+        if points.paired:
+            return self._intersect(source, spans, sizes)
+        counts = np.prod(sizes, axis=0, dtype=np.int64) if sizes else np.ones(1, dtype=np.int64)
+        rows.count(ENTRIES, int(counts.sum()))
+        here, rest = _repeat(counts)
+        there, stride = np.zeros(len(here), dtype=np.int64), 1
+        for variable in reversed(range(len(spans))):
+            size = sizes[variable][here]
+            place = self._order(source, variable).positions[spans[variable][0][here] + rest % size]
+            there += place * stride
+            rest //= size
+            stride *= len(points.columns[variable])
+        return there, here
 
-        With ``pairs`` a subtask may occur several times. Problems are added with ``path`` as their place.
-        """
-        rows, index = self._rows, dependency.index
-        if dependency.pairs is not None:
-            yield from self._explicit(dependency.pairs, source, target, path)
-            return
-        if index is None:
-            yield from ((rows.rows_of(source), here) for here in rows.rows_of(target))
-            return
-        window = not all(isinstance(part, Expression) for part in index)
-        for here in rows.rows_of(target):
-            try:
-                found = self.find(source, index, rows.context(here))
-            except InvalidInput as error:
-                rows.add_problem(path, error)
-                return
-            # A range over the sweep of the same task, a[k-1..k], excludes the subtask itself.
-            yield [there for there in found if there != here] if window and source == target else found, here
+    def _intersect(
+        self, source: int, spans: Sequence[_Spans], sizes: Sequence[_Integers]
+    ) -> tuple[_Integers, _Integers]:
+        """Return the points of paired variables that are in all spans: those in the smallest are compared."""
+        smallest = np.argmin(sizes, axis=0)
+        counts = np.min(sizes, axis=0)
+        self._rows.count(OPERATIONS, int(counts.sum()) // 16)
+        found: list[tuple[_Integers, _Integers]] = []
+        for variable in range(len(spans)):
+            own = np.flatnonzero(smallest == variable)
+            here, rest = _repeat(counts[own])
+            here = own[here]
+            there = self._order(source, variable).positions[spans[variable][0][here] + rest]
+            for other, (first, end) in enumerate(spans):
+                rank = self._order(source, other).rank[there]
+                inside = (rank >= first[here]) & (rank < end[here])
+                there, here = there[inside], here[inside]
+            found.append((there, here))
+        there, here = (np.concatenate(part) for part in zip(*found, strict=True))
+        self._rows.count(ENTRIES, len(there))
+        return there, here
 
-    def _explicit(
-        self, pairs: tuple[tuple[Value, Value], ...], source: int, target: int, path: DocumentPath
-    ) -> Iterator[tuple[Sequence[int], int]]:
-        for there_value, here_value in pairs:
-            there, here = self.row(source, _point(there_value)), self.row(target, _point(here_value))
-            if there is None or here is None:
-                task, value = (source, there_value) if there is None else (target, here_value)
-                pair = f"[{shorten(there_value)}, {shorten(here_value)}]"
-                what = f"pair {pair}: {self._rows.tasks[task].name} has no {shorten(value)}"
-                rule = "pairs name values of the two sweeps"
-                self._rows.problems.append(Problem(what=what, rule=rule, path=path))
-                return
-            yield (there,), here
+    def _pairs(
+        self, pairs: tuple[tuple[Value, Value], ...], source: int, target: int
+    ) -> Iterator[tuple[_Integers, _Integers]]:
+        found = [
+            self._find(task, [_point(pair[place]) for pair in pairs])
+            for place, task in enumerate((source, target))
+        ]
+        missing = np.flatnonzero((found[0] < 0) | (found[1] < 0))
+        if len(missing):
+            there, here = pairs[int(missing[0])]
+            task, value = (source, there) if found[0][missing[0]] < 0 else (target, here)
+            pair, name = f"[{shorten(there)}, {shorten(here)}]", self._rows.tasks[task].name
+            what = f"pair {pair}: {name} has no {shorten(value)}"
+            raise InvalidInput(what, rule="pairs name values of the two sweeps")
+        yield found[0], found[1]
+
+    def _find(self, task: int, points: list[tuple[Value, ...]]) -> _Integers:
+        """Return the positions of points in the sweep of a task; -1 for those that it lacks."""
+        width = len(self._rows.points[task].columns)
+        found = np.full(len(points), -1)
+        known = [place for place, point in enumerate(points) if len(point) == width]
+        columns = [_as_objects([points[place][variable] for place in known]) for variable in range(width)]
+        spans = [self._order(task, variable).equal(column) for variable, column in enumerate(columns)]
+        if known and spans:
+            there, here = self._expand(task, spans)
+            np.maximum.at(found, np.array(known)[here], there)
+        return found
 
 
 def _point(value: Value) -> tuple[Value, ...]:
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def _index_column(points: dict[int, tuple[Value, ...]], place: int) -> _Column:
-    rows_by_value: dict[Value, list[int]] = {}
-    for row, point in points.items():
-        rows_by_value.setdefault(_key(point[place]), []).append(row)
-    return sorted(value for value in rows_by_value if isinstance(value, int | float)), rows_by_value
+def _as_objects(values: list[Value]) -> NDArray[Any]:
+    """Return an array of objects; NumPy would make lists a second dimension."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = [None if isinstance(value, list) else value for value in values]
+    return column
 
 
-def _key(value: Value) -> Value:
-    """Return a value with floats rounded to 12 digits, so that 0.1 + 0.2 and 0.3 are one key."""
-    return float(f"{value:.12g}") if isinstance(value, float) else value
-
-
-MAX_EDGES = 10_000_000
-"""Maximum number of edges; a larger all-to-all dependency needs a virtual task between sweeps."""
+def _repeat(counts: _Integers) -> tuple[_Integers, _Integers]:
+    """Return each position as often as counted, and the number of each repetition from 0."""
+    first = np.cumsum(counts) - counts
+    return np.repeat(np.arange(len(counts)), counts), np.arange(int(counts.sum())) - np.repeat(first, counts)
 
 
 class EdgeList:
@@ -175,7 +303,8 @@ class EdgeList:
         self.bytes = array("d")
         self.files = array("d")
         self.seconds = array("d")
-        self.conditions: dict[tuple[int, int], Expression] = {}
+        self.conditions: list[tuple[_Integers, _Integers, Expression]] = []
+        """Sources and targets of edges with a condition; later ones replace earlier ones."""
         self.unsized = 0
         """Number of files without a stated size."""
 
@@ -184,10 +313,10 @@ class EdgeList:
         self.source.append(source)
         self.target.append(target)
 
-    def add_many(self, sources: Sequence[int], target: int) -> None:
-        """Add a precedence edge from each of several rows to one row."""
-        self.source.extend(sources)
-        self.target.extend([target] * len(sources))
+    def add_many(self, sources: _Integers, targets: _Integers) -> None:
+        """Add precedence edges between rows."""
+        extend_column(self.source, sources)
+        extend_column(self.target, targets)
 
     def add_data(self, source: int, target: int, size: float, files: float, seconds: float) -> None:
         """Add a data edge: its bytes, its number of files, and fixed seconds between different machines."""
@@ -196,6 +325,14 @@ class EdgeList:
         self.bytes.append(size)
         self.files.append(files)
         self.seconds.append(seconds)
+
+    def add_files(self, sources: _Integers, targets: _Integers, sizes: NDArray[np.float64]) -> None:
+        """Add data edges of one file each."""
+        extend_column(self.data_source, sources)
+        extend_column(self.data_target, targets)
+        extend_column(self.bytes, sizes)
+        extend_column(self.files, np.ones(len(sources)))
+        extend_column(self.seconds, np.zeros(len(sources)))
 
 
 def connect_tasks(rows: SubtaskTable, loops: tuple[Loop, ...], edges: EdgeList) -> None:
@@ -214,29 +351,54 @@ def connect_tasks(rows: SubtaskTable, loops: tuple[Loop, ...], edges: EdgeList) 
                 if task.sweep is None and rows.tasks[source].sweep is None:
                     edges.add(rows.first[source], rows.first[target])
                     continue
-            entry = position if dependency.entry is None else dependency.entry
-            path: DocumentPath = ("tasks", task.name, "after", entry)
-            _connect(rows, edges, finder.groups(dependency, source, target, path), dependency, path)
+            try:
+                for there, here in finder.edges(dependency, source, target):
+                    edges.add_many(there, here)
+                    if dependency.condition is not None:
+                        in_order = np.lexsort((there, here))
+                        edges.conditions.append((there[in_order], here[in_order], dependency.condition))
+            except InvalidInput as error:
+                entry = position if dependency.entry is None else dependency.entry
+                rows.add_problem(("tasks", task.name, "after", entry), error)
+                if rows.is_full:
+                    return
 
 
-def _connect(
-    rows: SubtaskTable,
-    edges: EdgeList,
-    groups: Iterable[tuple[Sequence[int], int]],
-    dependency: Dependency,
-    path: DocumentPath,
-) -> None:
-    for sources, here in groups:
-        if len(edges.source) + len(sources) > MAX_EDGES:
-            what = f"too many edges from {dependency.task}"
-            advice = "put a task of `kind: virtual` between the two sweeps"
-            rows.problems.append(
-                Problem(what=what, rule=f"at most {MAX_EDGES:,} are allowed", advice=advice, path=path)
-            )
-            return
-        edges.add_many(sources, here)
-        if dependency.condition is not None:
-            edges.conditions |= dict.fromkeys(((there, here) for there in sources), dependency.condition)
+class _PatternIndex:
+    """Finds the outputs with wildcards, and directories, that match a file name."""
+
+    def __init__(self) -> None:
+        self._by_beginning: dict[str, list[tuple[str, int]]] = {}
+        """By the text before the first wildcard: patterns and the indices of their outputs."""
+        self._matchers: dict[str, Callable[[str], bool]] = {}
+        self._lengths: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._by_beginning)
+
+    def add(self, pattern: str, number: int) -> None:
+        """Add the pattern of an output."""
+        beginning = literal_beginning(pattern)
+        if beginning not in self._by_beginning and len(beginning) not in self._lengths:
+            self._lengths.append(len(beginning))
+        self._by_beginning.setdefault(beginning, []).append((pattern, number))
+
+    def match(self, name: str, rows: SubtaskTable) -> list[int]:
+        """Return the indices of the outputs whose pattern matches a name, ascending."""
+        found: list[int] = []
+        for length in self._lengths:
+            candidates = self._by_beginning.get(name[:length], ()) if length <= len(name) else ()
+            rows.count(COMPARISONS, len(candidates))
+            for pattern, number in candidates:
+                if (matches := self._matchers.get(pattern)) is None:
+                    matches = self._matchers[pattern] = make_matcher(pattern)
+                if matches(name):
+                    found.append(number)
+        return sorted(found)
+
+
+_UNSIZED = -1.0
+"""Bytes of an output whose size is not stated."""
 
 
 class FileDependencies:
@@ -245,16 +407,22 @@ class FileDependencies:
     def __init__(self, rows: SubtaskTable, edges: EdgeList) -> None:
         self._rows = rows
         self._edges = edges
-        self._row: list[int] = []
+        self._row = array("I")
+        """Per output: the row that writes it."""
         self._output: list[Output] = []
-        """All outputs; ``_row`` has the row that writes each of them."""
+        self._bytes = array("d")
+        """Per output: its bytes, _UNSIZED, or NaN if the size is a formula or a time."""
+        self._sizes: dict[tuple[int, int, str], NDArray[np.float64] | None] = {}
+        """Values of size formulas at the points of a task; None if some of them cannot be evaluated."""
         self._sized: set[int] = set()
         """``id()`` of the Output records whose sizes were evaluated."""
         self._writer: dict[str, int] = {}
         """By file name: the index of the first output of that name."""
         self._more: dict[str, list[int]] = {}
         """By file name: the indices of further outputs of that name."""
-        self._patterns: list[tuple[str, int]] = []
+        self._patterns = _PatternIndex()
+        self._matches: dict[str, list[int]] = {}
+        """By wildcard that a task reads: the indices of the matching outputs."""
         self._transfer: dict[tuple[str, int], int] = {}
         """By file and binding variable: the row of the transfer that copies the file to that machine."""
         self.source_variable: dict[int, int] = {}
@@ -265,13 +433,28 @@ class FileDependencies:
     def connect(self) -> None:
         """Add all edges that files imply; unresolved references are added to ``rows.problems``."""
         self._add_outputs()
-        for row in self._rows.transfers:
-            self._add_transfer(row)
-        for row in self._rows.transfers:
-            self._connect_transfer(row)
-        self._connect_readers()
+        transfers = [(task, each.transfer) for task, each in enumerate(self._rows.tasks) if each.transfer]
+        for task, transfer in transfers:
+            names = self._rows.fill_names(task, transfer.file)
+            for row, name in zip(self._rows.rows_of(task), names, strict=True):
+                self._transfer[name, self._rows.variable[row]] = row
+        for task, _ in transfers:
+            self._within_limits(task, self._connect_transfers)
+        for task, described in enumerate(self._rows.tasks):
+            if described.inputs:
+                self._within_limits(task, self._connect_readers)
         self._check_unread()
-        self._connect_growth()
+        for task, described in enumerate(self._rows.tasks):
+            if described.sweep is not None:
+                self._within_limits(task, self._connect_growth)
+
+    def _within_limits(self, task: int, connect: Callable[[int], None]) -> None:
+        """Connect the subtasks of a task; add a problem if the workflow becomes too large."""
+        if not self._rows.is_full:
+            try:
+                connect(task)
+            except InvalidInput as error:
+                self._rows.add_problem(("tasks", self._rows.tasks[task].name, "inputs"), error)
 
     def shared_names(self) -> list[tuple[str, list[int]]]:
         """Return (file, rows that write it) for files with several writers, without wildcards and folders."""
@@ -282,19 +465,29 @@ class FileDependencies:
         ]
 
     def _add_outputs(self) -> None:
-        rows, writer = self._rows, self._writer
-        for row, template in enumerate(rows.template):
-            for output in rows.tasks[template].outputs:
-                name = output.file
-                if "{" in name or "}" in name:
-                    name = rows.fill_name(row, name)
-                number = len(self._row)
-                self._row.append(row)
-                self._output.append(output)
-                if writer.setdefault(name, number) != number:
-                    self._more.setdefault(name, []).append(number)
-                if is_pattern(name):
-                    self._patterns.append((name + "*" if name.endswith("/") else name, number))
+        rows = self._rows
+        for task, described in enumerate(rows.tasks):
+            if described.sweep is None:
+                row = rows.first[task]
+                for output in described.outputs:
+                    self._add_name(rows.fill_name(row, output.file), len(self._row))
+                    self._row.append(row)
+                    self._output.append(output)
+                    self._bytes.append(_plain_bytes(output))
+                continue
+            for output in described.outputs:
+                names = rows.fill_names(task, output.file)
+                for number, name in enumerate(names, len(self._row)):
+                    self._add_name(name, number)
+                self._row.extend(rows.rows_of(task))
+                self._output += [output] * len(names)
+                self._bytes.extend([_plain_bytes(output)] * len(names))
+
+    def _add_name(self, name: str, number: int) -> None:
+        if self._writer.setdefault(name, number) != number:
+            self._more.setdefault(name, []).append(number)
+        if is_pattern(name):
+            self._patterns.add(name + "*" if name.endswith("/") else name, number)
 
     def _numbers(self, name: str) -> list[int]:
         """Return the indices of the outputs with this name; if there are none, of the patterns that match it.
@@ -303,34 +496,46 @@ class FileDependencies:
         """
         if (first := self._writer.get(name)) is not None:
             return [first, *self._more.get(name, ())]
-        return [number for pattern, number in self._patterns if fnmatch.fnmatchcase(name, pattern)]
+        return self._patterns.match(name, self._rows)
 
     @cached_property
     def _names(self) -> list[str]:
         """Return the names of all outputs, sorted."""
         return sorted(self._writer)
 
-    def _add_transfer(self, row: int) -> None:
-        transfer = self._rows.tasks[self._rows.template[row]].transfer
-        assert transfer is not None
-        name = self._rows.fill_name(row, transfer.file)
-        self._transfer[name, self._rows.variable[row]] = row
+    def _matching(self, name: str) -> list[int]:
+        """Return the indices of the outputs that a wildcard of a reader matches, or that have its name."""
+        if (found := self._matches.get(name)) is None:
+            candidates = candidate_names(self._names, name)
+            self._rows.count(COMPARISONS, len(candidates))
+            matches = make_matcher(name + "*" if name.endswith("/") else name)
+            held = (number for made in candidates if matches(made) for number in self._numbers(made))
+            found = self._matches[name] = list(dict.fromkeys([*self._numbers(name), *held]))
+        return found
 
-    def _connect_transfer(self, row: int) -> None:
-        """Add the edges to a transfer from the tasks that write its file or copy the file to its source."""
-        rows, task = self._rows, self._rows.tasks[self._rows.template[row]]
-        assert task.transfer is not None
-        name, machine = rows.fill_name(row, task.transfer.file), rows.fill_name(row, task.transfer.source)
-        if (source := rows.abstract.get(machine)) is None:
-            what = f"{rows.names[row]} moves {shorten(name)!r} from {shorten(machine)!r}, where no task runs"
-            rule = "`from` is the abstract machine of a task or the destination of another transfer"
-            advice = f"add `machine: {shorten(machine)}` to the task that writes it"
-            problem = Problem(what=what, rule=rule, advice=advice, path=("tasks", task.name, "from"))
-            rows.problems.append(problem)
-            return
-        self.source_variable[row] = source
-        numbers = self._numbers(name)
-        self._add_bytes(row, task.transfer.size, numbers)
+    def _connect_transfers(self, task: int) -> None:
+        """Add the edges to transfers from the tasks that write their files or copy them to their sources."""
+        rows, described = self._rows, self._rows.tasks[task]
+        assert described.transfer is not None
+        names = rows.fill_names(task, described.transfer.file)
+        machines = rows.fill_names(task, described.transfer.source)
+        for row, name, machine in zip(rows.rows_of(task), names, machines, strict=True):
+            if (source := rows.abstract.get(machine)) is None:
+                what = (
+                    f"{rows.names[row]} moves {shorten(name)!r} from {shorten(machine)!r}, where no task runs"
+                )
+                rule = "`from` is the abstract machine of a task or the destination of another transfer"
+                advice = f"add `machine: {shorten(machine)}` to the task that writes it"
+                path: DocumentPath = ("tasks", described.name, "from")
+                rows.problems.append(Problem(what=what, rule=rule, advice=advice, path=path))
+                continue
+            self.source_variable[row] = source
+            self._connect_transfer(row, name, source, described.transfer.size)
+
+    def _connect_transfer(self, row: int, name: str, source: int, size: Quantity | None) -> None:
+        rows, numbers = self._rows, self._numbers(name)
+        rows.count(ENTRIES, len(numbers) - 1 if len(numbers) > 1 else 0)
+        self._add_bytes(row, size, numbers)
         earlier = self._transfer.get((name, source))
         here = [number for number in numbers if rows.variable[self._row[number]] == source]
         if here:
@@ -348,9 +553,7 @@ class FileDependencies:
         key = "size" if size is not None else "file"
         try:
             if size is not None:
-                self.transfer_bytes[row] = _at_least_0(
-                    float(evaluate_quantity(size, self._rows.context(row)))
-                )
+                self.transfer_bytes[row] = self._evaluate(size, row)
                 return
             sizes = [self._size(number)[0] for number in numbers]
         except InvalidInput as error:
@@ -362,32 +565,39 @@ class FileDependencies:
         else:
             self.transfer_bytes[row] = known
 
-    def _connect_readers(self) -> None:
-        rows, writer = self._rows, self._writer
+    def _connect_readers(self, task: int) -> None:
+        rows, readers = self._rows, self._rows.rows_of(task)
         simple = not (self._more or self._patterns or self._transfer)
-        for row, template in enumerate(rows.template):
-            for given in rows.tasks[template].inputs:
-                name = given.file
-                if "{" in name or "}" in name:
-                    name = rows.fill_name(row, name)
-                if not simple:
+        for given in rows.tasks[task].inputs:
+            special = not simple or is_pattern(given.file)
+            if rows.tasks[task].sweep is None:
+                name = rows.fill_name(readers.start, given.file)
+                if special:
+                    self._connect_file(readers.start, name, given)
+                elif (number := self._writer.get(name)) is not None:
+                    self._connect_reader(number, readers.start, given)
+                continue
+            names = rows.fill_names(task, given.file)
+            if special:
+                for row, name in zip(readers, names, strict=True):
                     self._connect_file(row, name, given)
-                elif (number := writer.get(name)) is not None:
-                    self._connect_reader(number, row, given)
-                elif is_pattern(given.file):
-                    self._connect_file(row, name, given)
+            else:
+                numbers = np.array([self._writer.get(name, -1) for name in names], dtype=np.int64)
+                chosen = np.flatnonzero(numbers >= 0)
+                self._connect_files(numbers[chosen], chosen + readers.start, given)
 
     def _connect_file(self, row: int, name: str, given: Input) -> None:
-        numbers = self._numbers(name)
-        if given.source is None and is_pattern(given.file):
-            # Only a wildcard in the description: the "*" of a growing sweep is not a pattern.
-            held = (number for made in match_names(self._names, name) for number in self._numbers(made))
-            numbers = list(dict.fromkeys([*numbers, *held]))
+        # Only a wildcard in the description: the "*" of a growing sweep is not a pattern.
+        wild = given.source is None and is_pattern(given.file)
+        numbers = self._matching(name) if wild else self._numbers(name)
         if numbers and self._is_transferred(row, name, numbers):
             self._edges.add_data(self._transfer[name, self._rows.variable[row]], row, 0.0, 0.0, 0.0)
             return
-        for number in numbers:
-            self._connect_reader(number, row, given)
+        if len(numbers) == 1:
+            self._connect_reader(numbers[0], row, given)
+        elif numbers:
+            self._rows.count(ENTRIES, len(numbers))
+            self._connect_files(np.array(numbers, dtype=np.int64), np.full(len(numbers), row), given)
 
     def _is_transferred(self, row: int, name: str, numbers: list[int]) -> bool:
         """Return whether a transfer copies a file to the reader's machine, where no task writes the file."""
@@ -396,64 +606,97 @@ class FileDependencies:
             return False
         return all(self._rows.variable[self._row[number]] != variable for number in numbers)
 
+    def _connect_files(self, numbers: _Integers, readers: _Integers, given: Input) -> None:
+        """Add the data edges from outputs to readers, one reader per output."""
+        writers = np.frombuffer(self._row, np.uint32)[numbers]
+        sizes = np.frombuffer(self._bytes, np.float64)[numbers]
+        if np.isnan(sizes).any() or (given.size is not None and (sizes == _UNSIZED).any()):
+            for number, reader in zip(numbers.tolist(), readers.tolist(), strict=True):
+                self._connect_reader(number, reader, given)
+            return
+        other = writers != readers
+        self._edges.unsized += int((sizes[other] == _UNSIZED).sum())
+        self._edges.add_files(writers[other], readers[other], np.maximum(sizes[other], 0.0))
+
     def _connect_reader(self, number: int, reader: int, given: Input | None) -> None:
-        writer, output = self._row[number], self._output[number]
+        writer, size = self._row[number], self._bytes[number]
         if writer == reader:
             return
-        size: Quantity | None = output.size
-        seconds = output.seconds
-        if size is None or seconds is not None or isinstance(size, Expression) or not size >= 0:
+        if not size >= 0:
             try:
-                size, fixed = self._size(number)
-                if size is None and given is not None and given.size is not None:
-                    size = _at_least_0(float(evaluate_quantity(given.size, self._rows.context(reader))))
+                found, fixed = self._size(number)
+                if found is None and given is not None and given.size is not None:
+                    found = self._evaluate(given.size, reader)
             except InvalidInput as error:
                 self._add_problems(number, error)
                 return
             if fixed is not None:
                 self._edges.add_data(writer, reader, 0.0, 0.0, fixed)
                 return
-            self._edges.unsized += size is None
-        self._edges.add_data(writer, reader, size or 0.0, 1.0, 0.0)
+            self._edges.unsized += found is None
+            size = found or 0.0
+        self._edges.add_data(writer, reader, size, 1.0, 0.0)
 
     def _size(self, number: int) -> tuple[float | None, float | None]:
         """Return the bytes and the fixed transfer seconds of an output; None for what is not stated."""
-        output, context = self._output[number], self._rows.context(self._row[number])
+        output, row = self._output[number], self._row[number]
         self._sized.add(id(output))
-        size, seconds = (
-            None if given is None else _at_least_0(float(evaluate_quantity(given, context)))
-            for given in (output.size, output.seconds)
-        )
-        return size, seconds
+        size = None if output.size is None else self._evaluate(output.size, row)
+        return size, None if output.seconds is None else self._evaluate(output.seconds, row)
+
+    def _evaluate(self, quantity: Quantity, row: int) -> float:
+        """Return the value of a size or time at a row; raise InvalidInput if it is below 0."""
+        if not isinstance(quantity, Expression):
+            return _at_least_0(quantity)
+        rows, task = self._rows, self._rows.template[row]
+        key = (task, id(quantity), quantity.text)
+        if key not in self._sizes:
+            try:
+                self._sizes[key] = rows.numbers(quantity, task)
+            except InvalidInput:
+                if rows.is_full:
+                    raise
+                self._sizes[key] = None  # valid for some subtasks, perhaps for all whose file is read
+        values = self._sizes[key]
+        if values is None:
+            return _at_least_0(float(evaluate_quantity(quantity, rows.context(row))))
+        return _at_least_0(float(values[row - rows.first[task]]))
 
     def _check_unread(self) -> None:
         """Evaluate the size formulas that no edge has evaluated; add a problem for each that is invalid.
 
-        The size is evaluated for the first subtask only: a large sweep would take long.
+        The size is evaluated for the first subtask only.
         """
-        for number, output in enumerate(self._output):
-            if isinstance(output.size, Expression) and id(output) not in self._sized:
-                try:
-                    self._size(number)
-                except InvalidInput as error:
-                    self._add_problems(number, error)
+        number = 0
+        for task, described in enumerate(self._rows.tasks):
+            for output in described.outputs:
+                unread = isinstance(output.size, Expression) and id(output) not in self._sized
+                if unread and len(self._rows.points[task]):
+                    try:
+                        self._size(number)
+                    except InvalidInput as error:
+                        self._add_problems(number, error)
+                number += len(self._rows.points[task])
 
     def _add_problems(self, number: int, error: InvalidInput) -> None:
         """Add the problems of evaluating the size of an output, with the path of the output."""
         name = self._rows.tasks[self._rows.template[self._row[number]]].name
-        path = ("tasks", name, "outputs", self._output[number].file)
-        self._rows.problems += [replace(problem, path=path, location=None) for problem in error.problems]
+        self._rows.add_problem(("tasks", name, "outputs", self._output[number].file), error)
 
-    def _connect_growth(self) -> None:
-        """Add the edges from the writers of a file to the subtasks of sweeps over the lines of that file."""
-        rows = self._rows
-        swept = [(index, task.sweep) for index, task in enumerate(rows.tasks) if task.sweep is not None]
-        files = [(index, growth_file(values)) for index, sweep in swept for _, values in sweep.variables]
-        for index, file in files:
-            if file is not None:
+    def _connect_growth(self, task: int) -> None:
+        """Add the edges from the writers of a file to the subtasks of a sweep over the lines of that file."""
+        sweep = self._rows.tasks[task].sweep
+        assert sweep is not None
+        for _, values in sweep.variables:
+            if (file := growth_file(values)) is not None:
                 writers = [self._row[number] for number in self._numbers(file)] or self._rows_named(file)
-                for row in rows.rows_of(index):
-                    self._edges.add_many([writer for writer in writers if writer != row], row)
+                readers = np.array(self._rows.rows_of(task), dtype=np.int64)
+                self._rows.count(ENTRIES, len(writers) * len(readers))
+                there, here = (
+                    np.tile(np.array(writers, dtype=np.int64), len(readers)),
+                    np.repeat(readers, len(writers)),
+                )
+                self._edges.add_many(there[there != here], here[there != here])
 
     def _rows_named(self, file: str) -> list[int]:
         """Return the rows of the task that is named before the first dot: ``split`` in ``split.parts``."""
@@ -462,10 +705,19 @@ class FileDependencies:
         return [row for index in found for row in self._rows.rows_of(index)]
 
 
+def _plain_bytes(output: Output) -> float:
+    """Return the stated bytes of an output, _UNSIZED, or NaN if they must be evaluated or are invalid."""
+    if output.seconds is not None or isinstance(output.size, Expression):
+        return math.nan
+    if output.size is None:
+        return _UNSIZED
+    return float(output.size) if output.size >= 0 else math.nan
+
+
 def _at_least_0(number: float) -> float:
     if not number >= 0:
         raise InvalidInput(f"size {number:g}", rule="must be at least 0")
-    return number
+    return float(number)
 
 
 class MergedEdges:
@@ -473,25 +725,26 @@ class MergedEdges:
 
     def __init__(self, edges: EdgeList, tasks: int) -> None:
         self.tasks = tasks
-        source = np.concatenate((_numbers(edges.source), _numbers(edges.data_source)))
-        target = np.concatenate((_numbers(edges.target), _numbers(edges.data_target)))
-        key, inverse = np.unique(target * max(tasks, 1) + source, return_inverse=True)
-        plain, data = inverse[: len(edges.source)], inverse[len(edges.source) :]
-        self.source: NDArray[np.int64] = key % max(tasks, 1)
-        self.target: NDArray[np.int64] = key // max(tasks, 1)
-        self.bytes = _sums(data, edges.bytes, len(key))
-        self.files = _sums(data, edges.files, len(key))
-        self.seconds = _sums(data, edges.seconds, len(key))
+        plain = _sort_distinct(_keys(edges.source, edges.target, tasks))
+        data = _keys(edges.data_source, edges.data_target, tasks)
+        key = _sort_distinct(np.concatenate((plain, data))) if len(data) else plain
+        self.source = (key % max(tasks, 1)).astype(np.uint32)
+        self.target = (key // max(tasks, 1)).astype(np.uint32)
+        group = np.searchsorted(key, data)
+        self.bytes = _sums(group, edges.bytes, len(key))
+        self.files = _sums(group, edges.files, len(key))
+        self.seconds = _sums(group, edges.seconds, len(key))
         self.only_data = np.ones(len(key), dtype=bool)
         """Per edge: whether it comes only from files, not from ``after``."""
-        self.only_data[plain] = False
+        self.only_data[np.searchsorted(key, plain) if len(data) else slice(None)] = False
 
-    def successors(self) -> list[list[int]]:
+    def successors(self) -> Adjacency:
         """Return the successors of every task, in ascending order."""
-        lists: list[list[int]] = [[] for _ in range(self.tasks)]
-        for source, target in zip(self.source.tolist(), self.target.tolist(), strict=True):
-            lists[source].append(target)
-        return lists
+        return Adjacency(self.source, self.target, self.tasks)
+
+    def predecessors(self) -> Adjacency:
+        """Return the predecessors of every task, in ascending order."""
+        return Adjacency(self.target, self.source, self.tasks)
 
     def keep(self, kept: NDArray[Any]) -> None:
         """Select or reorder edges by a mask or an array of positions."""
@@ -504,20 +757,99 @@ class MergedEdges:
             return range(self.tasks)  # program order is topological
         return topological_order(self.successors())
 
-    def renumber(self, position: NDArray[np.int64]) -> None:
+    def renumber(self, position: NDArray[np.uint32]) -> None:
         """Renumber the tasks: task i becomes ``position[i]``; the edges are sorted again."""
         self.source, self.target = position[self.source], position[self.target]
         self.keep(np.lexsort((self.source, self.target)))
 
-    def position(self, source: int, target: int) -> int:
-        """Return the position of an edge in the columns."""
-        first, end = np.searchsorted(self.target, [target, target + 1])
-        return int(first + np.searchsorted(self.source[first:end], source))
+    def positions(self, sources: NDArray[Any], targets: NDArray[Any]) -> _Integers:
+        """Return the positions of edges in the columns."""
+        return np.searchsorted(
+            _edge_keys(self.source, self.target, self.tasks), _edge_keys(sources, targets, self.tasks)
+        )
+
+    def contains(self, pairs: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+        """Return per edge whether it is one of these pairs of source and target."""
+        found = np.zeros(len(self.source), dtype=bool)
+        chosen = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        found[self.positions(chosen[:, 0], chosen[:, 1])] = True
+        return found
 
 
-def _numbers(column: array[int]) -> NDArray[np.int64]:
-    return np.array(column, dtype=np.int64)
+class Adjacency(Sequence[Sequence[int]]):
+    """The neighbours of every node in compact columns; ``graph[node]`` is an array of nodes."""
+
+    def __init__(self, tails: NDArray[np.uint32], heads: NDArray[np.uint32], nodes: int) -> None:
+        counts = np.bincount(tails, minlength=nodes)
+        self._pointer = array("q", np.concatenate(([0], np.cumsum(counts))).tobytes())
+        self._heads = array("I")
+        extend_column(self._heads, heads[np.argsort(tails, kind="stable")])
+
+    def __len__(self) -> int:
+        return len(self._pointer) - 1
+
+    def __getitem__(self, node: Any) -> Any:
+        return self._heads[self._pointer[node] : self._pointer[node + 1]]
+
+    def reach(self, starts: Sequence[int], stops: Sequence[int] = ()) -> NDArray[np.bool_]:
+        """Return a mask of the nodes reachable from the starts, including them; paths end at ``stops``."""
+        pointer, heads = np.frombuffer(self._pointer, np.int64), np.frombuffer(self._heads, np.uint32)
+        seen = np.zeros(len(self), dtype=bool)
+        seen[np.asarray(starts, dtype=np.int64)] = True
+        ends = np.zeros(len(self), dtype=bool)
+        ends[np.asarray(stops, dtype=np.int64)] = True
+        frontier = np.flatnonzero(seen)
+        while len(frontier):
+            if len(frontier) < _FEW_NODES:
+                frontier = np.array(self._step(frontier.tolist(), seen, ends), dtype=np.int64)
+                continue
+            frontier = frontier[~ends[frontier]]
+            owner, number = _repeat(pointer[frontier + 1] - pointer[frontier])
+            found = heads[pointer[frontier][owner] + number]
+            frontier = _sort_distinct(found[~seen[found]].astype(np.int64))
+            seen[frontier] = True
+        return seen
+
+    def _step(self, queue: list[int], seen: NDArray[np.bool_], ends: NDArray[np.bool_]) -> list[int]:
+        """Search one by one until no node is left, or so many that arrays are faster; return these."""
+        position = 0
+        while position < len(queue) and len(queue) - position < _FEW_NODES:
+            node = queue[position]
+            position += 1
+            for child in () if ends[node] else self[node]:
+                if not seen[child]:
+                    seen[child] = True
+                    queue.append(child)
+        return queue[position:]
 
 
-def _sums(group: NDArray[np.int64], values: array[float], count: int) -> NDArray[np.float64]:
+_FEW_NODES = 64
+
+
+def _keys(source: array[int], target: array[int], tasks: int) -> _Integers:
+    """Return one number per edge, and empty the columns: they may be large."""
+    found = _edge_keys(np.array(source), np.array(target), tasks)
+    del source[:], target[:]
+    return found
+
+
+def _edge_keys(source: NDArray[Any], target: NDArray[Any], tasks: int) -> _Integers:
+    """Return one number per edge; they are sorted like (target, source)."""
+    key = target.astype(np.int64)
+    key *= max(tasks, 1)
+    key += source
+    return key
+
+
+def _sort_distinct(numbers: _Integers) -> _Integers:
+    """Return different numbers in ascending order; ``np.unique`` is slow and large for numbers in order."""
+    if not len(numbers) or (numbers[1:] > numbers[:-1]).all():
+        return numbers
+    found = np.sort(numbers)
+    return found[np.concatenate(([True], found[1:] != found[:-1]))]
+
+
+def _sums(group: _Integers, values: array[float], count: int) -> NDArray[np.float64]:
+    if not len(group):
+        return np.zeros(count)
     return np.bincount(group, weights=np.array(values, dtype=float), minlength=count).astype(float)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from weft.documents import Document, DocumentNode, Reader, expand_braces, from_python
+from weft.documents import Document, DocumentNode, Reader, from_python
 from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, Value, parse
 from weft.fields import (
@@ -466,8 +466,7 @@ def _read_outputs(reader: Reader, node: DocumentNode) -> tuple[Output, ...]:
             values = OUTPUT.read(reader, item)
         else:
             values = {} if item.value is None else {"size": _read_bytes(reader, item)}
-        names = reader.collect_problems(item, partial(expand_braces, key))
-        found += [Output(file=name, **values) for name in names or ()]
+        found += [Output(file=name, **values) for name in reader.expand_names(item, key)]
     return tuple(found)
 
 
@@ -485,8 +484,7 @@ def _read_file_names(reader: Reader, node: DocumentNode) -> list[str]:
     if (text := reader.text(node)) is not None and not text.strip():
         reader.add_problem(node, "the file name is empty", advice="name the file, or remove the entry")
         return []
-    names = None if text is None else reader.collect_problems(node, partial(expand_braces, text))
-    return names or []
+    return [] if text is None else reader.expand_names(node, text)
 
 
 # Time and nodes
@@ -501,8 +499,8 @@ def _read_explicit_seconds(reader: Reader, node: DocumentNode) -> Quantity | dic
     found: dict[str, Quantity] = {}
     for machines, value in node.value.items():
         seconds = _read_seconds(reader, value)
-        names = reader.collect_problems(value, partial(expand_braces, machines))
-        if seconds is not None and names is not None:
+        names = reader.expand_names(value, machines)
+        if seconds is not None:
             found |= dict.fromkeys(names, seconds)
     return found
 

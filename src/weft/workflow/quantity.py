@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, Value, evaluate, evaluate_number
 from weft.expressions.tree import FunctionCall, Literal, Name
 from weft.records import dataclass
+
+_Item = TypeVar("_Item")
 
 Quantity = float | Expression
 """A number or a formula: work, a size, a time, a node count."""
@@ -81,7 +84,7 @@ class Range:
     high: Expression
     step: Expression | None = None
 
-    def values(self, context: Context) -> list[Value]:
+    def values(self, context: Context) -> Sequence[int] | Sequence[float]:
         """Return the numbers of the range; rounding errors of the step do not exclude the last one."""
         low = evaluate_quantity(self.low, context)
         high = evaluate_quantity(self.high, context)
@@ -96,7 +99,7 @@ class Range:
             raise InvalidInput(what, rule=f"at most {MAX_POINTS:,} are allowed")
         count = max(0, math.floor(steps + 1e-9) + 1)
         if isinstance(low, int) and isinstance(step, int):
-            return [low + index * step for index in range(count)]
+            return range(low, low + count * step, step)
         # Round off the error of binary fractions: 0.4 + 2*0.2 is 0.8.
         return [float(f"{low + index * step:.12g}") for index in range(count)]
 
@@ -139,10 +142,54 @@ def growth_file(values: Values) -> str | None:
     return argument.value if isinstance(argument, Literal) and isinstance(argument.value, str) else None
 
 
-def _list_values(name: str, values: Values, context: Context) -> list[Value]:
+class SweepPoints(Sequence[tuple[Value, ...]]):
+    """The points of a sweep; the last variable varies fastest.
+
+    A point is computed when it is read, so a million points need only the memory of the variables' values.
+    """
+
+    __slots__ = ("_length", "columns", "paired")
+
+    def __init__(self, columns: Sequence[Sequence[Value]], *, paired: bool = False) -> None:
+        self.columns = tuple(columns)
+        """Per variable: its values."""
+        self.paired = paired
+        if paired:
+            self._length = len(self.columns[0]) if self.columns else 0
+        else:
+            self._length = math.prod(map(len, self.columns))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(self._length))]
+        rest = int(index)
+        if not 0 <= rest < self._length:
+            raise IndexError(f"point {rest} of {self._length}")
+        if self.paired:
+            return tuple(column[rest] for column in self.columns)
+        found: list[Value] = []
+        for column in reversed(self.columns):
+            rest, position = divmod(rest, len(column))
+            found.append(column[position])
+        return tuple(reversed(found))
+
+    def __iter__(self) -> Iterator[tuple[Value, ...]]:
+        return combine(self.columns, paired=self.paired)
+
+
+def combine(columns: Sequence[Sequence[_Item]], *, paired: bool) -> Iterator[tuple[_Item, ...]]:
+    """Return the pairs or the cross product of columns, in the order of the points of a sweep."""
+    return zip(*columns, strict=True) if paired else itertools.product(*columns)
+
+
+def _list_values(name: str, values: Values, context: Context) -> Sequence[Value]:
     """Return the values of a sweep variable, or raise InvalidInput."""
+    listed: Sequence[Value]
     if isinstance(values, tuple):
-        listed: list[Value] = list(values)
+        listed = values
     elif isinstance(values, Range):
         listed = values.values(context)
     elif is_growing(values):
@@ -162,7 +209,7 @@ def _list_values(name: str, values: Values, context: Context) -> list[Value]:
     return listed
 
 
-def _check_values(name: str, listed: list[Value]) -> None:
+def _check_values(name: str, listed: Sequence[Value]) -> None:
     for value in listed:
         if not isinstance(value, str | int | float) or (
             isinstance(value, float) and not math.isfinite(value)
@@ -171,15 +218,15 @@ def _check_values(name: str, listed: list[Value]) -> None:
             raise InvalidInput(what, rule="must be a finite number, text or true/false")
 
 
-def _column(name: str, values: Values, context: Context) -> list[Value]:
+def _column(name: str, values: Values, context: Context) -> Sequence[Value]:
     try:
         return _list_values(name, values, context)
     except InvalidInput as error:
         raise InvalidInput([replace(problem, path=(name,)) for problem in error.problems]) from None
 
 
-def list_points(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
-    """Return the points of a sweep; the last variable varies fastest.
+def list_points(sweep: Sweep, context: Context) -> SweepPoints:
+    """Return the points of a sweep.
 
     Raises InvalidInput; the path of a problem with one variable is the name of the variable.
     """
@@ -192,8 +239,8 @@ def list_points(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
             )
             what = f"paired sweep variables have different numbers of values: {sizes}"
             raise InvalidInput(what, rule="with `zip`, all sweep variables must have equally many values")
-        return list(zip(*columns, strict=True))
+        return SweepPoints(columns, paired=True)
     if (total := math.prod(len(column) for column in columns)) > MAX_POINTS:
         what = f"the sweep has {total} points"
         raise InvalidInput(what, rule=f"at most {MAX_POINTS:,} are allowed")
-    return list(itertools.product(*columns))
+    return SweepPoints(columns)

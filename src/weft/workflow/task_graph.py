@@ -7,9 +7,10 @@ of a part of a run for re-planning.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,12 @@ from numpy.typing import NDArray
 from weft.expressions import Expression, Value
 from weft.records import dataclass
 from weft.workflow.cycles import topological_order
-from weft.workflow.quantity import Context
+from weft.workflow.quantity import Context, SweepPoints
 from weft.workflow.task import SpeedUp, Task, TaskKind
 from weft.workflow.workflow import Loop, Workflow
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,24 +45,35 @@ class AmountTable:
     """Collects amounts by name and row while tasks are expanded."""
 
     def __init__(self) -> None:
-        self._least: dict[str, dict[int, float]] = {}
-        self._by_count: dict[str, dict[int, list[float]]] = {}
+        self._stated: dict[str, _Amounts] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names for which any task states an amount, sorted."""
-        return tuple(sorted(self._least))
+        return tuple(sorted(self._stated))
 
-    def add(self, name: str, start: int, column: Iterable[float]) -> None:
+    def add(self, name: str, start: int, column: Sequence[float]) -> None:
         """Add amounts of consecutive rows that do not depend on the node count."""
-        self._least.setdefault(name, {}).update(enumerate(column, start))
+        stated = self._of(name)
+        stated.row.extend(range(start, start + len(column)))
+        stated.least.extend(column)
 
-    def add_by_count(self, name: str, row: int, amounts: list[float]) -> None:
-        """Add the amounts of one row, in the order of its node counts."""
-        least = min(amounts)
-        self._least.setdefault(name, {})[row] = least
-        if max(amounts) > least:
-            self._by_count.setdefault(name, {})[row] = amounts
+    def add_by_count(
+        self, name: str, start: int, lengths: NDArray[np.int64], amounts: NDArray[np.float64]
+    ) -> None:
+        """Add amounts of consecutive rows; row i has ``lengths[i]``, in the order of its node counts."""
+        stated = self._of(name)
+        first = np.cumsum(lengths) - lengths
+        least = np.minimum.reduceat(amounts, first)
+        varied = np.maximum.reduceat(amounts, first) > least
+        stated.row.extend(range(start, start + len(lengths)))
+        stated.least.extend(least.tolist())
+        stated.varied_row.extend((start + np.flatnonzero(varied)).tolist())
+        stated.varied_length.extend(lengths[varied].tolist())
+        stated.varied.extend(amounts[np.repeat(varied, lengths)].tolist())
+
+    def _of(self, name: str) -> _Amounts:
+        return self._stated.setdefault(name, _Amounts())
 
     def columns(
         self, names: tuple[str, ...], order: NDArray[np.int64]
@@ -66,24 +81,76 @@ class AmountTable:
         """Return, for rows in ``order``, the least amounts over node counts, and the amounts by count."""
         least = np.zeros((len(order), len(names)))
         length = np.zeros(len(order), dtype=np.int64)
-        for column, name in enumerate(names):
-            stated = self._least.get(name, {})
-            least[list(stated), column] = list(stated.values())
-            varied = self._by_count.get(name, {})
-            length[list(varied)] = list(map(len, varied.values()))
+        stated = [self._stated.get(name) or _Amounts() for name in names]
+        for column, each in enumerate(stated):
+            least[np.array(each.row, dtype=np.int64), column] = each.least
+            length[np.array(each.varied_row, dtype=np.int64)] = each.varied_length
         least, length = least[order], length[order]
         pointer = np.concatenate(([0], np.cumsum(length)))
         rows = np.repeat(least, length, axis=0)
-        for column, name in enumerate(names):
-            if varied := self._by_count.get(name, {}):
-                listed = [varied.get(row) for row in order.tolist()]
-                own = np.repeat([amounts is not None for amounts in listed], length)
-                rows[own, column] = list(chain.from_iterable(amounts for amounts in listed if amounts))
+        if len(rows):
+            position = np.empty(len(order), dtype=np.int64)
+            position[order] = np.arange(len(order))
+            for column, each in enumerate(stated):
+                lengths = np.array(each.varied_length, dtype=np.int64)
+                first = pointer[position[np.array(each.varied_row, dtype=np.int64)]]
+                places = np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+                rows[places, column] = each.varied
         return least, AmountsByCount(pointer=pointer, rows=rows)
 
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.uint32]
+class _Amounts:
+    """The amounts under one name, in compact columns: a sweep may have a million rows."""
+
+    def __init__(self) -> None:
+        self.row = array("I")
+        self.least = array("d")
+        self.varied_row = array("I")
+        """Rows whose amounts depend on the node count."""
+        self.varied_length = array("I")
+        """Per varied row: the number of its node counts."""
+        self.varied = array("d")
+        """Amounts of the varied rows, count by count."""
+
+
+class ExplicitTable:
+    """Collects explicit seconds by row and machine while tasks are expanded."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {}
+        self._row = array("I")
+        self._machine = array("I")
+        self._seconds = array("d")
+
+    def add(self, machine: str, row: int, seconds: float) -> None:
+        """Add the seconds of one row on a machine."""
+        self._row.append(row)
+        self._machine.append(self._names.setdefault(machine, len(self._names)))
+        self._seconds.append(seconds)
+
+    def add_many(self, machine: str, start: int, seconds: Floats) -> None:
+        """Add the seconds of consecutive rows on a machine."""
+        number = self._names.setdefault(machine, len(self._names))
+        self._row.extend(range(start, start + len(seconds)))
+        self._machine.extend([number] * len(seconds))
+        self._seconds.extend(seconds.tolist())
+
+    def columns(self, order: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the columns of a TaskGraph with explicit seconds, for rows in ``order``."""
+        names = sorted(self._names)
+        index = {name: position for position, name in enumerate(names)}
+        ranks = np.array([index[name] for name in self._names], dtype=np.uint32)
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order))
+        row = position[np.array(self._row, dtype=np.int64)]
+        by_row = np.argsort(row, kind="stable")
+        return {
+            "explicit_pointer": np.concatenate(([0], np.cumsum(np.bincount(row, minlength=len(order))))),
+            "explicit_machine": ranks[np.array(self._machine, dtype=np.int64)][by_row],
+            "explicit_seconds": np.array(self._seconds)[by_row],
+            "explicit_names": tuple(names),
+        }
+
 
 KINDS = (TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.VIRTUAL)
 COMPUTE, TRANSFER, VIRTUAL = range(3)
@@ -91,6 +158,40 @@ COMPUTE, TRANSFER, VIRTUAL = range(3)
 
 EVERYWHERE = "*"
 """The machine name of explicit seconds that hold on every machine."""
+
+
+class TaskPoints(Sequence[tuple[Value, ...]]):
+    """Per task the values of its sweep variables, () without a sweep; computed when they are read."""
+
+    __slots__ = ("_offset", "_sweeps", "_template")
+
+    def __init__(self, sweeps: Sequence[SweepPoints | None], template: Indices, offset: Indices) -> None:
+        self._sweeps = tuple(sweeps)
+        """Per template: its points; None without a sweep."""
+        self._template = template
+        self._offset = offset
+        """Per task: the position of its point among those of its template."""
+
+    def __len__(self) -> int:
+        return len(self._template)
+
+    def __getitem__(self, task: Any) -> Any:
+        if isinstance(task, slice):
+            return list(self.take(np.arange(len(self))[task]))
+        points = self._sweeps[self._template[task]]
+        return () if points is None else points[self._offset[task]]
+
+    def __iter__(self) -> Iterator[tuple[Value, ...]]:
+        if not any(self._sweeps):
+            yield from repeat((), len(self))
+            return
+        for template, offset in zip(self._template.tolist(), self._offset.tolist(), strict=True):
+            points = self._sweeps[template]
+            yield () if points is None else points[offset]
+
+    def take(self, tasks: NDArray[np.int64]) -> TaskPoints:
+        """Return the points of some tasks."""
+        return TaskPoints(self._sweeps, self._template[tasks], self._offset[tasks])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -115,7 +216,7 @@ class TaskGraph:
     """Per task: its name, such as ``lapw0``, ``lapw1[3]`` or ``t[2,0.4]``."""
     template: Indices
     """Per task: index in ``workflow.tasks``; tasks of one template are one kind in statistics."""
-    points: tuple[tuple[Value, ...], ...]
+    points: TaskPoints
     """Per task: the values of its sweep variables, in the order of ``sweep.names``; () without a sweep."""
     kind: NDArray[np.uint8]
     """Per task: COMPUTE, TRANSFER or VIRTUAL."""
@@ -278,7 +379,7 @@ def build_subgraph(
         graph,
         names=tuple(rows[position].name for position in order),
         template=graph.template[tasks],
-        points=tuple(graph.points[task] for task in tasks.tolist()),
+        points=graph.points.take(tasks),
         kind=kind,
         work=np.where(finished, 0.0, graph.work[tasks]),
         explicit_pointer=_pointer(graph.explicit_pointer, tasks),

@@ -12,7 +12,7 @@ import fnmatch
 import functools
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from weft.expressions import Value
 from weft.records import dataclass
@@ -64,6 +64,11 @@ def format_value(value: Value) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
+def format_values(values: Sequence[Value]) -> Iterable[str]:
+    """Return values as they appear in names."""
+    return map(str if isinstance(values, range) else format_value, values)
+
+
 def fill_template(text: str, values: Mapping[str, Value], *, last: bool = True) -> str:
     """Return a template with the fields of known names replaced; other fields are kept.
 
@@ -72,15 +77,29 @@ def fill_template(text: str, values: Mapping[str, Value], *, last: bool = True) 
     """
     if "{" not in text and "}" not in text:
         return text
-    parts = []
+    return "".join([_fill_piece(piece, values, last=last) for piece in split_template(text)])
+
+
+def fill_templates(
+    text: str, values: Mapping[str, Value], names: Sequence[str], rows: Iterable[tuple[str, ...]]
+) -> list[str]:
+    """Return ``fill_template`` for many rows: ``rows`` have the texts of ``names``, which hide ``values``."""
+    pieces: list[str] = []
     for piece in split_template(text):
-        if isinstance(piece, str):
-            parts.append(_BRACES.get(piece, piece) if last else piece)
-        elif piece.name in values:
-            parts.append(_replacement(values[piece.name]))
+        if isinstance(piece, TemplateField) and piece.name in names:
+            pieces.append(f"{{{names.index(piece.name)}}}")
         else:
-            parts.append("{" + piece.name + (":raw" if piece.raw else "") + "}")
-    return "".join(parts)
+            pieces.append(_fill_piece(piece, values, last=True).replace("{", "{{").replace("}", "}}"))
+    fill = "".join(pieces).format
+    return [fill(*row) for row in rows]
+
+
+def _fill_piece(piece: str | TemplateField, values: Mapping[str, Value], *, last: bool) -> str:
+    if isinstance(piece, str):
+        return _BRACES.get(piece, piece) if last else piece
+    if piece.name in values:
+        return _replacement(values[piece.name])
+    return "{" + piece.name + (":raw" if piece.raw else "") + "}"
 
 
 def _replacement(value: Value) -> str:
@@ -98,8 +117,28 @@ def is_pattern(name: str) -> bool:
 
 def match_names(names: Sequence[str], pattern: str) -> list[str]:
     """Return the names that match a pattern; ``names`` must be sorted, for a search by bisection."""
-    beginning = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    matches = make_matcher(pattern + "*" if pattern.endswith("/") else pattern)
+    return [name for name in candidate_names(names, pattern) if matches(name)]
+
+
+def candidate_names(names: Sequence[str], pattern: str) -> Sequence[str]:
+    """Return those of some sorted names that begin like a pattern, up to its first wildcard."""
+    beginning = literal_beginning(pattern)
     first = bisect_left(names, beginning)
-    last = bisect_left(names, beginning + _LAST_CHARACTER, first)
-    whole = pattern + "*" if pattern.endswith("/") else pattern
-    return [name for name in names[first:last] if fnmatch.fnmatchcase(name, whole)]
+    return names[first : bisect_left(names, beginning + _LAST_CHARACTER, first)]
+
+
+def literal_beginning(pattern: str) -> str:
+    """Return the text before the first wildcard of a pattern."""
+    return re.split(r"[*?[]", pattern, maxsplit=1)[0]
+
+
+def make_matcher(pattern: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a name matches a pattern, as ``fnmatch.fnmatchcase``."""
+    beginning, star, end = pattern.partition("*")
+    if star and not re.search(r"[*?[]", beginning + end):
+        # One asterisk, the usual case: to compile a pattern takes longer than to read a thousand names.
+        least = len(beginning) + len(end)
+        return lambda name: len(name) >= least and name.startswith(beginning) and name.endswith(end)
+    found = re.compile(fnmatch.translate(pattern)).match
+    return lambda name: found(name) is not None

@@ -11,34 +11,49 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.documents import locate_problems
 from weft.errors import InvalidInput, Problem, shorten
-from weft.expressions import Expression, limit_document_entries
+from weft.expressions import Expression, Value, limit_document_entries
 from weft.records import dataclass
-from weft.workflow.cycles import back_edges, find_cycle, reachable, reversed_edges
+from weft.workflow.cycles import back_edges, find_cycle
 from weft.workflow.edges import EdgeList, FileDependencies, MergedEdges, connect_tasks
-from weft.workflow.quantity import evaluate_quantity
-from weft.workflow.subtasks import SubtaskTable, expand_tasks
-from weft.workflow.task_graph import LoopBody, TaskGraph
+from weft.workflow.quantity import SweepPoints, evaluate_quantity
+from weft.workflow.subtasks import SEARCHES, SubtaskTable, expand_tasks
+from weft.workflow.task_graph import LoopBody, TaskGraph, TaskPoints
+from weft.workflow.templates import format_value
 from weft.workflow.workflow import Loop, Workflow, evaluate_params
 
 
 def _duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
     """Yield a problem for each task whose sweep contains a point twice."""
-    if len(set(rows.names)) == len(rows.names):
-        return
     for index, task in enumerate(rows.tasks):
+        if task.sweep is None or _has_unique_names(rows.points[index]):
+            continue
         counted = Counter(rows.names[row] for row in rows.rows_of(index))
         twice = next((name for name, count in counted.items() if count > 1), None)
         if twice is not None:
             what = f"the sweep contains {shorten(twice)} twice"
             rule = "the points of a sweep must be unique"
             yield Problem(what=what, rule=rule, path=("tasks", task.name, "sweep"))
+
+
+def _has_unique_names(points: SweepPoints) -> bool:
+    """Return whether the values show that no two points of a sweep have the same name."""
+    if points.paired:
+        return False
+    ranges = (isinstance(column, range) for column in points.columns)
+    return all(ranges) or all(map(_has_unique_texts, points.columns))
+
+
+def _has_unique_texts(column: Sequence[Value]) -> bool:
+    # A comma in a text could be taken for the one between two values.
+    texts = set(map(format_value, column))
+    return len(texts) == len(column) and not any("," in text for text in texts)
 
 
 def _writer_problems(
@@ -85,7 +100,8 @@ class _LoopRows:
     """The rows of one iteration of a loop, and the expected number of iterations."""
 
     loop: Loop
-    rows: frozenset[int]
+    rows: NDArray[np.bool_]
+    """Per row: whether it belongs to the loop."""
     expect: int | None
 
 
@@ -104,27 +120,27 @@ def _cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...])
     """
     if not loops or merged.order() is not None:
         return
-    successors = merged.successors()
-    predecessors = reversed_edges(successors)
-    by_size = sorted(loops, key=lambda loop: -_count_inside(rows, successors, loop))
-    heads = [row for loop in by_size for row in _rows_named(rows, loop.first)]
+    successors, predecessors = merged.successors(), merged.predecessors()
     inside = np.zeros(len(rows.names), dtype=bool)
+    size: dict[str, int] = {}
     for loop in loops:
-        forward = reachable(successors, _rows_named(rows, loop.first))
-        backward = reachable(predecessors, _rows_named(rows, loop.last))
-        inside[sorted(forward & backward)] = True
-    removed = set(back_edges(successors, heads))
-    pairs = zip(merged.source.tolist(), merged.target.tolist(), strict=True)
-    back = np.asarray([pair in removed for pair in pairs], dtype=bool)
+        firsts, lasts = _rows_named(rows, loop.first), _rows_named(rows, loop.last)
+        forward = successors.reach(firsts)
+        inside |= forward & predecessors.reach(lasts)
+        # The size of one iteration, without the edges that lead back to the first tasks.
+        size[loop.name] = int((forward & predecessors.reach(lasts, stops=firsts)).sum())
+    by_size = sorted(loops, key=lambda loop: -size[loop.name])
+    heads = [row for loop in by_size for row in _rows_named(rows, loop.first)]
+    back = merged.contains(back_edges(successors, heads))
     merged.keep(~(back & merged.only_data & inside[merged.source] & inside[merged.target]))
 
 
-def _count_inside(rows: SubtaskTable, successors: list[list[int]], loop: Loop) -> int:
-    """Return the number of rows in one iteration of a loop, found before back edges are removed."""
-    firsts = set(_rows_named(rows, loop.first))
-    forward = [[row for row in after if row not in firsts] for after in successors]
-    body = reachable(forward, firsts) & reachable(reversed_edges(forward), _rows_named(rows, loop.last))
-    return len(body)
+def _count_searches(rows: SubtaskTable, loops: tuple[Loop, ...]) -> None:
+    """Count the tasks among which the bodies of loops are searched; add a problem if there are too many."""
+    try:
+        rows.count(SEARCHES, len(loops) * len(rows.names))
+    except InvalidInput as error:
+        rows.add_problem(("loops", loops[-1].name), error)
 
 
 def _find_loop_bodies(
@@ -133,21 +149,20 @@ def _find_loop_bodies(
     """Return each loop's body (the rows on paths from its first to its last task), and all problems."""
     if not loops:
         return [], []
-    successors = merged.successors()
-    predecessors = reversed_edges(successors)
+    successors, predecessors = merged.successors(), merged.predecessors()
     bodies: list[_LoopRows] = []
     problems: list[Problem] = []
     for loop in loops:
         firsts, lasts = _rows_named(rows, loop.first), _rows_named(rows, loop.last)
-        found = reachable(successors, firsts) & reachable(predecessors, lasts)
-        if firsts and lasts and not found:
+        found = successors.reach(firsts) & predecessors.reach(lasts)
+        if firsts and lasts and not found.any():
             what = f"loop {loop.name}: {loop.last} does not depend on {loop.first}"
             advice = "`to` is the first task of the body, `from` the last"
             rule = "there must be a path from `to` to `from`"
             problems.append(Problem(what=what, rule=rule, advice=advice, path=("loops", loop.name)))
         expect = _count(rows, loop, "expect", problems)
         _count(rows, loop, "max_iterations", problems)
-        bodies.append(_LoopRows(loop=loop, rows=frozenset(found), expect=expect))
+        bodies.append(_LoopRows(loop=loop, rows=found, expect=expect))
     problems += _nesting_problems(bodies)
     return bodies, problems
 
@@ -174,7 +189,8 @@ def _nesting_problems(bodies: list[_LoopRows]) -> Iterator[Problem]:
     for position, outer in enumerate(bodies):
         for inner in bodies[position + 1 :]:
             shared = outer.rows & inner.rows
-            if shared and shared not in (outer.rows, inner.rows):
+            whole = np.array_equal(shared, outer.rows) or np.array_equal(shared, inner.rows)
+            if shared.any() and not whole:
                 what = f"loops {outer.loop.name} and {inner.loop.name} overlap"
                 rule = "two loops are disjoint, or one contains the other"
                 yield Problem(what=what, rule=rule, path=("loops", inner.loop.name))
@@ -198,12 +214,14 @@ def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph
     if problems:
         return None, problems
     rows = expand_tasks(workflow.tasks, params)
+    edges = EdgeList()
+    files = FileDependencies(rows, edges)
+    if not rows.is_full:
+        connect_tasks(rows, workflow.loops, edges)
+        files.connect()
+        _count_searches(rows, workflow.loops)
     if rows.is_full:
         return None, rows.problems
-    edges = EdgeList()
-    connect_tasks(rows, workflow.loops, edges)
-    files = FileDependencies(rows, edges)
-    files.connect()
     budgets = _budgets(rows, workflow)
     problems = rows.problems
     if strictly:
@@ -270,7 +288,7 @@ def _assemble(
     """Return the task graph of the rows and edges, with tasks in topological order."""
     tasks = len(order)
     kept = np.asarray(order, dtype=np.int64)
-    position = np.empty(tasks, dtype=np.int64)
+    position = np.empty(tasks, dtype=np.uint32)
     position[kept] = np.arange(tasks)
     if not isinstance(order, range):
         merged.renumber(position)
@@ -283,10 +301,10 @@ def _assemble(
         params=rows.params,
         names=_ordered(rows.names, order),
         template=np.asarray(rows.template, dtype=np.uint32)[kept],
-        points=_ordered(rows.points, order),
+        points=_task_points(rows, kept),
         kind=np.asarray(rows.kind, dtype=np.uint8)[kept],
         work=np.asarray(rows.work, dtype=float)[kept],
-        **_explicit(rows, order),
+        **rows.explicit.columns(kept),
         counts=np.asarray(rows.counts, dtype=np.uint32)[kept],
         count_sets=tuple(rows.count_sets),
         cores=np.asarray(rows.cores, dtype=float)[kept],
@@ -302,9 +320,9 @@ def _assemble(
         variables=tuple(rows.variables),
         transfer_bytes=_column(files.transfer_bytes, tasks, 0.0)[kept],
         predecessor_pointer=np.concatenate(([0], np.cumsum(np.bincount(target, minlength=tasks)))),
-        predecessor=source.astype(np.uint32),
+        predecessor=source,
         successor_pointer=np.concatenate(([0], np.cumsum(np.bincount(source, minlength=tasks)))),
-        successor=target[by_source].astype(np.uint32),
+        successor=target[by_source],
         successor_edge=by_source.astype(np.uint32),
         edge_bytes=merged.bytes,
         edge_files=merged.files,
@@ -313,7 +331,7 @@ def _assemble(
         loops=tuple(
             LoopBody(
                 loop=body.loop,
-                tasks=np.sort(position[sorted(body.rows)]).astype(np.uint32),
+                tasks=np.sort(position[body.rows]),
                 expect=body.expect,
             )
             for body in bodies
@@ -329,28 +347,22 @@ def _ordered(items: list[_Item], order: Sequence[int]) -> tuple[_Item, ...]:
     return tuple(items) if isinstance(order, range) else tuple([items[row] for row in order])
 
 
+def _task_points(rows: SubtaskTable, kept: NDArray[np.int64]) -> TaskPoints:
+    template = np.asarray(rows.template, dtype=np.uint32)
+    offset = np.arange(len(template)) - np.asarray(rows.first, dtype=np.int64)[template]
+    sweeps = [points if task.sweep else None for task, points in zip(rows.tasks, rows.points, strict=True)]
+    return TaskPoints(sweeps, template[kept], offset[kept].astype(np.uint32))
+
+
 def _column(values: Mapping[int, float], count: int, default: float) -> NDArray[np.float64]:
     column = np.full(count, float(default))
     column[list(values)] = list(values.values())
     return column
 
 
-def _explicit(rows: SubtaskTable, order: Sequence[int]) -> dict[str, Any]:
-    names = sorted({machine for given in rows.explicit.values() for machine, _ in given})
-    index = {name: position for position, name in enumerate(names)}
-    given = [rows.explicit.get(row, ()) for row in order] if rows.explicit else []
-    flat = [entry for entries in given for entry in entries]
-    lengths = [len(entries) for entries in given] if given else np.zeros(len(order), dtype=np.int64)
-    return {
-        "explicit_pointer": np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))),
-        "explicit_machine": np.array([index[machine] for machine, _ in flat], dtype=np.uint32),
-        "explicit_seconds": np.array([seconds for _, seconds in flat], dtype=float),
-        "explicit_names": tuple(names),
-    }
-
-
-def _conditions(edges: EdgeList, position: NDArray[np.int64], merged: MergedEdges) -> dict[int, Expression]:
-    return {
-        merged.position(int(position[there]), int(position[here])): condition
-        for (there, here), condition in edges.conditions.items()
-    }
+def _conditions(edges: EdgeList, position: NDArray[np.uint32], merged: MergedEdges) -> dict[int, Expression]:
+    """Return the conditions by the positions of their edges."""
+    found: dict[int, Expression] = {}
+    for sources, targets, condition in edges.conditions:
+        found |= dict.fromkeys(merged.positions(position[sources], position[targets]).tolist(), condition)
+    return found

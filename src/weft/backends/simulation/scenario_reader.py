@@ -6,7 +6,6 @@ All problems of a file are reported together.
 from __future__ import annotations
 
 import csv
-import functools
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +35,7 @@ from weft.backends.simulation.scenario import (
     Suspension,
 )
 from weft.backends.simulation.scenario_checks import list_submissions
-from weft.documents import Document, DocumentNode, Reader, expand_braces, locate_problems
+from weft.documents import Document, DocumentNode, Reader, locate_problems
 from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, nearest, shorten
 from weft.fields import (
     QUANTITY_SHAPE,
@@ -178,7 +177,7 @@ def _read_patterns(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
     names: list[str] = []
     for item in reader.listing(node):
         if (text := reader.text(item)) is not None:
-            names += reader.collect_problems(item, functools.partial(expand_braces, text)) or []
+            names += reader.expand_names(item, text)
     return tuple(names)
 
 
