@@ -201,7 +201,8 @@ tasks:
         project.end(process)
     assert process.returncode == 0, out
     assert "its outputs were on only, which is lost" in project.weft("explain", "p").out
-    assert "it is on only, which is lost" in project.weft("explain", "z").out
+    # The whole history: on a busy host, z may have more attempts than the short form shows.
+    assert "it is on only, which is lost" in project.weft("explain", "z", "-v").out
     assert project.weft("logs", "z").out.splitlines()[-1] == "one"
 
 

@@ -243,8 +243,8 @@ SILENT = """
 there={machine.name} n=0
 if [ -f state ]; then n=$(cat state); fi
 while [ $n -lt 8 ]; do
-  if [ $there = slow ]; then sleep 1; else sleep 0.1; fi
   n=$((n + 1)); echo $n > new; mv new state
+  if [ $there = slow ]; then sleep 1; else sleep 0.1; fi
 done
 echo $there $n > out
 """

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.projects import Project
+from published.real_time import require_quiet_host
+from real_world.real_project import RealProject
 from weft.backends.simulation.scenario_reader import SCENARIO
+from weft.papers.runs import repeat_if_disturbed
 
 MACHINES = """
 machines:
@@ -219,10 +223,33 @@ def both_stories(real, case):
     return story(real.history, names), story(simulated.history, names)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.tasks])
+@pytest.mark.parametrize(
+    "name", [name for name, case in CASES.items() if not case.tasks and case.settings is not CONTRACT]
+)
 def test_real_and_simulated_runs_make_the_same_decisions(real, name):
-    case = CASES[name]
-    happened, foreseen = both_stories(real, case)
+    check_decisions(real, CASES[name], *both_stories(real, CASES[name]))
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.settings is CONTRACT])
+def test_real_and_simulated_runs_detect_the_same_violations_of_contracts(tmp_path, monkeypatch, name):
+    """Contracts judge the speed of a program: with other load, the program violates them on each machine."""
+    case, folders = CASES[name], count()
+
+    def run_both():
+        folder = tmp_path / str(next(folders))
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        real = RealProject(folder)
+        return real, *both_stories(real, case)
+
+    (real, happened, foreseen), share = repeat_if_disturbed(run_both)
+    require_quiet_host(share)
+    check_decisions(real, case, happened, foreseen)
+
+
+def check_decisions(real, case, happened, foreseen):
+    """Check what happened in the real run against the simulation and against the case."""
     assert happened == foreseen
     assert happened["migrations"] == case.migrations
     assert happened["causes"] == case.causes

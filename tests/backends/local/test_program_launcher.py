@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -35,9 +36,12 @@ def test_peak_memory_excludes_the_runner(bench: Bench) -> None:
     """The kernel adds the resident memory of the runner to the peak of every program it starts."""
     own_bytes = peak_bytes(bench.here["pid"])
     bench.sh(1, "exit 0")
-    bench.start(2, "sleep", "2.5")
-    bench.python(3, f"x = bytearray({2 * own_bytes})")
     assert bench.wait_for_end(1)["max_rss_bytes"] is None, "it is over before anybody looks"
+    bench.sh(2, "(sleep 1000 & echo $! > pid; wait); echo done")
+    bench.python(3, f"x = bytearray({2 * own_bytes})")
+    os.kill(bench.wait_for_pid("pid"), signal.SIGSTOP)
+    bench.wait_for("stopped", 2)  # the runner finds this when it measures the memory, however late
+    bench.send({"do": "cancel", "attempt": 2, "grace_s": 0.0})
     assert 0 < bench.wait_for_end(2)["max_rss_bytes"] < own_bytes // 2
     assert 2 * own_bytes < bench.wait_for_end(3)["max_rss_bytes"] < 8 * own_bytes
 

@@ -36,6 +36,18 @@ def disconnect(bench: Bench) -> None:
     bench.received.clear()
 
 
+def test_runner_that_starts_slowly_is_not_killed(tmp_path: Path) -> None:
+    """On a very busy host, a healthy runner has needed more than 15 s until it accepted connections."""
+    slow = tmp_path / "slow-python"
+    slow.write_text(f'#!/bin/sh\nsleep 16\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    bench = Bench(tmp_path, python=str(slow))
+    try:
+        assert bench.here["running"] == []
+    finally:
+        bench.close()
+
+
 def test_runner_has_its_own_session_and_its_token_is_not_visible_to_other_processes(bench: Bench) -> None:
     pid = bench.here["pid"]
     assert bench.link.pid == pid

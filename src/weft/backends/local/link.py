@@ -255,6 +255,10 @@ _SILENT_S = 5.0
 _DOUBTFUL_S = 3.0
 """Seconds since the last heartbeat after which a probe of a program counts as unanswered."""
 _WAKING_S = 2.0
+_STARTING_S = 60.0
+"""Seconds within which a runner must be reached; on a very busy host, its start alone may take 30 s."""
+_ANSWER_S = 30.0
+"""Seconds after which a runner that accepts connections but does not answer counts as unresponsive."""
 _decode = json.JSONDecoder().decode
 
 
@@ -341,7 +345,7 @@ class RunnerLink:
 
     # Finding and starting.
 
-    def connect(self, timeout_s: float = 15.0, *, known: Mapping[int, str] | None = None) -> _Message:
+    def connect(self, timeout_s: float = _STARTING_S, *, known: Mapping[int, str] | None = None) -> _Message:
         """Connect to the running runner, or start one; return its ``here`` message.
 
         Orphans of a dead runner are killed first; the new runner reports their attempts as ended with cause
@@ -352,7 +356,8 @@ class RunnerLink:
         end_s = time.monotonic() + timeout_s
         while time.monotonic() < end_s:
             if self._open_socket():
-                if (here := self._authenticate(end_s)) is not None:
+                answer_s = min(end_s, time.monotonic() + _ANSWER_S)
+                if (here := self._authenticate(answer_s)) is not None:
                     return here if known is None else self._discard_unknown(here, known, end_s)
             elif not is_alive(self._records.read("pid")) and not self._check_child():
                 self.kill_orphans()
