@@ -137,6 +137,23 @@ def test_logs_and_report_show_the_same_useful_share_of_an_attempt(bad: Project) 
     assert bad.json("logs", "flaky")["attempt"]["useful_share"] == 1.0
 
 
+def test_explain_says_that_a_program_did_not_start(project: Project) -> None:
+    project.write("plain", "not compressed")
+    project.write(
+        "early.yaml",
+        """\
+weft: 1
+name: early
+tasks:
+  prepared: {command: "true", prolog: "exit 3", retries: 0}
+  staged: {command: "true", inputs: [{file: plain, compressed: true}], retries: 0}
+""",
+    )
+    assert project.weft("run", "early.yaml", "-k", "-q").code == 1
+    assert "its prolog failed, so its program did not start\n" in project.weft("explain", "prepared").out
+    assert "staging failed, so its program did not start\n" in project.weft("explain", "staged").out
+
+
 def test_explain_and_logs_name_the_earlier_run_that_produced_reused_outputs(bad: Project) -> None:
     bad.write("more.yaml", "weft: 1\nname: more\ntasks: {m: {command: 'true'}}\n")
     assert bad.weft("run", "more.yaml", "tiny.yaml", "-q").code == 0

@@ -32,6 +32,7 @@ from weft.engine.states import (
     UNKNOWN_SHARE,
     Admission,
     Attempt,
+    Cause,
     Stage,
     TaskState,
     describe_restart,
@@ -239,6 +240,13 @@ class _MessageText:
                 return f"its outputs were reused from {self.name_source(self.history.attempts[number])}"
             case messages.Ended(story=story) as ended if story and requests_rerun(ended):
                 return f"its program was ended: {story}"
+            case messages.Ended(cause=Cause.PROLOG):
+                return "its prolog failed, so its program did not start"
+            case messages.Ended(cause=Cause.STAGING) as ended:
+                # Only an attempt whose inputs could not be staged states these fields. Without them, staging
+                # may also have failed after the program.
+                unstarted = ended.lasting or ended.lost
+                return f"staging failed{', so its program did not start' if unstarted else ''}"
             case messages.Ended(exit_code=code, cause=cause, strays=strays):
                 why = cause or ("no exit code" if code is None else f"exit code {code}")
                 left = f"; weft {describe_strays(strays)}" if strays else ""
