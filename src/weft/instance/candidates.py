@@ -97,6 +97,21 @@ def find_candidates(
     return _intersect(graph, filters, masks, of_task)
 
 
+_NEGATIONS = {
+    "offers": "does not offer",
+    "is": "is not",
+    "has": "does not have",
+    "requirements": "does not meet the requirements",
+}
+"""By the first word of a condition: the words that replace it in the text for a machine that fails it."""
+
+
+def negate_condition(text: str) -> str:
+    """Return the text that says that a machine does not meet a condition of ``list_conditions``."""
+    first, _, rest = text.partition(" ")
+    return f"{_NEGATIONS[first]} {rest}"
+
+
 def list_conditions(instance: Instance, task: int) -> list[tuple[str, list[bool]]]:
     """Return the conditions of a compute task for machines: a text, and whether each machine meets it."""
     graph = instance.graph
