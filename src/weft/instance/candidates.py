@@ -279,7 +279,8 @@ class _MachineFilter:
         except InvalidInput as error:
             raise self._at_requirements(task, error.problems) from None
         if found.dtype != bool:
-            what = f"requirements {requirements} evaluate to {shorten(found[0])}, not to true or false"
+            value = found[:1].tolist()[0]
+            what = f"requirements {requirements} evaluate to {shorten(value)}, not to true or false"
             raise self._at_requirements(task, [Problem(what=what, advice="write a comparison")])
         return found
 
