@@ -76,8 +76,8 @@ def test_explanation_of_a_placement_shows_the_state_at_the_time_of_the_decision(
     assert choice.by.startswith("policy 'fcfs'")
     judged = by_name(choice.candidates)
     assert failing(judged["small"]) == ["demands"]
-    assert judged["small"].refusals[0].text == "requirements memory >= 4 * GB"
-    assert judged["other"].refusals[0].text == "offers the service 'run'"
+    assert judged["small"].refusals[0].text == "does not meet the requirements memory >= 4 * GB"
+    assert judged["other"].refusals[0].text == "does not offer the service 'run'"
     assert failing(judged["slow"]) == failing(judged["quick"]) == []
     assert [option.finish_s for option in judged["slow"].options] == [10]
     assert [(option.seconds, option.data_ready_s, option.finish_s) for option in judged["quick"].options] == [
@@ -205,7 +205,7 @@ def test_nodes_kept_for_a_requested_migration_are_not_called_free():
     explained = handled(build, platform, (1.0, moved(0, 1)), (9.0, ev.Ended(attempt=1)))
     found = explained("narrow[3]")
     assert found.waits_for == (
-        "a machine: m0: requirements name == \"m1\"",
+        "a machine: m0: does not meet the requirements name == \"m1\"",
         "a machine: m1: its next free nodes are kept for wide, which the user moves there",
     )  # fmt: skip
     assert explained("wide").waits_for == ("2 free nodes of m1, to which the user moves it",)

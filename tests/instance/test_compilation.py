@@ -56,6 +56,10 @@ class TestCandidates:
         assert candidates({"a": {"work": 1, "requirements": "memory >= 1"}})["a"] == ["m1"]
         assert candidates({"a": {"work": 1, "requirements": 'arch == "x86_64"'}})["a"] == ["m0"]
 
+    def test_requirements_that_evaluate_to_a_number_are_refused(self):
+        with pytest.raises(InvalidInput, match=r"requirements speed evaluate to 1\.0, not to true or false"):
+            candidates({"a": {"work": 1, "requirements": "speed"}})
+
     def test_requirements_may_use_sweep_variables_and_parameters(self):
         tasks = {"a": {"work": 1, "sweep": {"k": "1..3"}, "requirements": "speed >= k * scale"}}
         made = compile_instance(unfold(workflow(tasks, params={"scale": 1})), FOUR)

@@ -41,7 +41,7 @@ from weft.engine.states import (
 from weft.engine.transitions import absorb, enact
 from weft.engine.view import EngineView
 from weft.errors import InvalidInput, nearest
-from weft.instance.candidates import list_conditions
+from weft.instance.candidates import list_conditions, negate_condition
 from weft.records import dataclass
 from weft.units import format_bytes, format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE
@@ -109,7 +109,11 @@ def _judge_candidates(state: EngineState, run: RunState, task: int) -> list[Cand
         demands = [(text, met) for text, met in demands if text != stated]
     found = []
     for machine in state.machines:
-        conditions = [Condition(name="demands", holds=met[machine.index], text=text) for text, met in demands]
+        conditions = [
+            Condition(name="demands", holds=holds, text=text if holds else negate_condition(text))
+            for text, met in demands
+            for holds in (met[machine.index],)
+        ]
         conditions += _list_current_conditions(state, run, task, machine)
         options: tuple[CandidateMode, ...] = ()
         if all(condition.holds for condition in conditions):

@@ -97,6 +97,21 @@ def find_candidates(
     return _intersect(graph, filters, masks, of_task)
 
 
+_NEGATIONS = {
+    "offers": "does not offer",
+    "is": "is not",
+    "has": "does not have",
+    "requirements": "does not meet the requirements",
+}
+"""By the first word of a condition: the words that replace it in the text for a machine that fails it."""
+
+
+def negate_condition(text: str) -> str:
+    """Return the text that says that a machine does not meet a condition of ``list_conditions``."""
+    first, _, rest = text.partition(" ")
+    return f"{_NEGATIONS[first]} {rest}"
+
+
 def list_conditions(instance: Instance, task: int) -> list[tuple[str, list[bool]]]:
     """Return the conditions of a compute task for machines: a text, and whether each machine meets it."""
     graph = instance.graph
@@ -264,7 +279,8 @@ class _MachineFilter:
         except InvalidInput as error:
             raise self._at_requirements(task, error.problems) from None
         if found.dtype != bool:
-            what = f"requirements {requirements} evaluate to {shorten(found[0])}, not to true or false"
+            value = found[:1].tolist()[0]
+            what = f"requirements {requirements} evaluate to {shorten(value)}, not to true or false"
             raise self._at_requirements(task, [Problem(what=what, advice="write a comparison")])
         return found
 
