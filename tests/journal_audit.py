@@ -72,6 +72,10 @@ class JournalAudit:
         """By attempt: the numbers of its data requests that are not answered yet."""
         self._running: dict[_Task, int] = {}
         """By task: the attempt that was started and has not ended."""
+        self._confirmed: set[int] = set()
+        """Attempts whose programs were reported as started."""
+        self._loses_machine = False
+        """Whether the event of the current entry reports the loss of a machine."""
         self._done: set[_Task] = set()
         """Tasks completed or skipped in the current iteration."""
         self._left: set[tuple[int, int]] = set()
@@ -99,7 +103,10 @@ class JournalAudit:
                 self._check_adoption(command)
 
     def _absorb_event(self, event: messages.Event) -> None:
+        self._loses_machine = isinstance(event, messages.MachineChanged) and event.up is False
         match event:
+            case messages.Started():
+                self._confirmed.add(event.attempt)
             case messages.Ended():
                 self._ended(event)
             case messages.Progressed():
@@ -214,8 +221,12 @@ class JournalAudit:
     def _settle(self, command: messages.Settle) -> None:
         task = (command.run, command.task)
         if (attempt := self._running.get(task)) is not None:
-            # An attempt lost with its machine has no Ended event; the cause replaces it.
-            require(command.cause != "", self._say(task, "a running task is settled with a cause"))
+            # An attempt lost with its machine has no Ended event; the cause replaces it. A start that was not
+            # confirmed before the loss of the machine needs no cause: the task has not started.
+            unstarted = self._loses_machine and attempt not in self._confirmed
+            require(
+                command.cause != "" or unstarted, self._say(task, "a running task is settled with a cause")
+            )
             self._stop(attempt)
         if command.state in (TaskState.COMPLETED, TaskState.SKIPPED):
             require(task not in self._done, self._say(task, "a task completes once in an iteration"))
