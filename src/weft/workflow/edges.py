@@ -326,13 +326,14 @@ class EdgeList:
         self.files.append(files)
         self.seconds.append(seconds)
 
-    def add_files(self, sources: _Integers, targets: _Integers, sizes: NDArray[np.float64]) -> None:
-        """Add data edges of one file each."""
+    def add_many_data(
+        self, sources: NDArray[Any], targets: NDArray[Any], *values: NDArray[np.float64]
+    ) -> None:
+        """Add data edges; ``values`` are bytes, numbers of files and fixed seconds."""
         extend_column(self.data_source, sources)
         extend_column(self.data_target, targets)
-        extend_column(self.bytes, sizes)
-        extend_column(self.files, np.ones(len(sources)))
-        extend_column(self.seconds, np.zeros(len(sources)))
+        for column, numbers in zip((self.bytes, self.files, self.seconds), values, strict=True):
+            extend_column(column, numbers)
 
 
 def connect_tasks(rows: SubtaskTable, loops: tuple[Loop, ...], edges: EdgeList) -> None:
@@ -411,7 +412,9 @@ class FileDependencies:
         """Per output: the row that writes it."""
         self._output: list[Output] = []
         self._bytes = array("d")
-        """Per output: its bytes, _UNSIZED, or NaN if the size is a formula or a time."""
+        """Per output: its bytes, _UNSIZED, or NaN if they have not been evaluated yet."""
+        self._seconds = array("d")
+        """Per output: its fixed transfer time between machines; NaN if it has none."""
         self._sizes: dict[tuple[int, int, str], NDArray[np.float64] | None] = {}
         """Values of size formulas at the points of a task; None if some of them cannot be evaluated."""
         self._sized: set[int] = set()
@@ -474,6 +477,7 @@ class FileDependencies:
                     self._row.append(row)
                     self._output.append(output)
                     self._bytes.append(_plain_bytes(output))
+                    self._seconds.append(math.nan)
                 continue
             for output in described.outputs:
                 names = rows.fill_names(task, output.file)
@@ -482,6 +486,7 @@ class FileDependencies:
                 self._row.extend(rows.rows_of(task))
                 self._output += [output] * len(names)
                 self._bytes.extend([_plain_bytes(output)] * len(names))
+                self._seconds.extend([math.nan] * len(names))
 
     def _add_name(self, name: str, number: int) -> None:
         if self._writer.setdefault(name, number) != number:
@@ -519,7 +524,10 @@ class FileDependencies:
         assert described.transfer is not None
         names = rows.fill_names(task, described.transfer.file)
         machines = rows.fill_names(task, described.transfer.source)
+        problems = len(rows.problems)
         for row, name, machine in zip(rows.rows_of(task), names, machines, strict=True):
+            if len(rows.problems) > problems:
+                return  # the other subtasks would give the same problem
             if (source := rows.abstract.get(machine)) is None:
                 what = (
                     f"{rows.names[row]} moves {shorten(name)!r} from {shorten(machine)!r}, where no task runs"
@@ -550,20 +558,18 @@ class FileDependencies:
 
     def _add_bytes(self, row: int, size: Quantity | None, numbers: list[int]) -> None:
         """Store the bytes of a transfer: the size that it states, else the size of the output it moves."""
-        key = "size" if size is not None else "file"
-        try:
-            if size is not None:
+        if size is not None:
+            try:
                 self.transfer_bytes[row] = self._evaluate(size, row)
-                return
-            sizes = [self._size(number)[0] for number in numbers]
-        except InvalidInput as error:
-            name = self._rows.tasks[self._rows.template[row]].name
-            self._rows.add_problem(("tasks", name, key), error)
+            except InvalidInput as error:
+                name = self._rows.tasks[self._rows.template[row]].name
+                self._rows.add_problem(("tasks", name, "size"), error)
             return
-        if (known := next((found for found in sizes if found is not None), None)) is None:
+        known = [self._bytes[number] for number in numbers if self._find_size(number)]
+        if (found := next((each for each in known if each != _UNSIZED), None)) is None:
             self._edges.unsized += 1
         else:
-            self.transfer_bytes[row] = known
+            self.transfer_bytes[row] = found
 
     def _connect_readers(self, task: int) -> None:
         rows, readers = self._rows, self._rows.rows_of(task)
@@ -579,8 +585,11 @@ class FileDependencies:
                 continue
             names = rows.fill_names(task, given.file)
             if special:
+                # After a problem the other subtasks would give the same one.
+                problems = len(rows.problems)
                 for row, name in zip(readers, names, strict=True):
-                    self._connect_file(row, name, given)
+                    if len(rows.problems) == problems:
+                        self._connect_file(row, name, given)
             else:
                 numbers = np.array([self._writer.get(name, -1) for name in names], dtype=np.int64)
                 chosen = np.flatnonzero(numbers >= 0)
@@ -592,8 +601,7 @@ class FileDependencies:
         numbers = self._matching(name) if wild else self._numbers(name)
         if numbers and self._is_transferred(row, name, numbers):
             self._edges.add_data(self._transfer[name, self._rows.variable[row]], row, 0.0, 0.0, 0.0)
-            return
-        if len(numbers) == 1:
+        elif len(numbers) == 1:
             self._connect_reader(numbers[0], row, given)
         elif numbers:
             self._rows.count(ENTRIES, len(numbers))
@@ -607,42 +615,66 @@ class FileDependencies:
         return all(self._rows.variable[self._row[number]] != variable for number in numbers)
 
     def _connect_files(self, numbers: _Integers, readers: _Integers, given: Input) -> None:
-        """Add the data edges from outputs to readers, one reader per output."""
+        """Add the data edges from outputs to readers, one reader per output; stop at the first problem."""
         writers = np.frombuffer(self._row, np.uint32)[numbers]
+        numbers, readers = numbers[writers != readers], readers[writers != readers]
         sizes = np.frombuffer(self._bytes, np.float64)[numbers]
-        if np.isnan(sizes).any() or (given.size is not None and (sizes == _UNSIZED).any()):
-            for number, reader in zip(numbers.tolist(), readers.tolist(), strict=True):
-                self._connect_reader(number, reader, given)
-            return
-        other = writers != readers
-        self._edges.unsized += int((sizes[other] == _UNSIZED).sum())
-        self._edges.add_files(writers[other], readers[other], np.maximum(sizes[other], 0.0))
+        for number in _sort_distinct(numbers[np.isnan(sizes)]).tolist():
+            if not self._find_size(number):
+                return
+        sizes, seconds = (
+            np.frombuffer(column, np.float64)[numbers] for column in (self._bytes, self._seconds)
+        )
+        unsized = sizes == _UNSIZED
+        if given.size is not None and unsized.any():
+            try:
+                stated = {row: self._evaluate(given.size, row) for row in set(readers[unsized].tolist())}
+            except InvalidInput as error:
+                self._add_problems(int(numbers[unsized][0]), error)
+                return
+            sizes[unsized] = [stated[row] for row in readers[unsized].tolist()]
+            unsized[:] = False
+        fixed = ~np.isnan(seconds)
+        self._edges.unsized += int((unsized & ~fixed).sum())
+        self._edges.add_many_data(
+            np.frombuffer(self._row, np.uint32)[numbers],
+            readers,
+            np.where(fixed, 0.0, np.maximum(sizes, 0.0)),
+            np.where(fixed, 0.0, 1.0),
+            np.where(fixed, seconds, 0.0),
+        )
 
     def _connect_reader(self, number: int, reader: int, given: Input | None) -> None:
-        writer, size = self._row[number], self._bytes[number]
-        if writer == reader:
+        if self._row[number] == reader or not self._find_size(number):
             return
-        if not size >= 0:
+        size, seconds = self._bytes[number], self._seconds[number]
+        if not math.isnan(seconds):
+            self._edges.add_data(self._row[number], reader, 0.0, 0.0, seconds)
+            return
+        if size == _UNSIZED and given is not None and given.size is not None:
             try:
-                found, fixed = self._size(number)
-                if found is None and given is not None and given.size is not None:
-                    found = self._evaluate(given.size, reader)
+                size = self._evaluate(given.size, reader)
             except InvalidInput as error:
                 self._add_problems(number, error)
                 return
-            if fixed is not None:
-                self._edges.add_data(writer, reader, 0.0, 0.0, fixed)
-                return
-            self._edges.unsized += found is None
-            size = found or 0.0
-        self._edges.add_data(writer, reader, size, 1.0, 0.0)
+        self._edges.unsized += size == _UNSIZED
+        self._edges.add_data(self._row[number], reader, max(size, 0.0), 1.0, 0.0)
 
-    def _size(self, number: int) -> tuple[float | None, float | None]:
-        """Return the bytes and the fixed transfer seconds of an output; None for what is not stated."""
+    def _find_size(self, number: int) -> bool:
+        """Evaluate the size of an output once; add a problem and return False if it is invalid."""
+        if not math.isnan(self._bytes[number]):
+            return True
         output, row = self._output[number], self._row[number]
         self._sized.add(id(output))
-        size = None if output.size is None else self._evaluate(output.size, row)
-        return size, None if output.seconds is None else self._evaluate(output.seconds, row)
+        try:
+            size = _UNSIZED if output.size is None else self._evaluate(output.size, row)
+            if output.seconds is not None:
+                self._seconds[number] = self._evaluate(output.seconds, row)
+        except InvalidInput as error:
+            self._add_problems(number, error)
+            return False
+        self._bytes[number] = size
+        return True
 
     def _evaluate(self, quantity: Quantity, row: int) -> float:
         """Return the value of a size or time at a row; raise InvalidInput if it is below 0."""
@@ -672,10 +704,7 @@ class FileDependencies:
             for output in described.outputs:
                 unread = isinstance(output.size, Expression) and id(output) not in self._sized
                 if unread and len(self._rows.points[task]):
-                    try:
-                        self._size(number)
-                    except InvalidInput as error:
-                        self._add_problems(number, error)
+                    self._find_size(number)
                 number += len(self._rows.points[task])
 
     def _add_problems(self, number: int, error: InvalidInput) -> None:
