@@ -289,8 +289,6 @@ WRONG = {
     "tasks: {t: {contract: -1}}": "contract factor -1.0",
     "tasks: {t: {contract: .inf}}": "inf is not allowed",
     "tasks: {t: {checkpoint: {every: 5}}}": "a checkpoint without the key 'files'",
-    "tasks: {t: {checkpoint: {files: [], every: 3s}}}": "the list of restart files is empty",
-    "tasks: {t: {checkpoint: []}}": "the list of restart files is empty",
     "tasks: {t: {checkpoint: {files: r, every: 0}}}": "a checkpoint every 0 s",
     "tasks: {t: {retries: {ooom: 3}}}": "unknown cause of failure 'ooom'",
     "tasks: {t: {time_limit: 0}}": "the time limit is 0 s",

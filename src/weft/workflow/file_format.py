@@ -673,9 +673,6 @@ def _read_checkpoint(reader: Reader, node: DocumentNode) -> Checkpoint:
     values = (
         CHECKPOINT.read(reader, node) if isinstance(node.value, dict) else {"files": TEXTS.read(reader, node)}
     )
-    if values.get("files") == ():
-        place = node.value["files"] if isinstance(node.value, dict) else node
-        reader.add_problem(place, "the list of restart files is empty", rule="must name at least one file")
     return Checkpoint(**{"files": (), **values})
 
 
