@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
-from dataclasses import FrozenInstanceError, field
+from dataclasses import KW_ONLY, FrozenInstanceError, field
 from typing import Any, ClassVar
 
 import pytest
@@ -113,3 +114,44 @@ def test_a_derived_record_inherits_fields() -> None:
     with pytest.raises(FrozenInstanceError):
         More(a=1).a = 2  # type: ignore[misc]
     assert Frozen.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def test_init_is_compiled_when_it_is_first_used() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Unused:
+        a: int
+        b: int = 2
+
+    @dataclass
+    class Open:
+        a: int
+        b: list[int] = field(default_factory=list)
+
+    for kind in (Unused, Open):
+        assert not inspect.isfunction(vars(kind)["__init__"])
+        assert kind(a=1).a == 1
+        assert inspect.isfunction(vars(kind)["__init__"])
+    assert str(inspect.signature(Unused)) == "(*, a, b=2)"
+    assert not hasattr(Open, "b")
+
+
+def test_a_derived_class_uses_the_init_of_its_record() -> None:
+    class Derived(Plain):
+        def __init__(self) -> None:
+            super().__init__(5)
+
+    assert (Derived().a, Derived().b) == (5, 3)
+
+
+def test_fields_that_only_the_standard_decorator_supports() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Mixed:
+        a: int
+        _: KW_ONLY
+        b: int = 2
+
+    assert (Mixed(1, b=3).b, Mixed.__match_args__) == (3, ("a",))
+    with pytest.raises(TypeError):
+        Mixed(1, 3)  # type: ignore[misc]
+    with pytest.raises(ValueError, match="mutable default"):
+        dataclass(type("Shared", (), {"__annotations__": {"a": "list[int]"}, "a": []}))

@@ -5,7 +5,6 @@ Every message says four things: what was found and where, the value, the rule it
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from weft.records import dataclass
@@ -49,6 +48,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     longer = [each for each in words if each.startswith(word)] if len(word) >= _PREFIX else ()
     if longer:
         return min(longer, key=len)
+    import difflib
+
     matches = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return matches[0] if matches else None
 

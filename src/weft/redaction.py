@@ -13,11 +13,9 @@ part that is shown is redacted, extended by the length of the longest possible s
 from __future__ import annotations
 
 import functools
-import html
 import json
 import re
 from collections.abc import Iterable
-from urllib.parse import quote, unquote
 
 HIDDEN = "***"
 _SHORTEST = 4
@@ -61,6 +59,8 @@ class _DeclaredValues:
         """Maximal number of bytes of a secret in any of its forms."""
 
     def add(self, values: Iterable[str]) -> None:
+        from urllib.parse import unquote
+
         for value in values:
             for each in (value, *value.splitlines(), unquote(value, errors="surrogateescape")):
                 if len(each) >= _SHORTEST:
@@ -86,6 +86,8 @@ class _DeclaredValues:
 
 def _long_forms(value: str) -> set[str]:
     """Return the forms of a value: unchanged, quoted as in a URL, and escaped as in JSON and Python."""
+    from urllib.parse import quote
+
     found = {value, quote(value, safe="", errors="surrogateescape"), quote(value, errors="surrogateescape")}
     return found | {json.dumps(each)[1:-1] for each in found} | {repr(each)[1:-1] for each in found}
 
@@ -96,6 +98,8 @@ def _character_forms(character: str) -> tuple[str, ...]:
 
     Each character is matched separately, because libraries quote or decode only some characters of a URL.
     """
+    import html
+
     quoted = "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogateescape"))
     escaped = {json.dumps(character)[1:-1], repr(character)[1:-1], html.escape(character), quoted}
     escaped |= {f"\\u{ord(character):04x}"} if ord(character) < 1 << 16 else set()

@@ -99,8 +99,8 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        close = nearest(name, COMMANDS)
-        if close is None or close == name or ctx.resilient_parsing:
+        close = None if name in COMMANDS or ctx.resilient_parsing else nearest(name, COMMANDS)
+        if close is None:
             return super().resolve_command(ctx, args)
         raise click.UsageError(f"No such command {name!r}. Did you mean {close!r}?", ctx)
 
