@@ -78,7 +78,8 @@ def _make(
         content |= {"__getstate__": _get_state, "__setstate__": _set_state}
     own = {name: made for name, made in content.items() if name not in vars(kind)}
     if slots:
-        return _add_slots(kind, list(fields), own)
+        slotted: type[_Kind] = _add_slots(kind, list(fields), own)
+        return slotted
     for name, value in list(vars(kind).items()):
         if isinstance(value, dataclasses.Field):
             if value.default is MISSING:
