@@ -94,14 +94,14 @@ def _make(
 
 
 @dataclasses.dataclass
-class _Sample:
+class _StandardSample:
     """A standard dataclass: source of the values by which ``dataclasses.fields`` recognises a field."""
 
     value: int
 
 
-_SAMPLE_PARAMS: Any = vars(_Sample)["__dataclass_params__"]
-_REGULAR_FIELD: Any = getattr(dataclasses.fields(_Sample)[0], "_field_type")  # noqa: B009 -- not public
+_SAMPLE_PARAMS: Any = vars(_StandardSample)["__dataclass_params__"]
+_REGULAR_FIELD: Any = getattr(dataclasses.fields(_StandardSample)[0], "_field_type")  # noqa: B009 -- not public
 
 
 def _collect_fields(kind: type, *, kw_only: bool) -> dict[str, dataclasses.Field[Any]] | None:
