@@ -48,7 +48,7 @@ def test_every_package_lists_the_names_it_defines_in_all() -> None:
     assert exported(PACKAGE / "task.py") is not None, "programs of users import it"
 
 
-def test_every_all_is_complete() -> None:
+def test_every_dunder_all_is_complete() -> None:
     wrong = {
         module_name(path): sorted(defined(path) - set(names))
         for path in files()

@@ -64,7 +64,9 @@ def test_projects_that_share_a_sandbox_do_not_see_files_of_each_other(
         assert (working_directory(made, sandbox) / "found").read_text() == "found\n"
 
 
-def test_directories_of_a_deleted_state_are_not_used_again(project: Project, sandbox: Path) -> None:
+def test_directories_of_runs_before_the_state_was_deleted_are_not_reused(
+    project: Project, sandbox: Path
+) -> None:
     made = make_project(project, "one", sandbox)
     run(made)
     shutil.rmtree(made.folder / ".weft")

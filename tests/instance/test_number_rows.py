@@ -13,7 +13,7 @@ TABLES = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=8), el
 
 
 @given(TABLES)
-def test_equal_rows_have_equal_numbers_in_ascending_order(table):
+def test_rows_are_numbered_in_sorted_order_and_equal_rows_share_a_number(table):
     assert (
         number_rows(*table.T).tolist()
         == np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).tolist()

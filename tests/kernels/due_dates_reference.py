@@ -34,7 +34,7 @@ class InTime(Placement):
                 found.append((charge, start + spent, count, machine, nodes, start, spent))
         found = [option for option in found if option[1] < math.inf]
         if not found:
-            raise Infeasible(f"{self.graph.names[task]} would never start or never end")
+            raise Infeasible(f"{self.graph.names[task]} cannot end at a finite time")
         in_time = [option for option in found if option[1] <= self.due_s[task]]
         best = min(in_time) if in_time else min(found, key=lambda option: option[1:4])
         _, _, _, machine, nodes, start, spent = best

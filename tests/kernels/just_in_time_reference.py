@@ -81,7 +81,7 @@ class JustInTime(Placement):
                 found.append((start + spent, count, machine, nodes, start, spent))
         best = min(found)
         if best[0] == math.inf:
-            raise Infeasible(f"{self.graph.names[task]} would never start or never end")
+            raise Infeasible(f"{self.graph.names[task]} cannot end at a finite time")
         _, _, machine, nodes, start, spent = best
         return machine, nodes, start, spent
 

@@ -128,7 +128,7 @@ class Placement:
             if finish < best:
                 best, limit = finish, finish * factor
         if best == math.inf:
-            what = "would never start or never end on any machine that can run it"
+            what = "cannot end at a finite time on any machine that can run it"
             raise Infeasible(f"{self.graph.names[task]} {what}")
         _, _, machine, mode, start = min(entry for entry in found if entry[1] <= limit)
         return machine, nodes[mode], start, seconds[mode]

@@ -248,11 +248,11 @@ def test_instances_that_need_several_queues_are_refused():
     with pytest.raises(InvalidInput, match="m0 is reserved from 3 s on"):
         run_queue(instance(tasks, platform({"nodes": 2}), busy=later), [1])
     much = (BusyInterval(machine=0, start_s=0.0, finish_s=4.0, nodes=3),)
-    with pytest.raises(Infeasible, match="busy intervals use 3 nodes of m0, which has 2"):
+    with pytest.raises(Infeasible, match="m0 has 2 nodes, but its busy intervals use 3"):
         run_queue(instance(tasks, platform({"nodes": 2}), busy=much), [1])
     connection = {"a": {"work": 1, "resources": {"licence": 1}}}
     licences = (BusyInterval(machine=0, start_s=0.0, finish_s=4.0, nodes=1, amounts=(3.0,)),)
-    with pytest.raises(Infeasible, match="busy intervals use 3 of licence on m0, which has 2"):
+    with pytest.raises(Infeasible, match="m0 has 2 of licence, but its busy intervals use 3"):
         run_queue(
             instance(connection, platform({"nodes": 2, "resources": {"licence": 2}}), busy=licences), [1]
         )

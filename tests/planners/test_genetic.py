@@ -77,7 +77,7 @@ def test_the_tuned_search_reaches_the_published_result(spec_data, monkeypatch):
     assert verify(best, made.graph, made.platform) == []
 
 
-def test_published_preset_is_the_plain_genetic_search(made):
+def test_published_preset_equals_the_genetic_search_without_list_plans(made):
     plan = run(GeneticPlanner(preset="s1-tuned", population=20, generations=8), made, steps=None)
     encoding = BindingEncoding(made, MAKESPAN)
     literal = Search(settings=replace(PRESETS["s1-tuned"], population=20, generations=8))

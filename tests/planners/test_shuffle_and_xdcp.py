@@ -137,7 +137,7 @@ def test_error_about_an_unsupported_instance_names_the_violated_condition(tasks,
         (
             {"a": layer(1, 2), "b": layer(2, 2, "a[j]"), "c": layer(1, 1, {"task": "b", "pairs": [[2, 1]]})},
             servers("s1", "s2"),
-            "depend on each other; use the option pool=shared",
+            "form a cycle; use the option pool=shared",
         ),
     ],
 )

@@ -244,7 +244,7 @@ def test_running_task_is_counted_once_if_the_limit_of_placed_tasks_is_exceeded()
         assert FinishForecast(StubView.of(made)).left_s(run_of(made)) == pytest.approx((9 * 4.0 + 1.0) / 2)
 
 
-def test_forecast_for_tasks_beyond_the_limit_on_unlimited_machines_is_the_longest_path():
+def test_forecast_of_tasks_that_are_not_placed_is_the_longest_path_on_unlimited_machines():
     tasks = {
         "a": {"sweep": {"k": "1..9"}, "work": 4},
         "b": {"sweep": {"k": "1..9"}, "work": 2, "after": "a[k]"},

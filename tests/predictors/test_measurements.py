@@ -30,7 +30,7 @@ def task(kind="sim", law=None, **parameters):
 SCALING = rows({"nodes": 1, "seconds": 100.0}, {"nodes": 4, "seconds": 40.0}, {"nodes": 16, "seconds": 20.0})
 
 
-def test_measured_counts_are_exact_and_scaled_by_the_speed():
+def test_time_of_a_measured_node_count_is_the_measured_time_scaled_by_the_speed():
     table = Measurements(SCALING)
     found = table.predict(task(), SLOW, 4)
     assert (found.p50_s, found.source) == (40.0, "predictions")

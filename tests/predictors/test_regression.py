@@ -91,8 +91,8 @@ def test_constant_data_give_a_constant():
         ([1, 2], [1, 2], "2 measurements; a regression needs at least 3"),
         ([], [], "0 measurements"),
         ([1, 2, 3], [1, 2], "3 values of x but 2 values of y"),
-        ([1, 2, np.nan], [1, 2, 3], "not a finite number"),
-        ([1, 2, 3], [1, 2, np.inf], "not a finite number"),
+        ([1, 2, np.nan], [1, 2, 3], "measurement 3 has x = nan and y = 3; both must be finite"),
+        ([1, 2, 3], [1, 2, np.inf], "measurement 3 has x = 3 and y = inf; both must be finite"),
         ([4, 4, 4], [1, 2, 3], "all measurements are at x = 4.*different values"),
     ],
 )

@@ -69,7 +69,7 @@ def test_predicted_times_equal_the_reference_data(made, expected, name, occupanc
         assert decode(made, order, bound, rule=APPEND).start_s.tolist() == schedule.start_s.tolist()
 
 
-def test_evaluating_a_population_gives_the_same_times(made, expected):
+def test_makespans_of_a_population_equal_the_reference_data(made, expected):
     bounds = np.array([binding(made, choose) for choose in BINDINGS.values()])
     for occupancy, rule in RULES.items():
         found = decode_population(made, listed_order(made), bounds, rule=rule)

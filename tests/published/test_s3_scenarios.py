@@ -29,7 +29,7 @@ def demanding():
     return run_jobs(150, scenario_b(), poll_every_s=30.0)
 
 
-def test_the_testbed_equals_the_fixture(figures):
+def test_machines_and_file_sizes_of_the_testbed_equal_the_reference_data(figures):
     machines = {machine.name: machine for machine in grid().machines}
     assert list(machines) == [host["name"] for host in figures["hosts"]]
     for host in figures["hosts"]:

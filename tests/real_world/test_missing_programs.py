@@ -69,7 +69,7 @@ def test_advice_about_a_service_without_a_program_names_the_file_of_services(rea
         assert f"state its program in {found or 'services.yaml'}: {entry}, or use a platform" in done.err
 
 
-def test_advice_about_a_service_of_a_native_workflow_names_the_platform_only(real, capsys):
+def test_advice_about_a_service_of_a_yaml_workflow_names_only_the_platform(real, capsys):
     real.write("flow.yaml", "tasks: {a: {work: 1s, service: dock}}\n")
     real.write("machines.yaml", LOCAL)
     done = Project(real.folder, capsys).weft("run", "flow.yaml", "--on", "machines.yaml")

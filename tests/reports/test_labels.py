@@ -29,7 +29,7 @@ def test_fitted_label_has_the_requested_width(text: str, width: int) -> None:
     assert shown_width(fitted(printable(text), width)) == width
 
 
-def test_label_is_fitted_in_ascii() -> None:
+def test_label_is_cut_with_an_ascii_mark_if_only_ascii_is_allowed() -> None:
     assert fitted("abcdef", 4, ascii_only=True) == "abc~"
 
 

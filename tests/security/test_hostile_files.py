@@ -63,7 +63,7 @@ def test_link_inside_the_working_directory_is_a_valid_output(place: Place) -> No
     assert not (place.project / "y").is_symlink()
 
 
-def test_external_hard_link_is_copied_before_it_becomes_read_only(place: Place) -> None:
+def test_output_that_is_a_hard_link_to_an_outside_file_is_copied(place: Place) -> None:
     canary = place.outside / "canary"
     place.run({"a": {"command": f"ln {canary} out.hard", "outputs": ["out.hard"]}})
     assert place.made("out.hard") == "sings\n"

@@ -98,7 +98,7 @@ def _platform_text(kind: str, made: GeneratedWorkflow) -> str:
 
     if made.platform is None:
         advice = "omit --platform-out, or set the number of machines"
-        raise InvalidInput(f"this workflow of kind {kind} has no platform", advice=advice)
+        raise InvalidInput(f"the generated workflow of kind {kind} has no platform", advice=advice)
     return write_platform(made.platform)
 
 

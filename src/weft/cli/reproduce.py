@@ -193,15 +193,15 @@ def _judge(made: ReproductionResult, runs: int | None) -> None:
     if made.disturbed:
         ids = ", ".join(dict.fromkeys(row.accepts for row in made.disturbed))
         click.echo(
-            f"disturbed: {len(made.disturbed)} figures ({ids}) are outside their tolerance, but other "
+            f"disturbed: {len(made.disturbed)} results ({ids}) are outside their tolerance, but other "
             "programs disturbed all attempts; repeat with --fresh on an idle host",
             err=True,
         )
     if made.by_chance:
         ids = ", ".join(dict.fromkeys(row.accepts for row in made.by_chance))
         click.echo(
-            f"chance: {len(made.by_chance)} figures ({ids}) are outside their tolerance by less than two "
-            "standard errors and are not judged; use --full or more --runs",
+            f"chance: {len(made.by_chance)} results ({ids}) are outside their tolerance, but by less than "
+            "two standard errors, so they are not judged; repeat with --full or a larger number of --runs",
             err=True,
         )
     for row in made.outside:

@@ -184,7 +184,8 @@ Besides the kinds of schema 1, the table has kinds for record commands that were
 def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Convert the fields of a Note of schema 1 to the stored name and fields of the new command."""
     if (kind := _NOTES.get(fields["kind"])) is None:
-        raise InvalidInput(f"the journal contains a Note command of the unknown kind {fields['kind']!r}")
+        what = f"the journal contains a Note command of the unknown kind {fields['kind']!r}"
+        raise InvalidInput(what, advice="use the weft version that wrote the journal")
     names = {"value": kind.value, "text": kind.text}
     found = dict(kind.constants)
     for key, value in fields.items():

@@ -83,7 +83,11 @@ def _list_stated_files(compiled: CompiledWorkflow, task: int) -> list[tuple[Exte
 
 
 def _find_file_holders(state: EngineState, run: RunState, task: int, machines: Iterable[int]) -> list[int]:
-    """Return the machines that hold a shared file of the task that a machine in ``machines`` lacks."""
+    """Return machines on hosts that have copies of shared input files of a task.
+
+    Only files that are missing on at least one machine in ``machines`` are considered, and at most
+    ``_MAX_HOLDERS`` hosts per file.
+    """
     files = {
         file.source: None
         for machine in machines

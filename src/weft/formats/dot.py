@@ -49,7 +49,7 @@ class _DotToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DotNode:
-    """A node with its final attributes."""
+    """A node with its attributes, including the defaults that apply to it."""
 
     name: str
     line: int

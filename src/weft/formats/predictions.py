@@ -96,7 +96,8 @@ def _read_csv(source: SourceFile) -> tuple[Prediction, ...]:
         problems += [replace(problem, location=location, path=()) for problem in found]
         rows += [] if row is None else [replace(row, place=f"{source.name}:{number}: ")]
     if not rows and not problems:
-        problems.append(Problem(what="no predictions", location=SourceLocation(file=source.name)))
+        what, location = "the file has no predictions", SourceLocation(file=source.name)
+        problems.append(Problem(what=what, advice="add rows below the header", location=location))
     if problems:
         raise InvalidInput(problems[:20])
     return tuple(rows)

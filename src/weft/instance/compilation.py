@@ -105,7 +105,8 @@ def _bind_pinned(
             raise _unknown_name(f"cannot pin {name!r} to {machine!r}: no such machine", machine, index)
         for variable in variables:
             if index[machine] not in candidates.sets[int(candidates.of_variable[variable])]:
-                raise Infeasible(f"cannot pin {name!r} to {machine!r}: not all its tasks can run there")
+                what = f"cannot pin {name!r} to {machine!r}"
+                raise Infeasible(f"{what}: this machine cannot run all tasks of {name!r}")
             pins[variable] = index[machine]
     return pins
 

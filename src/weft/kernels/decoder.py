@@ -327,7 +327,10 @@ def _is_topological(
 def _reset_skylines(
     problem: ProblemArrays, drawn: int, bound: Indices, row: int, skylines: Skylines, scratch: DecoderScratch
 ) -> None:
-    """Reset all skylines; the last one of each machine contains its busy intervals."""
+    """Reset all skylines to free machines, and enter the busy intervals in the last skyline of each machine.
+
+    ``drawn`` is the number of skylines per machine.
+    """
     tasks, machines = problem.tasks, problem.machines
     number, resources = machines.number, machines.resources
     for machine in range(number):

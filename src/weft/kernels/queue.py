@@ -168,7 +168,10 @@ def _serve(
     start: Doubles,
     finish: Doubles,
 ) -> float:
-    """Run one individual and return its makespan; only needed arrays are passed, for speed."""
+    """Simulate the queue for one individual and return the makespan.
+
+    Single arrays are passed instead of tuples, which is faster.
+    """
     free = capacity
     ready = 0
     ready_end = 0
@@ -396,7 +399,7 @@ def _serve_amounts(
     start: Doubles,
     finish: Doubles,
 ) -> float:
-    """Run one individual with resource amounts, and return its makespan."""
+    """Simulate the queue for one individual with resource amounts, and return the makespan."""
     tasks, resources = jobs.tasks, jobs.resources
     for resource in range(resources):
         state.left[resource] = jobs.total[resource]

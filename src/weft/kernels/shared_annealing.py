@@ -649,9 +649,10 @@ def _is_better(missed: float, value: float, best_missed: float, best_value: floa
 def _sum_modes(
     tasks: int, modes: SharedModes, goal: SharedGoal, mode: Indices, used: Doubles
 ) -> tuple[float, float, float]:
-    """Return three sums over all modes: excess over maximal cost and budgets, objective value, and drag.
+    """Return three sums over the chosen modes of all tasks: excess, objective value and drag.
 
-    The objective value does not contain the makespan.
+    The excess is that over the maximal cost and the budgets. The objective value does not contain the
+    makespan. The drag is a penalty of modes (``SharedModes.drag``) that is no part of the objective.
     """
     if goal.counted == 0:
         return 0.0, goal.base, 0.0

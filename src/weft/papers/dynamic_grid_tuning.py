@@ -83,7 +83,7 @@ class TuningFactor:
 
     @property
     def others(self) -> tuple[Value, ...]:
-        """Return the values other than the chosen one."""
+        """Return the tested values of the setting other than the chosen one."""
         return tuple(value for value in self.prototype if value != self.tuned)
 
     def cell(self, value: Value) -> str:

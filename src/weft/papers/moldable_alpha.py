@@ -96,7 +96,7 @@ class AlphaCase:
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """A line of Table 2: the best settings, and their number of evaluations."""
+    """A line of the paper's Table 2: the best settings of the search, and their number of evaluations."""
 
     population: int
     selection: Selection

@@ -65,7 +65,7 @@ def dependent_instance(tasks: int, *, perturbed: bool = False) -> Instance:
 
 @cache
 def independent_instance(tasks: int) -> Instance:
-    """Return the instance of this number of independent simulations."""
+    """Return the instance of a workflow of ``tasks`` independent simulations."""
     return _compile(Independent(tasks=tasks, perturbed=False))
 
 

@@ -35,7 +35,7 @@ class Summary:
 def summarise(values: Sequence[float]) -> Summary:
     """Return the statistics of a sample; quartiles are interpolated linearly."""
     if not values:
-        raise InvalidInput("there are no values to summarise", rule="must be at least one value")
+        raise InvalidInput("there are no values to summarise", rule="a summary needs at least one value")
     ordered = sorted(values)
     number = len(ordered)
     mean = math.fsum(ordered) / number

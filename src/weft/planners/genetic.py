@@ -191,7 +191,9 @@ def check_bindings_support(label: str, instance: Instance) -> Unsupported | None
     moldable = compile_problem(instance).modes.moldable.astype(bool)
     counts = sum(len(np.unique(group.count)) for group in instance.groups) if moldable.any() else 0
     if counts * len(instance.machines) > _MAX_CELLS:
-        return Unsupported(reason=f"{label} would need a table of too many node counts on too many machines")
+        size = f"{counts:,} node counts x {len(instance.machines):,} machines"
+        most = f"at most {_MAX_CELLS:,} cells are allowed"
+        return Unsupported(reason=f"{label} would need a table of {size}; {most}")
     return check_no_budgets(label, instance)
 
 

@@ -195,7 +195,8 @@ def read_schedule(instance: Instance, board: PartialSchedule, stuck: int) -> Sch
     """Return the schedule that a kernel has built; raise Infeasible if task ``stuck`` was not placed."""
     if stuck < len(instance):
         name = instance.graph.names[stuck]
-        raise Infeasible(f"{name} would never start or never end on any machine that can run it")
+        advice = "check the work of the tasks, the speeds and the bandwidths"
+        raise Infeasible(f"{name} cannot end at a finite time on any machine that can run it; {advice}")
     nodes = board.nodes.astype(np.uint32)
     return make_schedule(
         instance, machine=board.machine, nodes=nodes, start_s=board.start, finish_s=board.finish

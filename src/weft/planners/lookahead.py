@@ -33,7 +33,7 @@ class Lookahead(ListPlanner):
     label = "lookahead HEFT"
 
     def schedule(self, instance: Instance) -> Schedule:
-        """Place tasks by descending upward rank, each where the last of its successors can end first."""
+        """Place tasks by descending upward rank, each where its last successor can then end first."""
         problem = compile_problem(instance)
         machines, modes = problem.machines.number, max(map(len, instance.groups), default=0)
         scratch = make_arrays(LookaheadScratch, machines, ready=modes, spent=modes)

@@ -250,8 +250,8 @@ class FrontSearch:
     def _objective_in(self, fast: FrontEntry, slow: FrontEntry) -> Objective:
         """Return the objective of the next search in the gap between two entries.
 
-        First it is the weighted sum with the same value for both entries, then the least amount within one of
-        the deadlines of ``_PARTS``.
+        The first search minimises a weighted sum of makespan and amount that is equal for both entries. Later
+        searches minimise the amount (cost, idle share or formula value) within a deadline (``_PARTS``).
         """
         visits = self._visits.get((fast, slow), 0)
         self._visits[fast, slow] = visits + 1
@@ -262,7 +262,7 @@ class FrontSearch:
         return self._limited(self._tradeoff.least(slow.amount), until_s)
 
     def _search_batch(self, objectives: Sequence[Objective], pieces: int) -> None:
-        """Search under the objectives in parallel, each with 1 / ``pieces`` of the remaining budget."""
+        """Run one search per objective in parallel, each with 1 / ``pieces`` of the remaining budget."""
         searched = self._tradeoff.searched
         batch = [
             _FrontTask(

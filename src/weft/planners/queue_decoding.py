@@ -82,7 +82,9 @@ def run_queue_population(
     if len(instance.machines) != 1:
         what = f"an instance with {len(instance.machines)} machines cannot be decoded by a queue"
         raise InvalidInput(
-            what, rule="must have one machine", advice="plan each machine by itself, or decode a genome"
+            what,
+            rule="must have one machine",
+            advice="plan each machine by itself, or use `weft.planners.decoding.decode`",
         )
     word = instance.machines[0].queue if rule is None else rule
     if word not in QUEUES:
@@ -306,18 +308,18 @@ def _count_busy(instance: Instance) -> int:
     problem, name = compile_problem(instance), instance.machines[0].name
     if (problem.busy_start > 0).any():
         what = f"{name} is reserved from {float(problem.busy_start.max()):g} s on"
-        advice = "decode a genome instead"
+        advice = "use `weft.planners.decoding.decode`"
         raise InvalidInput(
             what, rule="a queue cannot model reservations that start after time 0", advice=advice
         )
     machines, held = problem.machines, problem.busy_nodes.sum()
     if held > machines.capacity[0]:
-        raise Infeasible(f"busy intervals use {held} nodes of {name}, which has {machines.capacity[0]}")
+        raise Infeasible(f"{name} has {machines.capacity[0]} nodes, but its busy intervals use {held}")
     for column, resource in enumerate(instance.graph.resource_names):
         taken = problem.busy_amount[column :: machines.resources].sum()
         if taken > machines.amount[column] + machines.slack[column]:
-            has = f"{name}, which has {machines.amount[column]:g}"
-            raise Infeasible(f"busy intervals use {taken:g} of {resource} on {has}")
+            has = f"{name} has {machines.amount[column]:g} of {resource}"
+            raise Infeasible(f"{has}, but its busy intervals use {taken:g}")
     return len(problem.busy_nodes)
 
 

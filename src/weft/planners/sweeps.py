@@ -124,7 +124,8 @@ def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsuppor
     levels = _levels(nodes[graph.predecessor], np.repeat(nodes, np.diff(graph.predecessor_pointer)))
     if levels is None:
         return Unsupported(
-            reason="layers with their own machines depend on each other; use the option pool=shared"
+            reason="the dependencies between layers (all tasks with the same set of machines) form a cycle; "
+            "use the option pool=shared"
         )
     layer = np.array([levels.get(node, 0) for node in nodes.tolist()], dtype=np.int64)
     return LayerAssignment(layer=layer.astype(np.uint32), position=_positions_in_layer(layer, pools))

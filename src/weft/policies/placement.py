@@ -84,7 +84,7 @@ class ModePlacer:
 
 
 class RankedPlacement(NamedTuple):
-    """The decision about a task that has a rank."""
+    """The decision about a task that has a rank expression."""
 
     place: Place | None
     """The machine on which the task runs; None: no machine now."""
@@ -95,13 +95,14 @@ class RankedPlacement(NamedTuple):
 def place_by_rank(
     view: View, run: RunView, task: int, sizing: Sizing, *, planned: PlannedTaskView | None = None
 ) -> RankedPlacement | None:
-    """Return the placement that follows from a task's rank; None: the task has no rank, or is already bound.
+    """Return the placement of a task by its rank expression; None if it has none or is already bound.
 
-    Of the machines on which the task can start now, the one with the highest rank is chosen. If the rank
-    expression uses the wait for a machine (``queue_s``), busy machines are compared too; if one of them has
-    the highest rank, the task waits and is decided again at the next event. Ties: the ``planned`` machine,
-    earliest finish, lower machine index. Machines without a rank come last. Nodes that queued tasks need do
-    not count as free; on the planned machine only queued tasks with an earlier planned start count.
+    The value of the expression for a machine is the rank of the machine. Of the machines on which the task
+    can start now, the one with the highest rank is chosen. If the expression uses the wait for a machine
+    (``queue_s``), busy machines are compared too. If one of them has the highest rank, the task waits, and a
+    new decision is made at the next event. Ties go to the ``planned`` machine, then to the earliest finish,
+    then to the lower machine index. Machines without a rank come last. Nodes that queued tasks need do not
+    count as free; on the planned machine only queued tasks with an earlier planned start count.
     """
     if (ranking := view.ranking(run, task)) is None or run.bound(task) is not None:
         return None

@@ -90,7 +90,9 @@ def _check_points(x: Floats, y: Floats, max_degree: int) -> None:
         what = f"{len(x)} values of x but {len(y)} values of y"
         raise InvalidInput(what, rule="a regression needs one y for each x")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise InvalidInput("a measurement is not a finite number", advice="remove the measurement")
+        wrong = int(np.argmin(np.isfinite(x) & np.isfinite(y)))
+        what = f"measurement {wrong + 1} has x = {x[wrong]:g} and y = {y[wrong]:g}"
+        raise InvalidInput(what, rule="both must be finite numbers", advice="remove the measurement")
     if len(x) < 3:
         what = f"there are {len(x)} measurements"
         raise InvalidInput(what, rule="a regression needs at least 3", advice="measure at more values of x")

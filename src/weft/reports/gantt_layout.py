@@ -189,7 +189,7 @@ _Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GanttBars:
-    """Columns of the bars to draw, by machine and start."""
+    """The bars to draw, as arrays with one entry per bar, sorted by machine and start."""
 
     task: _Numbers
     """Task of each bar; for a joined bar, its first task."""

@@ -49,7 +49,10 @@ def cheapest_cost(instance: Instance) -> float:
 
 
 def _cheapest(instance: Instance, variables: Indices, tasks: Indices) -> float:
-    """Return the sum of the least costs of the given variables, which have the given compute tasks."""
+    """Return the least cost of compute tasks if all tasks of a binding variable run on one machine.
+
+    ``variables`` are the sorted binding variables of ``tasks``.
+    """
     costs = np.zeros((len(variables), len(instance.machines)))
     row = np.searchsorted(variables, instance.graph.variable[tasks])
     number = instance.group[tasks]

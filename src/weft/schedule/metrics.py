@@ -142,8 +142,8 @@ def measure_schedule(
 ) -> Metrics:
     """Return the metrics of a schedule.
 
-    ``constant_s`` and ``weight`` are Const and w of metric 8; Const is by default twice the sequential time
-    on the best machine of the platform.
+    ``constant_s`` and ``weight`` are Const and w in the formula of the throughput (see ``Metrics``). If
+    ``constant_s`` is None, it is twice the sequential time on the best machine of the platform.
     """
     graph, makespan = instance.graph, schedule.makespan_s
     trace = _CriticalTrace(schedule, instance)

@@ -152,7 +152,10 @@ class _IslandLog:
 def _advance_island(
     search: Optimiser, space: Space, evaluate: Evaluate, steps: int, batch: int | None, start: _Round
 ) -> tuple[SearchResult, np.random.Generator]:
-    """Return the result of one island in a round, and its generator (a copy if another process ran it)."""
+    """Return the result of one island in a round, and the island's random generator after the round.
+
+    The generator is a copy if another process ran the island.
+    """
     rng, points = start
     found = search.optimise(space, evaluate, rng=rng, limit=StepLimit(most=steps), starts=points, batch=batch)
     return found, rng

@@ -98,7 +98,10 @@ _MEAN_ROUNDING = 1e-12
 
 
 def compute_fitness(values: Floats, const: float) -> Floats:
-    """Return ``const + value`` of each point, at least 0; the value is the negated metric."""
+    """Return the fitness of each point: ``const + value``, at least 0.
+
+    The value of a point is the negated metric, so a smaller metric gives a larger fitness.
+    """
     fitness: Floats = np.maximum(values + const, 0.0)
     return fitness
 

@@ -632,7 +632,7 @@ ISOLATION = Record("an isolation", (
 
 
 def read_isolation(reader: Reader, node: DocumentNode) -> Isolation | None:
-    """Return the isolation that a word or a mapping states; None after adding a problem."""
+    """Return the isolation that a word or a mapping states; None if it is invalid (a problem is added)."""
     if isinstance(node.value, dict):
         return Isolation(**{"tool": ISOLATED_BY[0], **ISOLATION.read(reader, node)})
     tool = reader.choice(node, ("none", *ISOLATED_BY))

@@ -112,11 +112,11 @@ class SubtaskTable:
             raise InvalidInput(found, rule=rule, advice=_ADVICE.get(what, "reduce or split the sweeps"))
 
     def rows_of(self, description: int) -> range:
-        """Return the rows of the task with this index."""
+        """Return the rows, one per subtask, of the task with this index in ``tasks``."""
         return range(self.first[description], self.first[description + 1])
 
     def variables_of(self, description: int) -> tuple[str, ...]:
-        """Return the names of the sweep variables of a task."""
+        """Return the names of the sweep variables of the task with this index in ``tasks``."""
         sweep = self.tasks[description].sweep
         return () if sweep is None else sweep.names
 

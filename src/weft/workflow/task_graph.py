@@ -61,7 +61,11 @@ class AmountTable:
     def add_by_count(
         self, name: str, start: int, lengths: NDArray[np.int64], amounts: NDArray[np.float64]
     ) -> None:
-        """Add amounts of consecutive rows; row i has ``lengths[i]``, in the order of its node counts."""
+        """Add amounts of consecutive rows that depend on the node count.
+
+        Row ``start + i`` has ``lengths[i]`` amounts, in the order of its node counts. ``amounts`` has those
+        of all rows, one row after the other.
+        """
         stated = self._of(name)
         first = np.cumsum(lengths) - lengths
         least = np.minimum.reduceat(amounts, first)

@@ -420,7 +420,7 @@ def test_values_reach_command_prolog_epilog_and_evaluator(tmp_path):
             assert done.stdout.decode() == shown, done.stderr
 
 
-def test_long_values_reach_a_module(tmp_path):
+def test_very_long_values_are_passed_to_a_prolog(tmp_path):
     known = with_task(params={"word": "x" * 300_000}, command="true", prolog="printf %s {word}")
     job = rendered(known, tmp_path, module="prolog")
     assert (job.needs_script, job.script_name) == (True, "prolog.sh")

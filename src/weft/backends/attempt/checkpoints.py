@@ -275,7 +275,7 @@ def _read_pointer(kept: Path, name: str = _POINTER) -> tuple[str, CheckpointMake
 
 
 def _remove_old_copies(into: Path) -> None:
-    """Remove the copies that the pointer does not name."""
+    """Remove all copies of restart files except the one that the pointer file names."""
     current = _read_pointer(into)[0]
     with open_directory(into, ()) as listing:
         names = list_names(listing)

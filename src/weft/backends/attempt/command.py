@@ -824,7 +824,7 @@ class _CommandRenderer:
         return self._with_meaning(program) if self.template.modules else program
 
     def _with_meaning(self, command: RenderedCommand) -> RenderedCommand:
-        """Return a command whose ``meaning`` and ``values`` contain all that the outputs depend on."""
+        """Return a command with ``meaning`` (texts for users) and ``values`` (JSON for the fingerprint)."""
         (described, *others), values = self._meaning()
         described = described or command.meaning
         whole = self.template.surroundings or self.template.modules

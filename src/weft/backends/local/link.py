@@ -722,7 +722,7 @@ class MachineHealth:
         self.lost: dict[int, LostMachine] = {}
 
     def remember(self, machine: int) -> None:
-        """Record device and inode of the sandbox of a machine that works."""
+        """Record device and inode of a machine's sandbox, to detect later that it was replaced."""
         if (found := self._stat(machine)) is not None:
             self._identity[machine] = found
 
@@ -761,7 +761,7 @@ class MachineHealth:
         return ""
 
     def has_worked(self, machine: int) -> bool:
-        """Return whether the machine has worked before, so that ``remember`` has recorded its sandbox."""
+        """Return whether ``remember`` has recorded the sandbox of a machine."""
         return machine in self._identity
 
     def is_lasting(self, machine: int) -> bool:

@@ -1,1 +1,1 @@
-"""Planning the rest of a run: the acyclic window, the instance to plan, and the promised end and cost."""
+"""Plans for the rest of a run: the acyclic window, the instance to plan, the estimated end and cost."""

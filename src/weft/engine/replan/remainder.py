@@ -704,7 +704,7 @@ class ReplanRequest:
     def _is_better(self, new: Schedule, old: Schedule, *, moves: bool) -> bool:
         """Return whether plan ``new`` is better than plan ``old``.
 
-        If ``moves`` is true, an equally good plan also counts as better.
+        ``moves``: running tasks violate their contracts, so an equally good plan also counts as better.
         """
         fresh = evaluate_loss(self.instance, self.objective, new)
         known = evaluate_loss(self.instance, self.objective, old)

@@ -401,7 +401,7 @@ class CompiledWorkflow:
 
     @cached_property
     def even(self) -> bool:
-        """Return whether tasks with the same number in ``demand_kinds`` consume equal amounts."""
+        """Return whether all tasks with the same number in ``demand_kinds`` have equal resource amounts."""
         return not self.demands or int(self._different_demands.max(initial=0)) < _MAX_KINDS
 
     @cached_property

@@ -354,7 +354,7 @@ class SharedFileCopies:
         """By file: the hosts that have it, in the order in which the file was copied to them."""
 
     def bring(self, host: int, files: Iterable[str]) -> None:
-        """Record that files are copied to a host."""
+        """Record that a host has copies of files, or will have them when their staging ends."""
         there = self.at.setdefault(host, set())
         for file in files:
             there.add(file)

@@ -389,7 +389,7 @@ class MachineStates:
         ]
 
     def _part(self, members: list[int]) -> MachineClass:
-        """Return a class that has exactly these members; an existing class is reused."""
+        """Return the machine class with exactly these members; create it if it does not exist."""
         wanted = tuple(members)
         existing = (
             machine_class

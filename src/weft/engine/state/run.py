@@ -124,7 +124,7 @@ class PromisedWork:
             self._on_change(machine, units)
 
     def withdraw(self) -> None:
-        """Remove all tasks."""
+        """Remove all tasks, so that no machine has promised work of this run."""
         for task in list(self._of_task):
             self.give(task, None)
 
@@ -388,7 +388,7 @@ class RunState:
         attempt.tries = 0
 
     def drop_facts(self, task: int) -> None:
-        """Remove the facts of a task if all have their default values."""
+        """Remove the entry of a task from ``facts`` if all its values are defaults."""
         if self.facts.get(task) == _NO_FACTS:
             del self.facts[task]
 

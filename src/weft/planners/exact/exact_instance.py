@@ -360,7 +360,7 @@ class TransferLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExactInstance:
-    """The input of the exact model."""
+    """The input of the exact model (``plan_model``): an instance with times in integer ticks."""
 
     instance: Instance
     places: PlaceTable

@@ -1,4 +1,8 @@
-"""Bounds by area: the area of tasks (node-seconds over capacity) must fit between their heads and tails."""
+"""Lower bounds on the makespan by area: all tasks must fit into the capacity between their heads and tails.
+
+The area of a task is its seconds times the share of the capacity that it takes. The head of a task is its
+earliest start, its tail the least time from its finish to the end of the last task.
+"""
 
 from __future__ import annotations
 
@@ -391,12 +395,13 @@ _NOTHING = 1e-300
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TimeWindows:
-    """Test whether a makespan T is possible, by the tasks that use a supply and its busy intervals.
+    """Tests by energetic reasoning whether all tasks can finish within a makespan T.
 
-    Energetic reasoning (P. Baptiste, C. Le Pape, W. Nuijten, Annals of Operations Research 92, 1999): a task
-    runs between its head and T minus its tail. Even if the task is shifted to one end of that interval, part
-    of it may lie inside a time window [a, b]. If these parts and the busy intervals need more than the supply
-    offers from a to b, T is refuted.
+    The test compares the tasks and the busy intervals with one supply, a weighted sum of the capacities of
+    all machines (``Supply``). A task runs between its head and T minus its tail. Even if the task is shifted
+    to one end of that interval, part of it may lie inside a time window [a, b]. If these parts and the busy
+    intervals need more than the supply offers from a to b, T is refuted (P. Baptiste, C. Le Pape, W. Nuijten,
+    Annals of Operations Research 92, 1999).
 
     The same holds for instants: of k instants that divide a window into k + 1 equal parts, a task that covers
     more than j parts contains at least j. Tasks that contain an instant must fit together.

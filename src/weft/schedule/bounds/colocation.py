@@ -137,7 +137,11 @@ class _TaskClusters:
 
     @classmethod
     def of(cls, label: _Numbers, needs_s: Floats, head_s: Floats, tail_s: Floats) -> _TaskClusters:
-        """Return the clusters; ``label`` is the cluster of each task, ``needs_s`` as in this class."""
+        """Return the clusters of tasks.
+
+        ``label`` is the cluster of each task, ``needs_s`` a table (tasks x places) as in the field of this
+        name; ``head_s`` and ``tail_s`` are per task.
+        """
         order, size = np.argsort(label, kind="stable"), np.bincount(label)
         first = np.cumsum(size) - size
         return cls(
@@ -194,7 +198,10 @@ def _label_components(tasks: int, first: _Numbers, second: _Numbers) -> _Numbers
 def find_colocation(
     instance: Instance, modes: list[BoundModes], moving: TransferBounds, shortest_s: Floats
 ) -> ColocationBound | None:
-    """Return the bound by co-location for an instance; None if no tasks can be forced to share a place."""
+    """Return the bound by co-location for an instance.
+
+    Return None if no tasks can be forced to share a host or a machine.
+    """
     graph, tied = instance.graph, _bound_pairs(instance)
     if not (glue := bool(moving.apart_s.any())) and not len(tied[0]):
         return None

@@ -1,4 +1,4 @@
-"""Supplies (weightings of machines), and the least share of a supply that each task takes."""
+"""Supplies (weighted sums of the capacities of all machines), and the least share that each task takes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAMPLE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Supply:
-    """A weighting of machines, by nodes or by one resource; all units together weigh 1."""
+    """A weighted sum of the nodes, or of one resource, of all machines, scaled to 1."""
 
     weight: Floats
     """Per machine: weight of one node, or of one unit of a resource."""
@@ -141,9 +141,11 @@ def _confining_sets(modes: list[BoundModes], unlimited: NDArray[np.bool_]) -> li
 
 
 def _adjust_prices(modes: list[BoundModes], nodes: Floats, starts: list[Floats]) -> Floats:
-    """Return the weights of nodes with the highest bound found by raising the prices of overloaded machines.
+    """Return the weights that give the highest bound found by a price adjustment.
 
-    ``starts`` are weights to begin with.
+    The weight of a machine is the price of one node-second on it. The bound is the cost of all tasks in their
+    cheapest modes, if all nodes together cost 1 per second. The adjustment begins with the best weights of
+    ``starts``. Each round raises the prices of machines that these modes overload, and lowers the others.
     """
     rows = [_sample_requests(found) for found in modes]
     values = [_cheapest_requests(rows, start)[0] for start in starts]
