@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from weft.records import dataclass
 from weft.redaction import redact_start
 
-DocumentPath = tuple[str | int, ...]
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+DocumentPath: TypeAlias = "tuple[str | int, ...]"
 """Keys and indices that lead to a value inside a document: ``("tasks", "lapw1", "after", 0)``."""
 
 

@@ -3,21 +3,33 @@
 Until Python 3.12 the standard decorator compiles six functions for each frozen class with slots. A run loads
 about 280 such classes, which took a third of its start-up time. The decorator ``dataclass`` in
 this module compiles only ``__init__``; all classes share the other methods. They behave like standard
-dataclasses, except that ``repr`` does not detect cycles
-and InitVar is not supported.
+dataclasses, except that ``repr`` does not detect cycles and InitVar is not supported.
+
+This module is also loaded on hosts with Python 3.8, which has neither keyword fields nor slots. There a class
+with ``kw_only`` must not inherit fields from a class without it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar
 
 __all__ = ["dataclass", "message"]
 
 _Kind = TypeVar("_Kind")
+_HAS_OPTIONS = sys.version_info[:2] > (3, 9)
+
+if TYPE_CHECKING:
+    from typing import dataclass_transform
+else:
+
+    def dataclass_transform(**_: object) -> Callable[[_Kind], _Kind]:
+        """Return a decorator that changes nothing: only type checkers need the information."""
+        return lambda decorated: decorated
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -56,20 +68,24 @@ def _make(
 ) -> type[_Kind]:
     if any(isinstance(each, dataclasses.Field) and not each.init for each in vars(kind).values()):
         return dataclasses.dataclass(
-            frozen=frozen, eq=eq, slots=slots, kw_only=kw_only, unsafe_hash=hashed and not frozen
+            frozen=frozen,
+            eq=eq,
+            unsafe_hash=hashed and not frozen,
+            **_options({"slots": slots, "kw_only": kw_only}),
         )(kind)
     prepared = _collect_fields(kind, kw_only=kw_only)
     params = prepared.__dataclass_params__
     params.init, params.repr, params.eq, params.frozen = True, True, eq, frozen
     fields = dataclasses.fields(prepared)
-    methods: dict[str, Any] = {"__init__": _make_init(prepared, fields, frozen=frozen), "__repr__": _repr}
+    init = _make_init(prepared, fields, frozen=frozen, kw_only=kw_only)
+    methods: dict[str, Any] = {"__init__": init, "__repr__": _repr}
     if eq:
         values = _value_getter([each.name for each in fields if each.compare])
-        methods |= {"__eq__": _make_eq(values), "__hash__": _make_hash(values) if hashed else None}
+        methods.update(__eq__=_make_eq(values), __hash__=_make_hash(values) if hashed else None)
     if frozen:
-        methods |= {"__setattr__": _reject_assignment, "__delattr__": _reject_deletion}
+        methods.update(__setattr__=_reject_assignment, __delattr__=_reject_deletion)
     if frozen and slots:
-        methods |= {"__getstate__": _get_state, "__setstate__": _set_state}
+        methods.update(__getstate__=_get_state, __setstate__=_set_state)
     own = {name: made for name, made in methods.items() if name not in vars(kind)}
     if slots:
         prepared = _add_slots(prepared, [each.name for each in fields], own)
@@ -80,6 +96,11 @@ def _make(
     return found
 
 
+def _options(options: dict[str, bool]) -> dict[str, Any]:
+    """Return options of the standard decorator that it has since Python 3.10."""
+    return options if _HAS_OPTIONS else {}
+
+
 def _collect_fields(kind: type, *, kw_only: bool) -> Any:
     """Return the class with the fields that the standard decorator collects, without generated methods."""
     params = [vars(base).get("__dataclass_params__") for base in kind.__mro__[1:]]
@@ -87,13 +108,15 @@ def _collect_fields(kind: type, *, kw_only: bool) -> Any:
     for each in frozen:
         each.frozen = False  # or the standard decorator rejects the frozen base
     try:
-        return dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(kind)
+        return dataclasses.dataclass(init=False, repr=False, eq=False, **_options({"kw_only": kw_only}))(kind)
     finally:
         for each in frozen:
             each.frozen = True
 
 
-def _make_init(kind: Any, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool) -> Callable[..., None]:
+def _make_init(
+    kind: Any, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool, kw_only: bool
+) -> Callable[..., None]:
     """Compile ``__init__``; positional fields come first, as in the standard decorator."""
     space: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
     parameters = {False: ["self"], True: []}
@@ -107,7 +130,7 @@ def _make_init(kind: Any, fields: tuple[dataclasses.Field[Any], ...], *, frozen:
         elif each.default_factory is not MISSING:
             space[f"_factory_{name}"] = each.default_factory
             text, value = f"{name}=_missing", f"_factory_{name}() if {name} is _missing else {name}"
-        parameters[bool(each.kw_only)].append(text)
+        parameters[bool(getattr(each, "kw_only", kw_only))].append(text)
         body.append(f" _set(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
     if hasattr(kind, "__post_init__"):
         body.append(" self.__post_init__()")
@@ -157,13 +180,13 @@ def _get_state(self: Any) -> list[Any]:
 
 
 def _set_state(self: Any, state: list[Any]) -> None:
-    for each, value in zip(dataclasses.fields(self), state, strict=True):
+    for each, value in zip(dataclasses.fields(self), state):
         object.__setattr__(self, each.name, value)
 
 
 def _add_slots(kind: Any, names: list[str], methods: dict[str, Any]) -> Any:
     """Return a copy of the class with slots, which cannot be added to an existing class."""
-    content = dict(kind.__dict__) | methods
+    content = {**kind.__dict__, **methods}
     for name in (*names, "__dict__", "__weakref__"):
         content.pop(name, None)
     inherited = {name for base in kind.__mro__[1:] for name in vars(base).get("__slots__", ())}
