@@ -14,7 +14,8 @@ import time
 from functools import cache
 from pathlib import Path
 
-from weft.backends.backend import FileRecord, Product
+from weft.backends.backend import Product
+from weft.backends.file_record import FileRecord
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.formats.files import load_platform, load_workflow

@@ -6,11 +6,15 @@ Every message says four things: what was found and where, the value, the rule it
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from weft.records import dataclass
 from weft.redaction import redact_start
 
-DocumentPath = tuple[str | int, ...]
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+DocumentPath: TypeAlias = "tuple[str | int, ...]"
 """Keys and indices that lead to a value inside a document: ``("tasks", "lapw1", "after", 0)``."""
 
 

@@ -306,8 +306,8 @@ def _is_special(path: Path) -> bool:
     if is_state(path) or stat.S_ISREG(found) or stat.S_ISDIR(found):
         return False
     if stat.S_ISLNK(found):
-        parent = path.parent.resolve()
-        return any(parent.is_relative_to(folder) for folder in _IN_PLACE)
+        parents = [str(each) for each in (path.parent.resolve() / path.name).parents]
+        return any(folder in parents for folder in _IN_PLACE)
     return True
 
 

@@ -5,20 +5,33 @@ about 300 such classes, which took a third of its start-up time, and constructs 
 The decorator ``dataclass`` in this module compiles only ``__init__``, and only when it is first used; all
 classes share the other methods. They behave like standard dataclasses, except that ``repr`` does not detect
 cycles and InitVar is not supported.
+
+This module is also loaded on hosts with Python 3.8, where the standard decorator has neither keyword fields
+nor slots. There a class with ``kw_only`` must not inherit fields from a class without it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from copy import copy
 from dataclasses import MISSING, FrozenInstanceError, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar
 
 __all__ = ["dataclass", "message"]
 
 _Kind = TypeVar("_Kind")
+_HAS_OPTIONS = sys.version_info[:2] > (3, 9)
+
+if TYPE_CHECKING:
+    from typing import dataclass_transform
+else:
+
+    def dataclass_transform(**_: object) -> Callable[[_Kind], _Kind]:
+        """Return a decorator that changes nothing: only type checkers need the information."""
+        return lambda decorated: decorated
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -58,24 +71,27 @@ def _make(
     fields = _collect_fields(kind, kw_only=kw_only)
     if fields is None:
         return dataclasses.dataclass(
-            frozen=frozen, eq=eq, slots=slots, kw_only=kw_only, unsafe_hash=hashed and not frozen
+            frozen=frozen,
+            eq=eq,
+            unsafe_hash=hashed and not frozen,
+            **_options({"slots": slots, "kw_only": kw_only}),
         )(kind)
     params = copy(_SAMPLE_PARAMS)
     params.eq, params.frozen = eq, frozen
     content: dict[str, Any] = {
         "__dataclass_fields__": fields,
         "__dataclass_params__": params,
-        "__match_args__": tuple(each.name for each in fields.values() if not each.kw_only),
-        "__init__": _LazyInit(frozen=frozen),
+        "__match_args__": tuple(each.name for each in fields.values() if not _is_keyword(each, kw_only)),
+        "__init__": _LazyInit(frozen=frozen, kw_only=kw_only),
         "__repr__": _repr,
     }
     if eq:
         values = _value_getter([each.name for each in fields.values() if each.compare])
-        content |= {"__eq__": _make_eq(values), "__hash__": _make_hash(values) if hashed else None}
+        content.update(__eq__=_make_eq(values), __hash__=_make_hash(values) if hashed else None)
     if frozen:
-        content |= {"__setattr__": _reject_assignment, "__delattr__": _reject_deletion}
+        content.update(__setattr__=_reject_assignment, __delattr__=_reject_deletion)
     if frozen and slots:
-        content |= {"__getstate__": _get_state, "__setstate__": _set_state}
+        content.update(__getstate__=_get_state, __setstate__=_set_state)
     own = {name: made for name, made in content.items() if name not in vars(kind)}
     if slots:
         slotted: type[_Kind] = _add_slots(kind, list(fields), own)
@@ -112,7 +128,7 @@ def _collect_fields(kind: type, *, kw_only: bool) -> dict[str, dataclasses.Field
     found: dict[str, dataclasses.Field[Any]] = {}
     for base in reversed(kind.__mro__[1:]):
         if "__dataclass_fields__" in vars(base):
-            found |= {each.name: each for each in dataclasses.fields(base)}
+            found.update({each.name: each for each in dataclasses.fields(base)})
     values = vars(kind)
     for name, annotation in values.get("__annotations__", {}).items():
         if not isinstance(annotation, str) or annotation.endswith("KW_ONLY"):
@@ -125,31 +141,43 @@ def _collect_fields(kind: type, *, kw_only: bool) -> dict[str, dataclasses.Field
             return None
         each.name, each.type = name, annotation
         each._field_type = _REGULAR_FIELD  # noqa: SLF001 -- the standard decorator sets it too
-        if each.kw_only is MISSING:
+        if getattr(each, "kw_only", None) is MISSING:
             each.kw_only = kw_only
         found[name] = each
     return found
 
 
+def _options(options: dict[str, bool]) -> dict[str, Any]:
+    """Return options of the standard decorator that it has since Python 3.10."""
+    return options if _HAS_OPTIONS else {}
+
+
+def _is_keyword(each: dataclasses.Field[Any], kw_only: bool) -> bool:
+    """Return whether a field is passed by keyword; before Python 3.10 all fields of a class are alike."""
+    return bool(getattr(each, "kw_only", kw_only))
+
+
 class _LazyInit:
     """Descriptor that compiles ``__init__`` of a class when it is first read, and replaces itself with it."""
 
-    __slots__ = ("_frozen", "_kind")
+    __slots__ = ("_frozen", "_keywords", "_kind")
 
-    def __init__(self, *, frozen: bool) -> None:
+    def __init__(self, *, frozen: bool, kw_only: bool) -> None:
         self._frozen = frozen
+        self._keywords = kw_only
 
     def __set_name__(self, kind: type, name: str) -> None:
         self._kind = kind
 
     def __get__(self, record: object, kind: type) -> Any:
-        made: Any = _compile_init(self._kind, dataclasses.fields(self._kind), frozen=self._frozen)
+        fields = dataclasses.fields(self._kind)
+        made: Any = _compile_init(self._kind, fields, frozen=self._frozen, kw_only=self._keywords)
         type.__setattr__(self._kind, "__init__", made)
         return made.__get__(record, kind)
 
 
 def _compile_init(
-    kind: Any, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool
+    kind: Any, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool, kw_only: bool
 ) -> Callable[..., None]:
     """Compile ``__init__``; positional fields come first, as in the standard decorator."""
     space: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
@@ -164,7 +192,7 @@ def _compile_init(
         elif each.default_factory is not MISSING:
             space[f"_factory_{name}"] = each.default_factory
             text, value = f"{name}=_missing", f"_factory_{name}() if {name} is _missing else {name}"
-        parameters[bool(each.kw_only)].append(text)
+        parameters[_is_keyword(each, kw_only)].append(text)
         body.append(f" _set(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
     if hasattr(kind, "__post_init__"):
         body.append(" self.__post_init__()")
@@ -214,13 +242,13 @@ def _get_state(self: Any) -> list[Any]:
 
 
 def _set_state(self: Any, state: list[Any]) -> None:
-    for each, value in zip(dataclasses.fields(self), state, strict=True):
+    for each, value in zip(dataclasses.fields(self), state):
         object.__setattr__(self, each.name, value)
 
 
 def _add_slots(kind: Any, names: list[str], methods: dict[str, Any]) -> Any:
     """Return a copy of the class with slots, which cannot be added to an existing class."""
-    content = dict(kind.__dict__) | methods
+    content = {**kind.__dict__, **methods}
     for name in (*names, "__dict__", "__weakref__"):
         content.pop(name, None)
     inherited = {name for base in kind.__mro__[1:] for name in vars(base).get("__slots__", ())}

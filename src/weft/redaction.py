@@ -92,7 +92,7 @@ def _long_forms(value: str) -> set[str]:
     return found | {json.dumps(each)[1:-1] for each in found} | {repr(each)[1:-1] for each in found}
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def _character_forms(character: str) -> tuple[str, ...]:
     """Return the forms of a character: unchanged, quoted as in a URL, escaped as in JSON, Python and HTML.
 

@@ -56,7 +56,7 @@ def parse_bytes(text: str) -> float | None:
 
 def parse_rate(text: str) -> float | None:
     """Return the bytes per second of a bandwidth (``12.5MB/s``, ``12.5MB``); None for other texts."""
-    return parse_bytes(text.strip().removesuffix("/s"))
+    return parse_bytes(re.sub("/s$", "", text.strip()))
 
 
 def _finite(value: float) -> float | None:

@@ -27,6 +27,7 @@ ALLOWED = {
     "reports/page.py": "compiled templates beside their sources, as Python stores compiled modules",
     "backends/attempt/attempt.py": _RECORDS,
     "backends/attempt/external_files.py": _STAGING,
+    "backends/attempt/host_files.py": _STAGING,
     "backends/attempt/safe_paths.py": _STAGING,
     "backends/attempt/staging.py": _STAGING,
     "backends/layout.py": "empty private folder that shows whether a sandbox can be created; removed at once",

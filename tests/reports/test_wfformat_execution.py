@@ -12,7 +12,8 @@ from driven_engine import platform_of
 from reports.executed_journals import example_journal, journal_of
 from reports.test_execution import reuse_journal
 from reports.test_execution_path import journals
-from weft.backends.backend import FileRecord, Product
+from weft.backends.backend import Product
+from weft.backends.file_record import FileRecord
 from weft.backends.simulation.scenario import Scenario
 from weft.errors import InvalidInput
 from weft.formats.format import SourceFile

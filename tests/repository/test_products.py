@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal_writer import product
-from weft.backends.backend import FileRecord
+from weft.backends.file_record import FileRecord
 from weft.repository.database import open_database
 from weft.repository.products import ProductTable
 

@@ -12,7 +12,8 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from weft.backends.backend import FileRecord, Product
+from weft.backends.backend import Product
+from weft.backends.file_record import FileRecord
 from weft.repository.database import Database, storable
 from weft.repository.journal import encode_json
 

@@ -17,7 +17,7 @@ from backends.attempt.web_server import Site
 from weft.backends.attempt.content import Interrupted, interruptible
 from weft.backends.attempt.external_files import InputSource, fetch, publish
 from weft.backends.attempt.staging import clone_or_copy, collect_outputs
-from weft.backends.backend import FileRecord
+from weft.backends.file_record import FileRecord
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 

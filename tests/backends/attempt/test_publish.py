@@ -12,7 +12,7 @@ from backends.attempt.web_server import Site
 from weft.backends.attempt.external_files import publish
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.staging import collect_outputs, is_intact
-from weft.backends.backend import FileRecord
+from weft.backends.file_record import FileRecord
 
 
 @pytest.fixture

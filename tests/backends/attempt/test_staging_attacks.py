@@ -29,7 +29,7 @@ from weft.backends.attempt.staging import (
     make_read_only,
 )
 from weft.backends.attempt.trees import remove_tree
-from weft.backends.backend import FileRecord
+from weft.backends.file_record import FileRecord
 
 NAME = "out"
 

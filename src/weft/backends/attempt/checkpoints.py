@@ -39,7 +39,8 @@ from weft.backends.attempt.safe_paths import (
 )
 from weft.backends.attempt.staging import atomic_file, clone_or_copy, file_record, is_intact, measure_file
 from weft.backends.attempt.trees import match_names, remove_tree
-from weft.backends.backend import FileRecord, ProjectContext
+from weft.backends.backend import ProjectContext
+from weft.backends.file_record import FileRecord
 from weft.engine.stored_fields import DAMAGE, decode_record, decode_text
 from weft.private_files import FILE_MODE, make_folder
 from weft.workflow.templates import fill_template

@@ -46,7 +46,8 @@ from weft.backends.attempt.task_files import (
     read_task_file,
 )
 from weft.backends.attempt.trees import remove_tree
-from weft.backends.backend import FileRecord, Product, ProjectContext
+from weft.backends.backend import Product, ProjectContext
+from weft.backends.file_record import FileRecord
 from weft.engine import messages as ev
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.states import UNKNOWN_SHARE, Cause

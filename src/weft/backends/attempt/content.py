@@ -18,10 +18,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.trees import DIGEST_SIZE
 from weft.units import format_bytes
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 _CHUNK_BYTES = 1 << 20
 _KERNEL_CHUNK_BYTES = 4 << 20
@@ -98,7 +102,7 @@ def is_sparse(status: os.stat_result) -> bool:
     return status.st_blocks * _BLOCK_BYTES < status.st_size
 
 
-Piece = tuple[int, bytes | memoryview, bool]
+Piece: TypeAlias = "tuple[int, bytes | memoryview, bool]"
 """A part of a file: its offset, its content, and whether it is a hole."""
 
 
@@ -193,7 +197,9 @@ def _try_clone(source: int, target: int) -> bool:
 
 
 def _try_copy_in_kernel(source: int, target: int, status: os.stat_result) -> bool:
-    """Copy a file with ``copy_file_range``; return False if the file systems do not support this."""
+    """Copy a file with ``copy_file_range``; return False if the system or its disks do not support this."""
+    if not hasattr(os, "copy_file_range"):  # old C libraries lack it
+        return False
     ranges = _data_ranges(source, status.st_size) if is_sparse(status) else [(0, status.st_size)]
     try:
         for start, end in ranges:

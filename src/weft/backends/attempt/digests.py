@@ -20,9 +20,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from weft.backends.attempt.content import hash_content
 from weft.backends.attempt.safe_paths import (
@@ -37,8 +38,11 @@ from weft.backends.attempt.safe_paths import (
     wrong_kind,
 )
 from weft.backends.attempt.trees import TreeEntry, digest_entries, open_tree_file, walk_tree
-from weft.backends.backend import FileRecord
+from weft.backends.file_record import FileRecord
 from weft.records import dataclass
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 _TICK_NS = 20_000_000
 """Granularity of file timestamps with fractions of a second."""
@@ -52,10 +56,10 @@ _MAX_CACHED = 65_536
 _INTEGER_MASK = (1 << 63) - 1
 """Mask for the 63 bits, besides the sign, that an integer in the database has."""
 
-_Key = tuple[int, int, int, int, int]
+_Key: TypeAlias = "tuple[int, int, int, int, int]"
 
 
-@cache
+@lru_cache(maxsize=None)
 def boot_id() -> str:
     """Return the identifier of the current boot of the system; "" if the system has none."""
     try:
@@ -228,7 +232,7 @@ def tree_version(found: OpenEntry, entries: Iterable[TreeEntry]) -> FileVersion:
     entries = sorted(entries, key=lambda entry: entry.parts)
     statuses = [found.status, *(entry.status for entry in entries)]
     whole = hashlib.blake2b(digest_size=8)
-    for parts, status in zip([(), *(entry.parts for entry in entries)], statuses, strict=True):
+    for parts, status in zip([(), *(entry.parts for entry in entries)], statuses):
         whole.update(repr((parts, _key(status)[1:])).encode(errors="surrogateescape"))
     now_ns = time.time_ns()
     return FileVersion(

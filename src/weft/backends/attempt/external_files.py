@@ -63,7 +63,7 @@ from weft.backends.attempt.staging import (
 )
 from weft.backends.attempt.temporary_files import temporary_name
 from weft.backends.attempt.trees import DIGEST_SIZE, remove_tree, walk_tree
-from weft.backends.backend import FileRecord
+from weft.backends.file_record import FileRecord
 from weft.private_files import make_folder
 from weft.records import dataclass
 from weft.units import format_bytes

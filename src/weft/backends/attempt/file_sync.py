@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 
 from weft.backends.attempt.safe_paths import (
     FileDescriptor,
@@ -24,6 +24,9 @@ from weft.backends.attempt.safe_paths import (
     staging_errors,
 )
 from weft.backends.attempt.trees import open_tree_file, walk_tree
+
+if TYPE_CHECKING:
+    from typing import Self
 
 SYNC_VARIABLE = "WEFT_SYNC"
 """Environment variable; the value ``off`` disables all syncs, to measure their cost. Then a power failure

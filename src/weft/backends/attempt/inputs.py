@@ -17,7 +17,8 @@ from pathlib import Path
 
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.staging import measure_file
-from weft.backends.backend import FileRecord, Product, ProductStore
+from weft.backends.backend import Product, ProductStore
+from weft.backends.file_record import FileRecord
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
 from weft.platform.machine import Machine

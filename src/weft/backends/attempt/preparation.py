@@ -51,7 +51,8 @@ from weft.backends.attempt.staging import CopyPermissions, clone_or_copy, is_int
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import read_sweep_lines
 from weft.backends.attempt.trees import is_wildcard
-from weft.backends.backend import FileRecord, Product, ProjectContext
+from weft.backends.backend import Product, ProjectContext
+from weft.backends.file_record import FileRecord
 from weft.engine.messages import Ended, StagedIn, StageIn, Start
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.states import Cause

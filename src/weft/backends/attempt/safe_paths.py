@@ -18,11 +18,14 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 
 from weft.errors import WeftError
 from weft.records import dataclass
 from weft.redaction import redact, redact_start
+
+if TYPE_CHECKING:
+    from typing import Self, TypeAlias
 
 _LONGEST_NAME = 200
 
@@ -102,7 +105,7 @@ def wrong_kind(what: str, file: str, status: os.stat_result) -> StagingProblem:
     return StagingProblem(what, file, f"it is {describe_kind(status)}, not a file or directory")
 
 
-Parts = tuple[str, ...]
+Parts: TypeAlias = "tuple[str, ...]"
 """Components of a name below a root; no component is empty, ``.`` or ``..``."""
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -156,7 +159,7 @@ def open_root(root: Path, *, listing: bool = False) -> int:
     """
     with staging_errors("cannot be opened", str(root)):
         top = os.open(root, _LIST if listing else _ENTER)
-    place = os.readlink(f"/proc/self/fd/{top}")  # noqa: PTH115 - it is a text to be compared
+    place = os.readlink(f"/proc/self/fd/{top}")
     if place != os.path.normpath(root):
         os.close(top)
         why = f"its path resolves to {place!r}, so it contains a link"

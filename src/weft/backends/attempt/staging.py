@@ -59,7 +59,7 @@ from weft.backends.attempt.trees import (
     remove_tree,
     walk_tree,
 )
-from weft.backends.backend import FileRecord
+from weft.backends.file_record import FileRecord
 from weft.errors import nearest
 from weft.records import dataclass
 
@@ -155,12 +155,10 @@ def copy_file(
     synced: bool = False,
 ) -> tuple[int, str]:
     """Stage one open file; return the number of bytes copied (0: a clone) and the digest."""
-    with (
-        open_parent(root, parts) as parent,
-        staging_errors("cannot be staged", "/".join(parts)),
-        atomic_file(parent, parts[-1], mode=_first_mode(found, modes), synced=synced) as target,
-    ):
-        return _copy(found, source, target, modes, digest)
+    mode = _first_mode(found, modes)
+    with open_parent(root, parts) as parent, staging_errors("cannot be staged", "/".join(parts)):
+        with atomic_file(parent, parts[-1], mode=mode, synced=synced) as target:
+            return _copy(found, source, target, modes, digest)
 
 
 def _first_mode(found: OpenEntry, modes: CopyPermissions) -> int:
@@ -271,10 +269,8 @@ class _TreeCopy:
 
     def _try_move(self, temporary: Parts) -> bool:
         """Rename the finished tree to its target; return False if the target is a non-empty directory."""
-        with (
-            open_parent(self.root, self.parts) as parent,
-            staging_errors("cannot be staged", "/".join(self.parts)),
-        ):
+        name = "/".join(self.parts)
+        with open_parent(self.root, self.parts) as parent, staging_errors("cannot be staged", name):
             try:
                 os.rename(temporary[-1], self.parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
             except OSError as error:
@@ -299,12 +295,9 @@ class _TreeCopy:
 def move(root: Path, source: str, name: str) -> None:
     """Rename an entry below a root; missing parent directories of the new name are created."""
     old, new = split_name(source), split_name(name)
-    with (
-        open_directory(root, old[:-1]) as before,
-        open_parent(root, new) as after,
-        staging_errors("cannot be moved", source),
-    ):
-        os.rename(old[-1], new[-1], src_dir_fd=before, dst_dir_fd=after)
+    with open_directory(root, old[:-1]) as before, open_parent(root, new) as after:
+        with staging_errors("cannot be moved", source):
+            os.rename(old[-1], new[-1], src_dir_fd=before, dst_dir_fd=after)
 
 
 _WRITING = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from contextlib import suppress
-from functools import cache
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
@@ -80,12 +80,12 @@ def _is_stale(directory: int, name: str) -> bool:
     return time.time() - status.st_mtime > _ABANDONED_S
 
 
-@cache
+@lru_cache(maxsize=None)
 def _owner(process: int) -> str:
     return f"{_host()}-{_boot()}-{process}-{_start_time(process)}"
 
 
-@cache
+@lru_cache(maxsize=None)
 def _host() -> str:
     """Return a digest that identifies this computer and its PID namespace.
 

@@ -28,7 +28,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import SurvivingPrograms
@@ -43,6 +43,7 @@ from weft.backends.local.processes import (
     TICKS_PER_S,
     Process,
     boot_id,
+    exit_code,
     list_processes,
     mark_prefix,
     marked_attempt,
@@ -56,6 +57,9 @@ from weft.errors import WeftError, shorten
 from weft.platform.machine import Machine
 from weft.private_files import FOLDER_MODE, make_folder
 from weft.records import dataclass
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 _TICK_S = 2.0 / TICKS_PER_S
 """Seconds by which the start time of a process, as the kernel reports it, may differ from the clock."""
@@ -246,7 +250,7 @@ def kill_unknown(
         wait_s = min(2.0 * wait_s, 0.1)
 
 
-_Message = dict[str, Any]
+_Message: TypeAlias = "dict[str, Any]"
 
 _SPAWN_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, None)
 """Pauses after failed tries to start a runner; None: there is no further try."""
@@ -292,7 +296,7 @@ def read_message(line: bytes) -> _Message:
             records += found
     if message["is"] == "measured":
         for key in ("load", "memory_bytes", "disk_bytes"):
-            if not isinstance(message.get(key), int | float | None):
+            if not isinstance(message.get(key), (int, float, type(None))):
                 raise ValueError(f"{key!r} is not a number")
     for record in records:
         if not isinstance(record, dict) or not isinstance(record.get("attempt"), int):
@@ -507,7 +511,7 @@ class RunnerLink:
         if not found:
             return True
         self._child = None
-        if (code := os.waitstatus_to_exitcode(status)) >= runner.CANNOT_WRITE:
+        if (code := exit_code(status)) >= runner.CANNOT_WRITE:
             why = os.strerror(code - runner.CANNOT_WRITE)
             raise RunnerFailed(f"no runner can use {self.directory}: {why}")
         if code not in (0, runner.ALREADY_RUNNING) and code > 0:

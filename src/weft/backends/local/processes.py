@@ -29,7 +29,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 
 TYPE_CHECKING = False  # importing typing would slow down the start of the runner
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeAlias
 
 
 MARK = "WEFT_MARK"
@@ -47,6 +47,7 @@ _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
 TICKS_PER_S: int = os.sysconf("SC_CLK_TCK")
 """Clock ticks per second, the unit of process start times."""
 _PAGE_BYTES: int = os.sysconf("SC_PAGE_SIZE")
+_HAS_HANDLES = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
 
 
 class Process:
@@ -99,19 +100,29 @@ def signal_exactly(process: Process, number: int) -> bool:
     Return whether the signal was sent.
     """
     try:
-        handle = os.pidfd_open(process.pid)
+        # Before Python 3.9 there are no handles; then the number could be reused between check and signal.
+        handle = os.pidfd_open(process.pid) if _HAS_HANDLES else None
     except OSError:
         return False
     try:
         now = read_process(process.pid)
         if now is None or now.began_ticks != process.began_ticks:
             return False
-        signal.pidfd_send_signal(handle, number)
+        if handle is None:
+            os.kill(process.pid, number)
+        else:
+            signal.pidfd_send_signal(handle, number)
     except OSError:
         return False
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
     return True
+
+
+def exit_code(status: int) -> int:
+    """Return the exit code in a wait status, or minus the number of the signal that ended the process."""
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def mark_prefix(pid: int, began_ticks: int) -> str:
@@ -126,7 +137,7 @@ def marked_attempt(pid: int, mark: str) -> int | None:
         return int(limit) & _ATTEMPT_MASK
     if not (found := read_variables(pid, MARK)[0]).startswith(mark):
         return None
-    number = found.removeprefix(mark).partition(".")[0]
+    number = found[len(mark) :].partition(".")[0]
     return int(number) if number.isdecimal() else None
 
 
@@ -493,7 +504,7 @@ class StopDetector:
         uses no processor time between two samples.
         """
         by_pid = {process.pid: process for process in members}
-        waiting = set[int]()
+        waiting: set[int] = set()
         for process in members:
             parent = by_pid.get(process.parent) if process.state == b"T" else None
             while parent is not None and parent.pid not in waiting and parent.state == b"S":
@@ -516,7 +527,7 @@ _ROUNDS = 500
 """Maximal number of times that the children are listed again, because they may have started others."""
 _LOOK_S = 0.005
 
-_Identity = tuple[int, int]
+_Identity: TypeAlias = "tuple[int, int]"
 
 
 class ProcessTracker:

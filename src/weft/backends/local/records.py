@@ -18,7 +18,11 @@ import json
 import os
 import stat
 
-Record = dict[str, object]
+TYPE_CHECKING = False  # importing typing would slow down the start of the runner
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+Record: TypeAlias = "dict[str, object]"
 
 _LONGEST_BYTES = 1 << 20
 _FIXED = 120

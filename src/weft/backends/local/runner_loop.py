@@ -35,6 +35,7 @@ from weft.backends.local.processes import (
     boot_id,
     catches_signal,
     describe_excess,
+    exit_code,
     read_process,
     signal_exactly,
     signal_group,
@@ -737,7 +738,7 @@ class RunnerTasks:
         if task.discarded:
             self._finish_discarded(task)
             return
-        code = os.waitstatus_to_exitcode(task.status or 0)
+        code = exit_code(task.status or 0)
         cause, text = task.cause or "", task.text
         if code in _killed_codes(task) and task.cause is None and self._memory.kernel_killed():
             cause, text = "oom", "killed by the kernel, because the host ran out of memory"
@@ -1017,7 +1018,7 @@ class Runner:
 
     def _cancel(self, message: Record) -> None:
         grace_s = message.get("grace_s")
-        stated_s = float(grace_s) if isinstance(grace_s, int | float) else None
+        stated_s = float(grace_s) if isinstance(grace_s, (int, float)) else None
         self._tasks.cancel(_attempt_number(message), _nonce(message), stated_s)
 
     def _signal(self, message: Record) -> None:
@@ -1046,7 +1047,7 @@ class Runner:
         if not (
             isinstance(sandbox, str)
             and isinstance(nodes, int)
-            and isinstance(every_s, int | float)
+            and isinstance(every_s, (int, float))
             and isinstance(runners, list)
             and isinstance(engine, int)
         ):

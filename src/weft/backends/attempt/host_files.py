@@ -1,0 +1,239 @@
+"""File operations on the disk of a host: the server that runs there, and the records of its messages.
+
+A machine with a disk of its own is reached through a process on its host. This module runs in that process:
+it reads one request per line from standard input and writes one answer per line to standard output, both JSON
+objects. Bytes are not sent through it: files from other machines arrive in a folder of the sandbox, each
+under its digest, so that a broken transfer continues where it stopped. An arrived file is verified and then
+moved to its place.
+
+A request has ``id``, ``do`` (the name of an operation) and the arguments of the operation. Its answer has the
+same ``id`` and either ``value``, or ``problem``: the arguments of the StagingProblem that was raised. Several
+threads handle the requests, so that hashing a large file does not delay the others.
+
+Hosts load this module without weft being installed there: it uses Python 3.8 and the standard library.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from weft.backends.attempt.digests import DIGESTS, boot_id, find_version
+from weft.backends.attempt.file_sync import sync_files
+from weft.backends.attempt.safe_paths import (
+    FileDescriptor,
+    StagingProblem,
+    open_directory,
+    open_entry,
+    open_inside,
+    split_name,
+    staging_errors,
+)
+from weft.backends.attempt.staging import clone_or_copy, collect_outputs, is_intact
+from weft.backends.attempt.trees import match_names, remove_tree
+from weft.backends.file_record import FileRecord
+from weft.private_files import FOLDER_MODE, make_folder
+
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
+
+    from weft.backends.attempt.staging import CopyPermissions
+
+_THREADS = 4
+_MOST_BYTES = 1 << 16
+_SANDBOX_DEPTH = 6
+"""Number of directories above a working directory that weft may have created."""
+PARTIAL = ".part"
+"""Suffix of an arriving file that is not complete."""
+
+
+class HostFiles:
+    """The file operations; a method without a leading underscore is an operation of this name."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return facts about the host: its boot, the version of Python and the user's home folder."""
+        version = ".".join(str(each) for each in sys.version_info[:3])
+        return {"boot": boot_id(), "python": version, "home": str(Path.home()), "user": os.geteuid()}
+
+    def make_workdir(self, sandbox: str, parts: Sequence[str], *, recovered: bool = False) -> None:
+        """Create an empty working directory below a sandbox; parents that are missing are created.
+
+        If ``recovered`` is True, an earlier engine may have created the directory; then it is removed first.
+        """
+        root = Path(sandbox)
+        with staging_errors("cannot be created", sandbox):
+            make_folder(root)
+        above, last = root.joinpath(*parts[:-1]), parts[-1]
+        with open_directory(root, parts[:-1], make=True, mode=FOLDER_MODE) as parent:
+            if recovered:
+                remove_tree(above, last)
+            with staging_errors("cannot be created", str(above / last)):
+                os.mkdir(last, FOLDER_MODE, dir_fd=parent)
+
+    def copy(
+        self, source_root: str, source: str, root: str, name: str, *, digest: str, modes: CopyPermissions
+    ) -> int:
+        """Copy an output of a task to the working directory of another; return the bytes copied."""
+        return clone_or_copy(Path(source_root), source, Path(root), name, digest=digest, modes=modes)
+
+    def find_arrived(self, folder: str, digests: Sequence[str]) -> dict[str, int]:
+        """Return by digest the number of bytes that have arrived, of files that have arrived in part.
+
+        The number is -1 for a file that is complete. The folder is created if it is missing.
+        """
+        with staging_errors("cannot be created", folder):
+            make_folder(Path(folder))
+        found: dict[str, int] = {}
+        for digest in digests:
+            for name, complete in ((digest, True), (digest + PARTIAL, False)):
+                try:
+                    size = (Path(folder) / name).lstat().st_size
+                except FileNotFoundError:
+                    continue
+                found[digest] = -1 if complete else size
+                break
+        return found
+
+    def accept(self, folder: str, digest: str) -> None:
+        """Verify a file that has arrived under its digest; a file with another content is removed."""
+        root, name = Path(folder), digest + PARTIAL
+        if DIGESTS.of_path(root, name) != digest:
+            remove_tree(root, name)
+            why = "its content differs from the one that was sent"
+            raise StagingProblem("cannot be received", digest, why, number=errno.EAGAIN)
+        with staging_errors("cannot be received", digest), open_directory(root, ()) as parent:
+            os.rename(name, digest, src_dir_fd=parent, dst_dir_fd=parent)
+
+    def place(
+        self, folder: str, digest: str, root: str, name: str, *, mode: int, modified_ns: int, keep: bool
+    ) -> None:
+        """Put an accepted file into a working directory, with these permissions and this time.
+
+        If ``keep`` is True, a copy stays in the folder for other tasks.
+        """
+        clone_or_copy(Path(folder), digest, Path(root), name, digest=digest, modes="own")
+        with open_entry(Path(root), split_name(name)) as found, staging_errors("cannot be placed", name):
+            path = f"/proc/self/fd/{found.fd}"
+            Path(path).chmod(stat.S_IMODE(mode) & 0o777)
+            os.utime(path, ns=(modified_ns, modified_ns))
+        if not keep:
+            remove_tree(Path(folder), digest)
+
+    def collect(self, root: str, patterns: Sequence[str], *, missing_ok: bool) -> list[dict[str, Any]]:
+        """Make the declared outputs read-only, sync them to the disk, and return their records."""
+        workdir = Path(root)
+        files = collect_outputs(workdir, patterns, missing_ok=missing_ok, read_only=True)
+        sync_files(workdir, [file.name for file in files], above=list(workdir.parents)[:_SANDBOX_DEPTH])
+        return [encode_file(file) for file in files]
+
+    def find_intact(self, root: str, files: Sequence[Mapping[str, Any]], *, boot: str) -> list[bool]:
+        """Return for each file whether it still has the recorded content; see ``is_intact``."""
+        return [is_intact(Path(root), decode_file(file), boot=boot) for file in files]
+
+    def find_versions(self, root: str, patterns: Sequence[str]) -> dict[str, list[int]]:
+        """Return by name size, modification time, inode and status change time of files and directories."""
+        found: dict[str, list[int]] = {}
+        for pattern in patterns:
+            for name in match_names(Path(root), pattern):
+                try:
+                    version = find_version(Path(root), name)
+                except StagingProblem as problem:
+                    if not problem.is_missing:  # a program may replace a file at any time
+                        raise
+                    continue
+                found[name] = [
+                    version.size_bytes, version.modified_ns, version.inode, version.changed_ns
+                ]  # fmt: skip
+        return found
+
+    def read(self, root: str, names: Sequence[str]) -> dict[str, str]:
+        """Return by name the last 64 KiB of each file that exists, as text; other bytes are escaped."""
+        found: dict[str, str] = {}
+        for name in names:
+            try:
+                with FileDescriptor(open_inside(Path(root), name)) as fd:
+                    status = os.fstat(fd)
+                    if not stat.S_ISREG(status.st_mode):
+                        continue
+                    content = os.pread(fd, _MOST_BYTES, max(0, status.st_size - _MOST_BYTES))
+            except StagingProblem as problem:
+                if not problem.is_missing:
+                    raise
+                continue
+            found[name] = content.decode(errors="surrogateescape")
+        return found
+
+    def remove(self, root: str, name: str) -> None:
+        """Remove a file or directory below a root; it is no error if there is none."""
+        remove_tree(Path(root), name)
+
+
+def encode_file(file: FileRecord) -> dict[str, Any]:
+    """Return the record of a file as a JSON object."""
+    return {name: getattr(file, name) for name in _FIELDS}
+
+
+def decode_file(found: Mapping[str, Any]) -> FileRecord:
+    """Return the record of a file from the object that ``encode_file`` returned."""
+    return FileRecord(**{name: found[name] for name in _FIELDS})
+
+
+_FIELDS = ("name", "size_bytes", "digest", "modified_ns", "inode", "changed_ns")
+
+
+def encode_problem(problem: StagingProblem) -> dict[str, Any]:
+    """Return a problem as a JSON object."""
+    return {
+        "what": problem.what, "file": problem.file, "why": problem.why, "number": problem.number,
+        "lasting": problem.lasting,
+    }  # fmt: skip
+
+
+def decode_problem(found: Mapping[str, Any]) -> StagingProblem:
+    """Return the problem that ``encode_problem`` encoded; invalid values become texts."""
+    number = found.get("number")
+    return StagingProblem(
+        str(found.get("what")),
+        str(found.get("file")),
+        str(found.get("why")),
+        number=number if isinstance(number, int) else None,
+        lasting=found.get("lasting") is True,
+    )
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Handle the requests of a stream until it ends, several at the same time."""
+    files, lock = HostFiles(), Lock()
+
+    def handle(line: bytes) -> None:
+        text = json.dumps(_answer(files, line), separators=(",", ":"))
+        with lock:
+            answers.write(text.encode() + b"\n")
+            answers.flush()
+
+    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+        for line in requests:
+            pool.submit(handle, line)
+
+
+def _answer(files: HostFiles, line: bytes) -> dict[str, Any]:
+    number = None
+    try:
+        request = json.loads(line)
+        number, what = request.pop("id"), request.pop("do")
+        if what.startswith("_") or not hasattr(HostFiles, what):
+            raise ValueError(f"unknown operation {what!r}")
+        return {"id": number, "value": getattr(files, what)(**request)}
+    except StagingProblem as problem:
+        return {"id": number, "problem": encode_problem(problem)}
+    except Exception as error:  # an invalid request must not end the server
+        why = f"{type(error).__name__}: {error}"
+        return {"id": number, "problem": {"what": "failed", "file": "a file operation", "why": why}}

@@ -1,0 +1,83 @@
+"""The bundle: one file with everything that weft needs on a host where it is not installed.
+
+The bundle is a zip file that Python runs. It contains modules of weft that use Python 3.8 and the standard
+library only; a test checks this. Its content depends on these modules alone, so a host keeps it under its
+digest and gets it once per version of weft. Modes:
+
+- ``python3 BUNDLE files``: serve file operations on standard input and output (``attempt/host_files.py``);
+- ``python3 BUNDLE version``: print the version of Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import weft
+
+HOST_MODULES = (
+    "errors", "private_files", "records", "redaction", "units",
+    "backends.file_record",
+    "backends.attempt.content", "backends.attempt.digests", "backends.attempt.file_sync",
+    "backends.attempt.host_files", "backends.attempt.safe_paths", "backends.attempt.staging",
+    "backends.attempt.temporary_files", "backends.attempt.trees",
+)  # fmt: skip
+"""The modules of the bundle, without the leading ``weft``."""
+
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+_MAIN = '''\
+"""Entry point of the bundle."""
+
+import sys
+
+
+def main(arguments):
+    if sys.version_info < (3, 8):
+        found = sys.version.split()[0]
+        sys.stderr.write("weft needs Python 3.8 or newer on this host; this is " + found + "\\n")
+        return 3
+    if arguments == ["files"]:
+        from weft.backends.attempt.host_files import serve
+
+        serve(sys.stdin.buffer, sys.stdout.buffer)
+        return 0
+    if arguments == ["version"]:
+        sys.stdout.write(sys.version.split()[0] + "\\n")
+        return 0
+    sys.stderr.write("unknown arguments: " + " ".join(arguments) + "\\n")
+    return 2
+
+
+sys.exit(main(sys.argv[1:]))
+'''
+
+
+@cache
+def make_bundle() -> bytes:
+    """Return the bundle; the same sources give the same bytes."""
+    root = Path(weft.__file__).parent
+    packages = {parent for name in HOST_MODULES for parent in _packages(name)}
+    content = {f"weft/{package}__init__.py": b"" for package in packages}
+    for name in HOST_MODULES:
+        path = f"{name.replace('.', '/')}.py"
+        content[f"weft/{path}"] = (root / path).read_bytes()
+    content["__main__.py"] = _MAIN.encode()
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name in sorted(content):
+            bundle.writestr(zipfile.ZipInfo(name, _LONG_AGO), content[name], zipfile.ZIP_DEFLATED)
+    return stream.getvalue()
+
+
+def bundle_name() -> str:
+    """Return the file name of the bundle on a host, which contains the digest of its content."""
+    return f"weft-{hashlib.blake2b(make_bundle(), digest_size=8).hexdigest()}.pyz"
+
+
+def _packages(module: str) -> list[str]:
+    """Return the folders that contain a module, each with a slash at its end; "" is the folder of weft."""
+    parts = module.split(".")[:-1]
+    return ["".join(f"{part}/" for part in parts[:depth]) for depth in range(len(parts) + 1)]
