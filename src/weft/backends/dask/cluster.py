@@ -114,10 +114,10 @@ def _is_name(name: object) -> bool:
     return (isinstance(name, str) and bool(name)) or (isinstance(name, int) and not isinstance(name, bool))
 
 
-class _Program:
+class _SubmittedProgram:
     """A submitted program whose end was not reported."""
 
-    def __init__(self, worker: _Worker, order: Mapping[str, Any]) -> None:
+    def __init__(self, worker: _NamedWorker, order: Mapping[str, Any]) -> None:
         self.worker = worker
         self.order = order
         self.attempt: int = order["attempt"]
@@ -133,7 +133,7 @@ class _Program:
         return self.attempt, self.nonce
 
 
-class _Worker:
+class _NamedWorker:
     """A named worker."""
 
     def __init__(self, name: str, folder: str) -> None:
@@ -188,13 +188,13 @@ class DaskWorkers:
         self._connected = threading.Event()
         self._problem = f"no connection to the Dask scheduler {address} yet"
         self._client: Any = None
-        self._programs: dict[tuple[int, str], _Program] = {}
+        self._programs: dict[tuple[int, str], _SubmittedProgram] = {}
         self._reported: set[tuple[int, str]] = set()
         """Attempts whose end was reported, until their records are dropped."""
         self._serial = 0
         self._background: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.new_event_loop()
-        self._workers = {name: _Worker(name, folder) for name, folder in folders.items()}
+        self._workers = {name: _NamedWorker(name, folder) for name, folder in folders.items()}
         self._closing = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="weft-dask", daemon=True)
         self._thread.start()
@@ -241,7 +241,7 @@ class DaskWorkers:
 
     def start(self, worker: str, order: Mapping[str, Any]) -> None:
         """Start a program on a worker (see ``workers.start_program``); returns at once."""
-        program = _Program(self._workers[worker], order)
+        program = _SubmittedProgram(self._workers[worker], order)
         self._programs.setdefault(program.key, program)
         self._soon(self._submit, program.key)
 
@@ -427,7 +427,7 @@ class DaskWorkers:
             self._notice_silence()
             await self._pause(self._beat_s)
 
-    def _meet(self, worker: _Worker, address: str, about: Mapping[str, Any]) -> None:
+    def _meet(self, worker: _NamedWorker, address: str, about: Mapping[str, Any]) -> None:
         worker.threads = max(1, int(about["nthreads"]))
         if worker.address and worker.address != address:
             self._lose(worker, "a worker with the same name has replaced it")
@@ -436,20 +436,20 @@ class DaskWorkers:
             worker.asked_s = None
             worker.tender = self._spawn(self._tend(worker))
 
-    def _lose(self, worker: _Worker, text: str) -> None:
+    def _lose(self, worker: _NamedWorker, text: str) -> None:
         self._drop(worker)
         if worker.state != "lost":
             worker.state = "lost"
             self._report("lost", worker=worker.name, text=text)
 
-    def _drop(self, worker: _Worker) -> None:
+    def _drop(self, worker: _NamedWorker) -> None:
         """Stop to speak to a worker."""
         if worker.tender is not None:
             worker.tender.cancel()
         worker.tender, worker.address, worker.identity = None, "", ()
         self._release(worker)
 
-    def _release(self, worker: _Worker) -> None:
+    def _release(self, worker: _NamedWorker) -> None:
         """Drop the futures of a worker, so that Dask does not run their tasks again."""
         for program in self._programs.values():
             if program.worker is worker and program.collector is not None:
@@ -470,7 +470,7 @@ class DaskWorkers:
                 text = f"it has not answered for {self._silent_s:g} s"
                 self._report("silent", worker=worker.name, text=text)
 
-    async def _tend(self, worker: _Worker) -> None:
+    async def _tend(self, worker: _NamedWorker) -> None:
         """Ask a worker for its state again and again; only one heartbeat is unanswered at a time."""
         while True:
             worker.asked_s = time.monotonic()
@@ -493,7 +493,7 @@ class DaskWorkers:
                 await asyncio.sleep(_SOON_S)
             worker.hurry.clear()
 
-    def _take_beat(self, worker: _Worker, beat: Report) -> None:
+    def _take_beat(self, worker: _NamedWorker, beat: Report) -> None:
         identity = tuple(beat[key] for key in ("pid", "began_ticks", "boot", "host"))
         running = {(each["attempt"], each["nonce"]): each for each in beat["running"]}
         if identity != worker.identity:
@@ -519,7 +519,7 @@ class DaskWorkers:
         worker.last = beat["last"]
         self._reconcile(worker, running)
 
-    def _reconcile(self, worker: _Worker, running: Mapping[tuple[int, str], Report]) -> None:
+    def _reconcile(self, worker: _NamedWorker, running: Mapping[tuple[int, str], Report]) -> None:
         """Submit programs again that the worker does not know, and repeat requests to end programs."""
         for program in [each for each in self._programs.values() if each.worker is worker]:
             if program.end is not None:
@@ -533,7 +533,7 @@ class DaskWorkers:
                 else:
                     self._submit(program.key)
 
-    def _take_end(self, worker: _Worker, end: Report) -> None:
+    def _take_end(self, worker: _NamedWorker, end: Report) -> None:
         """Report an end once: it arrives as a result and with a heartbeat."""
         key = end["attempt"], end["nonce"]
         self._programs.pop(key, None)
@@ -551,7 +551,7 @@ class DaskWorkers:
             self._serial += 1
             program.collector = self._spawn(self._collect(program, f"weft-{key[0]}-{key[1]}-{self._serial}"))
 
-    async def _collect(self, program: _Program, name: str) -> None:
+    async def _collect(self, program: _SubmittedProgram, name: str) -> None:
         """Run a program as a Dask task and report its end; the future is dropped at once."""
         from distributed import CancelledError as Cancelled
         from distributed import KilledWorker
@@ -581,14 +581,14 @@ class DaskWorkers:
                 "problem", worker=worker.name, attempt=program.attempt, nonce=program.nonce, text=text
             )
 
-    def _end(self, worker: _Worker, attempt: int, nonce: str, grace_s: float | None) -> None:
-        program = self._programs.get((attempt, nonce)) or _Program(
+    def _end(self, worker: _NamedWorker, attempt: int, nonce: str, grace_s: float | None) -> None:
+        program = self._programs.get((attempt, nonce)) or _SubmittedProgram(
             worker, {"attempt": attempt, "nonce": nonce}
         )
         program.end = (grace_s,)
         self._spawn(self._send_end(program))
 
-    async def _send_end(self, program: _Program) -> None:
+    async def _send_end(self, program: _SubmittedProgram) -> None:
         worker, request = program.worker, program.end
         if request is None:
             return
@@ -603,10 +603,10 @@ class DaskWorkers:
             if program.collector is not None:
                 program.collector.cancel()
 
-    def _signal(self, worker: _Worker, attempt: int, nonce: str, name: str) -> None:
+    def _signal(self, worker: _NamedWorker, attempt: int, nonce: str, name: str) -> None:
         self._spawn(self._send_signal(worker, attempt, nonce, name))
 
-    async def _send_signal(self, worker: _Worker, attempt: int, nonce: str, name: str) -> None:
+    async def _send_signal(self, worker: _NamedWorker, attempt: int, nonce: str, name: str) -> None:
         about = {"worker": worker.name, "attempt": attempt, "nonce": nonce}
         try:
             count = await self._call(worker, "signal_program", (worker.folder, attempt, nonce, name), {})
@@ -615,13 +615,13 @@ class DaskWorkers:
         else:
             self._report("signalled", **about, signal=name, processes=count)
 
-    async def _measure(self, worker: _Worker) -> None:
+    async def _measure(self, worker: _NamedWorker) -> None:
         with suppress(WeftError):
             found = await self._call(worker, "measure", (worker.sandbox,), {})
             self._report("measured", worker=worker.name, **found)
 
     async def _call(
-        self, worker: _Worker, name: str, arguments: tuple[Any, ...], options: dict[str, Any]
+        self, worker: _NamedWorker, name: str, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         """Call a function on a worker, and install the functions there first if they are missing."""
         client, address = self._client, worker.address
