@@ -1,13 +1,15 @@
-"""A real Dask cluster on this host: a scheduler and a worker, each a process of its own."""
+"""A real Dask cluster on this host: a scheduler and workers, each a process of its own."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -89,3 +91,103 @@ def _await_workers(address: str, workers: int) -> None:
     with Client(address, set_as_default=False) as client:
         if workers:
             client.wait_for_workers(workers, timeout=PATIENCE_S)
+
+
+class DaskProcesses:
+    """A scheduler and named workers with fixed ports and local directories, which can be killed and restarted."""
+
+    def __init__(self, folder: Path, names: Sequence[str], *, threads: int = 2) -> None:
+        self.folder = folder
+        self.threads = threads
+        self._ports = _free_ports(len(names) + 1)
+        self._port = dict(zip(["", *names], self._ports, strict=True))
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
+        # A package of this name that cannot be imported hides weft from the workers.
+        hidden = folder / "hidden" / "weft"
+        hidden.mkdir(parents=True)
+        (hidden / "__init__.py").write_text("raise ImportError('weft is not installed on this worker')")
+        self._variables = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("WEFT_")},
+            "PYTHONPATH": str(hidden.parent),
+            "DASK_TEMPORARY_DIRECTORY": str(folder),
+        }
+
+    @property
+    def address(self) -> str:
+        return f"tcp://127.0.0.1:{self._port['']}"
+
+    def pid(self, name: str) -> int:
+        return self._started[name].pid
+
+    def start_scheduler(self) -> None:
+        self._start("", "scheduler", "--port", str(self._port[""]))
+
+    def start_worker(self, name: str) -> None:
+        """Start a worker; one of the same name has the same port and directory as before."""
+        local = self.folder / f"local-{name}"
+        local.mkdir(exist_ok=True)
+        self._start(
+            name, "worker", self.address, "--name", name, "--worker-port", str(self._port[name]),
+            "--nthreads", str(self.threads), "--no-nanny", "--local-directory", str(local),
+        )  # fmt: skip
+
+    def _start(self, name: str, kind: str, *arguments: str) -> None:
+        assert name not in self._started or self._started[name].poll() is not None
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, "--host", "127.0.0.1"]
+        with (self.folder / f"{name or 'scheduler'}.log").open("ab") as log:
+            self._started[name] = subprocess.Popen(
+                [*command, "--no-dashboard"],
+                env=self._variables,
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def kill(self, name: str) -> None:
+        """Kill a worker, or the scheduler (""), and wait for its end."""
+        self._started[name].kill()
+        self._started[name].wait()
+
+    def stop(self, name: str) -> None:
+        self._started[name].send_signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        self._started[name].send_signal(signal.SIGCONT)
+
+    def wait_end(self, name: str) -> None:
+        """Wait for a process that ends by itself, as workers do when their scheduler has ended."""
+        self._started[name].wait(PATIENCE_S)
+
+    def end_all(self) -> None:
+        for process in self._started.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@contextmanager
+def dask_processes(folder: Path, names: Sequence[str], *, threads: int = 2) -> Iterator[DaskProcesses]:
+    """Start a scheduler and named workers without weft, and end exactly these processes at the end."""
+    found = DaskProcesses(folder, names, threads=threads)
+    try:
+        found.start_scheduler()
+        for name in names:
+            found.start_worker(name)
+        yield found
+    finally:
+        found.end_all()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return free ports below those that the kernel gives to outgoing connections."""
+    ports: list[int] = []
+    port = 20_000 + os.getpid() * 37 % 12_000
+    while len(ports) < count:
+        port = port + 1 if port < 32_000 else 20_000
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+    return ports

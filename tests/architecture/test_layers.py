@@ -98,7 +98,7 @@ ALLOWED = {
     "search/good_scipy.py": "from scipy.optimize import minimize",
     "planners/exact/solver.py": "import signal\nfrom ortools.sat.python import cp_model",
     "pools/good_dask.py": "from distributed import Client",
-    "backends/good_dask.py": "import dask, threading, subprocess",
+    "backends/dask/good_dask.py": "import dask, distributed, threading, subprocess",
     "backends/attempt/external_files.py": "import aiohttp, fsspec",
     "repository/good_database.py": "import sqlalchemy, sqlite3",
     "service/good_web.py": "import starlette.applications, asyncio",

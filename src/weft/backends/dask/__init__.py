@@ -1,0 +1,1 @@
+"""Programs on the named workers of a Dask cluster."""
