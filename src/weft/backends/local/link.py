@@ -855,7 +855,7 @@ class MachineHealth:
         self._wrong.discard(machine)
         self._full.discard(machine)
         try:
-            sandbox.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+            make_folder(sandbox)
             file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 written = os.write(file, bytes(_CHECKED_BYTES))
