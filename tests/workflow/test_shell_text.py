@@ -240,7 +240,7 @@ def test_field_with_data_is_refused_where_a_shell_would_execute_it(text):
         "env A={x} make",
         ". ./settings {x}",
         "x={x}; eval 'echo \"$x\"'",
-        "v={x}; sh -c 'echo \"$1\"' sh \"$v\"",
+        'v={x}; sh -c \'echo "$1"\' sh "$v"',
         'v={x}; y=1; sh -c "echo $y" sh "$v"',
         'v={x}; sh script.sh "$v"',
         'set -- {x}; cat "$1"',

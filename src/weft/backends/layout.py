@@ -185,8 +185,8 @@ def describe_shared_project(project: Path) -> str:
         return f"the project folder '{project}' belongs to another user, {owner}, who can replace its '.weft'"
     if status.st_mode & stat.S_IWGRP and not _is_private_group(status):
         return (
-            f"the group {_group_name(status.st_gid)} can write to the project folder '{project}', so its members "
-            f"can replace its '.weft'; `chmod +t '{project}'` prevents this"
+            f"the group {_group_name(status.st_gid)} can write to the project folder '{project}', so its "
+            f"members can replace its '.weft'; `chmod +t '{project}'` prevents this"
         )
     return ""
 

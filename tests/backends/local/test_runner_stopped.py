@@ -121,7 +121,9 @@ def test_runner_stopped_before_its_record_does_not_block_the_next_engine(
 
 def test_process_of_another_directory_is_not_taken_for_a_stopped_runner(tmp_path: Path) -> None:
     """The command line names the directory, but the process has no mark of this execution."""
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)", str(tmp_path / "runner")])
+    other = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(1000)", str(tmp_path / "runner")]
+    )
     marked = Bench(tmp_path / "marked")  # a runner with the same token in another directory
     try:
         Bench(tmp_path).close()

@@ -351,8 +351,9 @@ class RunnerLink:
 
         Orphans of a dead runner are killed first; the new runner reports their attempts as ended with cause
         ``lost``. A runner that was interrupted before it wrote its ``pid`` record has no programs; it is
-        ended, because it may hold the lock of the directory. If ``known`` (by attempt: its nonce) is given, all other attempts of the runner are ended
-        and discarded before this method returns. Raises RunnerUnresponsive, RunnerFailed.
+        ended, because it may hold the lock of the directory. If ``known`` (by attempt: its nonce) is given,
+        all other attempts of the runner are ended and discarded before this method returns. Raises
+        RunnerUnresponsive, RunnerFailed.
         """
         self.disconnect()
         end_s = time.monotonic() + timeout_s
@@ -678,8 +679,8 @@ class RunnerLink:
             if time.monotonic() > end_s:
                 numbers = ", ".join(str(process.pid) for process in left)
                 raise RunnerFailed(
-                    f"a runner in {self.directory} neither answers nor ends: process {numbers}; kill it, then "
-                    "continue with `weft resume`"
+                    f"a runner in {self.directory} neither answers nor ends: process {numbers}; kill it, "
+                    "then continue with `weft resume`"
                 )
             time.sleep(0.01)
 
