@@ -347,3 +347,72 @@ def test_the_directory_of_a_project_in_a_sandbox_belongs_to_its_user(folder: Pat
     assert done.returncode == 1, done
     assert f"belongs to another user, uid {_OTHER}" in done.stdout + done.stderr
     assert not list(own.iterdir())
+
+
+_RENAME = """if True:
+    import os, sys
+    os.setgroups([])
+    os.setgid(54321)
+    os.setuid(54321)
+    try:
+        os.rename(sys.argv[1] + "/.weft", sys.argv[1] + "/taken")
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+@pytest.mark.parametrize("words", [("run", "w.yaml"), ("status",), ("clean",)])
+def test_project_folder_that_every_user_can_write_is_refused(folder: Path, words: tuple[str, ...]) -> None:
+    project = _make_project(folder)
+    os.chown(project, 0, 0)
+    project.chmod(0o777)
+    done = _weft(project, *words)
+    assert done.returncode == 2, done
+    assert "every user can write to the project folder" in done.stderr
+    assert f"chmod +t '{project}'" in done.stderr
+    assert not (project / ".weft").exists()
+    project.chmod(0o1777)
+    assert _weft(project, "run", "w.yaml").returncode == 0
+    rename = [sys.executable, "-c", _RENAME, str(project)]
+    said = subprocess.run(rename, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+    assert said == "Operation not permitted\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "said"),
+    [
+        (0o775, 0, f"the group {_OTHER} can write to the project folder"),
+        (0o755, _OTHER, f"belongs to another user, uid {_OTHER}, who can replace its '.weft'"),
+        (0o1775, 0, ""),
+        (0o755, 0, ""),
+    ],
+)
+def test_run_in_a_shared_project_folder_warns(folder: Path, mode: int, owner: int, said: str) -> None:
+    project = _make_project(folder)
+    os.chown(project, owner, _OTHER)
+    project.chmod(mode)
+    done = _weft(project, "run", "w.yaml", "--quiet")
+    assert done.returncode == 0, done
+    assert said in done.stderr
+    assert ("can replace its '.weft'" in done.stderr) == bool(said)
+
+
+_REMOVED = """\
+weft: 1
+tasks:
+  a: {command: 'mv FOLDER/.weft FOLDER/taken; sleep 3'}
+  b: {command: 'true', after: a}
+"""
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_state_folder_that_is_renamed_during_a_run_is_created_private(folder: Path, umask: int) -> None:
+    project = _make_project(folder)
+    (project / "w.yaml").write_text(_REMOVED.replace("FOLDER", str(project)))
+    subprocess.run(
+        [sys.executable, "-m", "weft", "run", "w.yaml", "--quiet"],
+        cwd=project, env=environment(), capture_output=True, timeout=PATIENCE_S, check=False, umask=umask,
+    )  # fmt: skip
+    found = project / ".weft"
+    assert not found.exists() or stat.S_IMODE(found.stat().st_mode) == 0o700
+    assert stat.S_IMODE((project / "taken").stat().st_mode) == 0o700

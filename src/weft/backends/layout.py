@@ -120,8 +120,13 @@ def _resolve_sandbox(sandbox: Path) -> Path:
 
 
 def refuse_links(project: Path) -> None:
-    """Raise InvalidInput if ``.weft`` is not a directory of this user, or if it is or contains a link."""
+    """Raise InvalidInput if ``.weft`` is not a directory of this user, or if it is or contains a link.
+
+    The same holds for a project in which every user can rename ``.weft``.
+    """
     home = ProjectLayout(project).home
+    if problem := _find_open_project(project):
+        raise InvalidInput([problem])
     if home.is_symlink():
         raise _link_problem(home, "or choose another project with `--project DIR`")
     if home.exists() and not home.is_dir():
@@ -141,6 +146,55 @@ def refuse_links(project: Path) -> None:
             if each.is_symlink():
                 sandbox = "or set `sandbox: DIR` of the machine"
                 raise _link_problem(Path(each.path), sandbox if part.name == "sandbox" else "")
+
+
+def _find_open_project(project: Path) -> Problem | None:
+    """Return a problem if every user can rename entries of a project folder; None: they cannot."""
+    try:
+        mode = project.stat().st_mode
+        if not mode & stat.S_IWOTH or mode & stat.S_ISVTX or not _keeps_modes(project):
+            return None
+    except OSError:
+        return None  # reported when it is used
+    return Problem(
+        what=f"every user can write to the project folder '{project}'",
+        rule="others could replace its '.weft', where weft keeps its own state",
+        advice=f"`chmod o-w '{project}'`, or `chmod +t '{project}'` if others need it",
+    )
+
+
+def _keeps_modes(folder: Path) -> bool:
+    """Return whether the file system of a folder stores permissions; some show the same for all files."""
+    made = folder / f".weft-new-{os.urandom(8).hex()}"
+    try:
+        made.mkdir(mode=FOLDER_MODE)
+    except OSError:
+        return True
+    try:
+        return not made.stat().st_mode & stat.S_IWOTH
+    finally:
+        made.rmdir()
+
+
+def describe_shared_project(project: Path) -> str:
+    """Return why some other users can replace ``.weft`` of a project, as text; "": they cannot."""
+    status = project.stat()
+    if status.st_mode & stat.S_ISVTX:
+        return ""
+    if status.st_uid != 0 and (owner := find_foreign_owner(project)):
+        return f"the project folder '{project}' belongs to another user, {owner}, who can replace its '.weft'"
+    if status.st_mode & stat.S_IWGRP and not _is_private_group(status):
+        return (
+            f"the group {_group_name(status.st_gid)} can write to the project folder '{project}', so its "
+            f"members can replace its '.weft'; `chmod +t '{project}'` prevents this"
+        )
+    return ""
+
+
+def _group_name(number: int) -> str:
+    with suppress(KeyError):
+        return grp.getgrgid(number).gr_name
+    return str(number)
 
 
 def check_sandboxes(layout: ProjectLayout, machines: Iterable[Machine]) -> None:

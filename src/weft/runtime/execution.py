@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import logging
 import os
 import time
 from collections import Counter, deque
@@ -21,7 +22,7 @@ from typing import Any, Self
 
 from weft.backends import BACKENDS
 from weft.backends.backend import Backend, ProjectContext, RecoveredAttempt
-from weft.backends.layout import ProjectLayout, check_sandboxes
+from weft.backends.layout import ProjectLayout, check_sandboxes, describe_shared_project
 from weft.backends.secret_values import SecretValues, read_secrets
 from weft.documents import from_python
 from weft.engine import messages as cm
@@ -365,6 +366,7 @@ def find_lost_machines(state: EngineState) -> Iterable[cm.Probe]:
             yield cm.Probe(of=ProbeTarget.MACHINE, machine=machine.index)
 
 
+_log = logging.getLogger(__name__)
 _TOKEN = "token"  # noqa: S105 -- the key it is kept under
 _ARRIVALS, _FRESH = "arrivals", "fresh"
 _TIME, _STEPS = "plan_time_s", "plan_steps"
@@ -838,6 +840,8 @@ def open_project(layout: ProjectLayout, command: Sequence[str] = ()) -> tuple[Lo
     """Lock a project and open or create its database; return both."""
     lock = Lock(layout.lock, command)
     try:
+        if shared := describe_shared_project(layout.project):
+            _log.warning("%s", shared)
         database = open_database(layout.database, create=True)
         try:
             database.claim()

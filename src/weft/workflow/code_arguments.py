@@ -272,6 +272,17 @@ def find_started_programs(words: Sequence[ShellWord]) -> Iterator[_Refused]:
         yield _fields(words[at + 1 : at + 2]), "as the name of a file of commands", _PROGRAM_NAME, Scope.DATA
 
 
+def find_evaluated_words(words: Sequence[ShellWord]) -> Iterator[tuple[int, str]]:
+    """Yield the indices of words whose expansions are read as code, each with a text that says by what."""
+    for at, word in enumerate(words):
+        if word.literal == "eval":
+            yield from ((each, "by `eval`") for each in range(at + 1, len(words)))
+        elif word.base_name in _SHELLS:
+            count, has_code, _ = _read_shell_options(words[at + 1 :])
+            if has_code and at + count + 1 < len(words):
+                yield at + count + 1, f"by `{word.base_name} -c`"
+
+
 def replaces_parameters(words: Sequence[ShellWord]) -> bool:
     """Return whether a simple command replaces the positional parameters."""
     words = _without_prefix(words)

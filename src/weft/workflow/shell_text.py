@@ -27,6 +27,7 @@ from weft.workflow.code_arguments import (
     Scope,
     ShellWord,
     find_code_arguments,
+    find_evaluated_words,
     find_input_reader,
     find_program_text,
     find_started_programs,
@@ -237,7 +238,8 @@ _PLAIN = re.compile(rf"""[^\\'"`$={_FIELD} \t\n;&|<>()]+""")
 """Characters of a word that have no special meaning."""
 _PLAIN_QUOTED = re.compile(rf"""[^\\'"`$}}{_FIELD}]+""")
 """Characters that have no special meaning in double quotes, ``${...}`` and here-documents."""
-_PARAMETER = re.compile(r"\{?([A-Za-z_]\w*)", re.ASCII)
+_PARAMETER = re.compile(r"\{?([A-Za-z_]\w*|[1-9@*])", re.ASCII)
+_PARAMETERS = (*"123456789", "@", "*")
 _NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*", re.ASCII)
 _LONGEST_RESERVED = len("function")
 
@@ -515,7 +517,7 @@ class _Scanner:
 
     def _simple(self) -> None:
         words: list[ShellWord] = []
-        may_assign, expanded = True, len(self._expanded)
+        may_assign, expanded = True, list[list[str]]()
         while (mark := self._skip_blanks()) and mark not in "\n;&|)":
             if mark in "<>":
                 self._redirection(words)
@@ -523,15 +525,25 @@ class _Scanner:
                 self._function(words)
                 return
             else:
+                first = len(self._expanded)
                 words.append(self._word(may_assign=may_assign))
+                expanded.append(self._expanded[first:])
                 may_assign = may_assign and ASSIGNMENT.match(words[-1].literal) is not None
                 if (assignment := ASSIGNMENT.match(words[-1].literal)) is not None:
                     name = assignment[0].rstrip("+=")
-                    values = [index for index in words[-1].fields if index not in self._computed]
-                    self._assigned.setdefault(name, []).extend(values)
+                    self._assign(name, words[-1:], expanded[-1])
         self._check_command(words)
-        if any(word.literal == "eval" for word in words):
-            self._evaluated += [(name, "by `eval`") for name in self._expanded[expanded:]]
+        if replaces_parameters(words):
+            for name in _PARAMETERS:
+                self._assign(name, words, [each for names in expanded for each in names])
+        for at, where in find_evaluated_words(words):
+            self._evaluated += [(name, where) for name in expanded[at]]
+
+    def _assign(self, name: str, words: Sequence[ShellWord], expanded: Sequence[str]) -> None:
+        """Record the fields in words, and in the variables that the words expand, as values of a variable."""
+        values = [index for word in words for index in word.fields if index not in self._computed]
+        values += [index for each in expanded for index in self._assigned.get(each, ())]
+        self._assigned.setdefault(name, []).extend(values)
 
     def _redirections(self) -> None:
         while (mark := self._skip_blanks()) and mark in "<>0123456789":
@@ -705,7 +717,7 @@ class _Scanner:
             self._commands((")",))
             return
         self.at += 1
-        level, begin, first = 0, self.at, len(self.places)
+        level, begin, first, expanded = 0, self.at, len(self.places), len(self._expanded)
         while (mark := self._peek()) != ")" or level:
             if mark == "" or mark in "'\"`\\#;":
                 what = "'$((' is not followed by arithmetic and '))'"
@@ -718,7 +730,7 @@ class _Scanner:
                 level += (mark == "(") - (mark == ")")
                 self.at += 1
         self._computed.update(range(first, len(self.places)))
-        names = _NAME.findall(self.text, begin, self.at)
+        names = [*_NAME.findall(self.text, begin, self.at), *self._expanded[expanded:]]
         self._evaluated += [(name, _ARITHMETIC) for name in names]
         if not self._take("))"):
             raise _Unreadable(start, "'$((' is not closed by '))'", "write `$( (` for a command")

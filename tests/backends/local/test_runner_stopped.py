@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from backends.local.runner_bench import Bench, is_running, wait_until
+from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
 from weft.backends.local import link
-from weft.backends.local.link import RunnerUnresponsive
+from weft.backends.local.link import RunnerLink, RunnerUnresponsive
 
 
 def test_stopped_runner_is_detected_and_continued(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,3 +66,70 @@ def test_task_is_not_reported_as_stopped_while_one_of_its_processes_runs(bench: 
     bench.written("over")
     assert {each["is"] for each in bench.link.receive()} <= {"started", "beat"}
     bench.wait_for("stopped", 1)
+
+
+STOPPING = """\
+#!/bin/sh
+exec {python} -I -S - "$@" <<'END'
+import fcntl, json, os, runpy, signal, socket, sys
+flock, listen, stage = fcntl.flock, socket.socket.listen, {stage!r}
+def stop_before(do):
+    return lambda *arguments: (os.kill(os.getpid(), signal.SIGSTOP), do(*arguments))
+def stop_after(do):
+    return lambda *arguments: (do(*arguments), os.kill(os.getpid(), signal.SIGSTOP))
+if stage == "lock":
+    fcntl.flock = stop_after(flock)
+elif stage == "socket":
+    socket.socket.listen = stop_after(listen)
+else:
+    fcntl.flock = stop_before(flock)
+reading, writing = os.pipe()
+os.write(writing, (json.dumps({settings!r}) + "\\n").encode())
+os.dup2(reading, 0)
+sys.argv = sys.argv[3:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+END
+"""
+
+
+@pytest.mark.parametrize("stage", ["start", "lock", "socket"])
+def test_runner_stopped_before_its_record_does_not_block_the_next_engine(
+    tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its engine was killed: nobody else continues it, and it may hold the lock of the directory."""
+    monkeypatch.setattr(link, "_WAKING_S", 0.2)
+    settings = {"token": TOKEN, "idle_s": 60.0, "grace_s": 5.0, "scope": ""}
+    stopping = tmp_path / "python"
+    stopping.write_text(STOPPING.format(python=sys.executable, stage=stage, settings=settings))
+    stopping.chmod(0o700)
+    first = RunnerLink(tmp_path / "runner", TOKEN, environment={}, python=str(stopping))
+    first._start()
+    child = first._child
+    assert child is not None
+    wait_until(lambda: b") T " in Path(f"/proc/{child}/stat").read_bytes(), "the runner is stopped")
+    first.disconnect()
+    bench = Bench(tmp_path)
+    try:
+        assert bench.here["running"] == []
+        wait_until(lambda: bench.here["pid"] == child or not is_running(child), "the stopped runner ends")
+        bench.sh(1, "exit 0")
+        assert bench.wait_for_end(1)["code"] == 0
+    finally:
+        bench.close()
+        first.close()
+
+
+def test_process_of_another_directory_is_not_taken_for_a_stopped_runner(tmp_path: Path) -> None:
+    """The command line names the directory, but the process has no mark of this execution."""
+    other = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(1000)", str(tmp_path / "runner")]
+    )
+    marked = Bench(tmp_path / "marked")  # a runner with the same token in another directory
+    try:
+        Bench(tmp_path).close()
+        assert other.poll() is None
+        assert is_running(marked.here["pid"])
+    finally:
+        marked.close()
+        other.kill()
+        other.wait()

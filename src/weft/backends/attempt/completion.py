@@ -331,6 +331,8 @@ class AttemptFinisher:
             code = finished.ended.exit_code
             first = finished.ended.story or ("no exit code" if code is None else f"exit code {code}")
             finished.ended = replace(finished.ended, story=f"{first}; {full}")
+        elif told := _describe_shell_code(finished.ended, compiled.outcomes(attempt.task)):
+            finished.ended = replace(finished.ended, story=told)
         if strays := report.get("strays"):
             finished.ended = replace(finished.ended, strays=strays)
         return finished
@@ -693,6 +695,25 @@ def describe_full_disk(disk: Mapping[str, Any] | None, stderr: str, workdir: str
         return ""
     free_text = "" if disk is None else f"; {folder} had {format_bytes(disk['free_bytes'])} free"
     return f"its program reports {said!r}{free_text}; free space where it writes, or let it write elsewhere"
+
+
+_SHELL_SIGNALS = 128
+"""A shell whose last program was ended by a signal returns this number plus the number of the signal."""
+
+
+def _describe_shell_code(ended: ev.Ended, outcomes: Collection[int]) -> str:
+    """Return a text about a failure with the exit code of a signal below a shell; "" for other ends.
+
+    The cause stays an error of the program: a program may also return such a code itself.
+    """
+    code = ended.exit_code
+    if ended.cause or ended.story or code is None or code in outcomes:
+        return ""
+    number = code - _SHELL_SIGNALS
+    if not 0 < number < signal.SIGRTMIN or number not in signal.valid_signals():
+        return ""
+    name = signal.Signals(number).name
+    return f"exit code {code}: its shell reports a program that was ended by signal {number} ({name})"
 
 
 def _classify_end(attempt: ActiveAttempt, report: ProgramReport) -> ev.Ended:

@@ -47,6 +47,7 @@ from weft.backends.local.processes import (
     list_processes,
     mark_prefix,
     marked_attempt,
+    read_kernel_file,
     read_process,
     read_variables,
     signal_exactly,
@@ -353,19 +354,26 @@ class RunnerLink:
         """Connect to the running runner, or start one; return its ``here`` message.
 
         Orphans of a dead runner are killed first; the new runner reports their attempts as ended with cause
-        ``lost``. If ``known`` (by attempt: its nonce) is given, all other attempts of the runner are ended
-        and discarded before this method returns. Raises RunnerUnresponsive, RunnerFailed.
+        ``lost``. A runner that was interrupted before it wrote its ``pid`` record has no programs; it is
+        ended, because it may hold the lock of the directory. If ``known`` (by attempt: its nonce) is given,
+        all other attempts of the runner are ended and discarded before this method returns. Raises
+        RunnerUnresponsive, RunnerFailed.
         """
         self.disconnect()
         end_s = time.monotonic() + timeout_s
+        wake_s = time.monotonic() + _WAKING_S
         while time.monotonic() < end_s:
             if self._open_socket():
                 answer_s = min(end_s, time.monotonic() + _ANSWER_S)
                 if (here := self._authenticate(answer_s)) is not None:
                     return here if known is None else self._discard_unknown(here, known, end_s)
             elif not is_alive(self._records.read("pid")) and not self._check_child():
+                self._end_unrecorded()
                 self.kill_orphans()
                 self._start()
+            elif time.monotonic() > wake_s:
+                wake_s += _WAKING_S
+                self._signal_runner(signal.SIGCONT)
             time.sleep(0.005)
         if self.alive:
             raise RunnerUnresponsive(f"the runner in {self.directory} is running but does not answer")
@@ -600,7 +608,7 @@ class RunnerLink:
     @property
     def alive(self) -> bool:
         """Return whether the runner's process exists, even if it does not respond."""
-        return self._child_exists() or is_alive(self._records.read("pid"))
+        return self._child_exists() or bool(self._list_runners())
 
     def beat_age_s(self) -> float:
         """Return the seconds since the last heartbeat or message."""
@@ -638,8 +646,47 @@ class RunnerLink:
         return self.kill_orphans()
 
     def _signal_runner(self, number: int) -> None:
-        if (identity := self._records.read("pid")) is not None and is_alive(identity):
-            os.kill(int(str(identity["pid"])), number)
+        for process in self._list_runners():
+            signal_exactly(process, number)
+
+    def _list_runners(self) -> list[Process]:
+        """Return the process in the ``pid`` record or, if it does not exist, the unrecorded runners."""
+        identity = self._records.read("pid")
+        if identity is not None and is_alive(identity):
+            found = read_process(int(str(identity["pid"])))
+            return [] if found is None else [found]
+        return self._find_unrecorded()
+
+    def _find_unrecorded(self) -> list[Process]:
+        """Return the runners of this directory and execution, found by their command line and mark."""
+        directory = os.fsencode(self.directory.absolute())
+        found = []
+        for process in list_processes():
+            words = read_kernel_file(f"/proc/{process.pid}/cmdline").split(b"\0")
+            if words[-2:] != [directory, b""] or not _is_own(process.pid):
+                continue
+            if read_variables(process.pid, RUNNER_MARK) == [self._mark]:
+                found.append(process)
+        return found
+
+    def _end_unrecorded(self, timeout_s: float = 10.0) -> None:
+        """End the runners of this directory that are not in its ``pid`` record; raises RunnerFailed.
+
+        They get SIGTERM, so that one whose record was removed ends its programs first.
+        """
+        end_s = time.monotonic() + timeout_s
+        while left := self._find_unrecorded():
+            for process in left:
+                # SIGCONT too: SIGTERM stays pending while a process is stopped.
+                signal_exactly(process, signal.SIGTERM)
+                signal_exactly(process, signal.SIGCONT)
+            if time.monotonic() > end_s:
+                numbers = ", ".join(str(process.pid) for process in left)
+                raise RunnerFailed(
+                    f"a runner in {self.directory} neither answers nor ends: process {numbers}; kill it, "
+                    "then continue with `weft resume`"
+                )
+            time.sleep(0.01)
 
 
 def _add_ends(here: _Message, messages: Sequence[_Message]) -> _Message:
@@ -813,7 +860,7 @@ class MachineHealth:
         self._wrong.discard(machine)
         self._full.discard(machine)
         try:
-            sandbox.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+            make_folder(sandbox)
             file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 written = os.write(file, bytes(_CHECKED_BYTES))

@@ -344,7 +344,7 @@ class RunnerTasks:
         for attempt, start in starts.items():
             self.starts[attempt] = encode_record(start)
             if attempt not in self.ended:
-                lost = {"cause": "lost", "text": "it was killed together with its runner"}
+                lost = {"cause": "lost", "text": "its runner ended before it recorded the end of the program"}
                 boot = start.get("boot", "")
                 self._record_end(_end_record(attempt, _nonce(start), start.get("at"), boot=boot, **lost))
 
