@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from weft.api.file_names import check_staged_programs
+from weft.api.file_names import check_staged_files
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
 from weft.api.request import (
@@ -590,7 +590,7 @@ def _check_run(
     places = {key: layout.project / folder for key, folder in folders.items()}
     check_programs(flows, places)
     request = compile_request(flows, platform, folders, will_run=True)
-    check_staged_programs({key: each.graph for key, each in request.instances.items()}, places)
+    check_staged_files({key: each.graph for key, each in request.instances.items()}, places)
     layers = replace(layers, base=suit_real_runs(layers.base))
     layers = set_poll_interval(layers, request.instances.values())
     layers = set_state_interval(layers, request.instances.values())
