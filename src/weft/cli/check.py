@@ -156,12 +156,15 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     if machines is not None:
         from weft.api.request import Request, compile_graph
         from weft.backends.attempt.isolation import check_isolation
+        from weft.instance.preferences import note_unstated_attributes
         from weft.workflow.settings import SettingsLayers
 
         will_run = all("kind" in machine.backend for machine in machines.machines)
         if will_run:
             check_runnable([graph], machines)
-        instances = {graph.workflow.name: compile_graph(graph, machines)}
+        instance = compile_graph(graph, machines)
+        notes += note_unstated_attributes(graph, instance.machines)
+        instances = {graph.workflow.name: instance}
         if workflow.settings:
             with _located(name):
                 Request(platform=machines, instances=instances).choose_planning(SettingsLayers())
