@@ -69,6 +69,65 @@ def test_advice_about_a_service_without_a_program_names_the_file_of_services(rea
         assert f"state its program in {found or 'services.yaml'}: {entry}, or use a platform" in done.err
 
 
+FUNCTIONAL = """<workflow name="f">
+<interface><source name="s" type="DIET_INT"/><sink name="r" type="DIET_INT"/></interface>
+<processors><processor name="n1"><in name="in" type="DIET_INT"/><out name="out" type="DIET_INT"/>
+<diet path="dock"/></processor></processors>
+<links><link from="s" to="n1:in"/><link from="n1:out" to="r"/></links></workflow>
+"""
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_advice_to_simulate_a_diet_workflow_without_data_is_true(real, capsys, stated):
+    (real.folder / "flow.xml").write_text(FUNCTIONAL)
+    real.write("machines.yaml", LOCAL)
+    if stated:
+        real.write("services.yaml", 'services: {dock: {command: "cp {in.file} {out}", work: 2}}\n')
+    shell = Project(real.folder, capsys)
+    for command in (("run",), ("run", "-n"), ("check",)):
+        done = shell.weft(*command, "flow.xml", "--on", "machines.yaml")
+        assert done.code == 2, (command, done)
+        assert "1 task without input data (n1); source s has no data; add a file data.xml" in done.err
+        assert ("or use `weft simulate`" in done.err) is stated
+        assert ("1 task without a program (n1)" in done.err) is not stated
+    for command in ("plan", "simulate"):
+        assert shell.weft(command, "flow.xml", "--on", "machines.yaml").code == (0 if stated else 3)
+
+
+TYPED = """<dag><node id="n1" path="dock"><arg name="a" type="DIET_INT" value="{number}"/>
+<arg name="b" type="DIET_DOUBLE" value="{number}"/><arg name="f" type="DIET_FILE" value="{file}"/>
+<out name="o" type="DIET_INT"/></node></dag>
+"""
+
+
+def test_wrong_values_and_missing_files_of_diet_arguments_are_refused_before_a_run(real, capsys):
+    real.write("machines.yaml", LOCAL)
+    real.write("services.yaml", 'services: {dock: {command: "cat {f} > {o}"}}\n')
+    shell = Project(real.folder, capsys)
+    commands = [("check", "dag.xml")]
+    commands += [
+        (*name, "dag.xml", "--on", "machines.yaml") for name in (("check",), ("run", "-n"), ("run",))
+    ]
+    (real.folder / "dag.xml").write_text(TYPED.format(number="x", file=""))
+    for command in commands:
+        done = shell.weft(*command)
+        assert done.code == 2, (command, done)
+        assert "arg 'a' with the value 'x'; its type is DIET_INT: must be a whole number" in done.err
+        assert "arg 'b' with the value 'x'; its type is DIET_DOUBLE: must be a number" in done.err
+        assert "arg 'f' without a file name" in done.err
+    (real.folder / "dag.xml").write_text(TYPED.format(number="4", file="given.txt"))
+    for command in commands:
+        done = shell.weft(*command)
+        assert done.code == 2, (command, done)
+        assert "'given.txt', an input of task 'n1', does not exist and no task produces it" in done.err
+    assert not (real.folder / ".weft" / "weft.db").exists()
+    (real.folder / "given.txt").write_text("5\n")
+    for command in commands:
+        done = shell.weft(*command)
+        assert done.code == 0, (command, done)
+    assert real.text("n1#o") == "5\n"
+
+
 def test_advice_about_a_service_of_a_yaml_workflow_names_only_the_platform(real, capsys):
     real.write("flow.yaml", "tasks: {a: {work: 1s, service: dock}}\n")
     real.write("machines.yaml", LOCAL)

@@ -81,6 +81,40 @@ def test_limits_apply_to_stored_plans_and_to_chosen_points_of_a_front(
     assert not (flow.folder / "all").exists()
 
 
+REFUSALS = {
+    "a chosen point and a policy without plans": ("--choose", "1", "--policy", "fcfs"),
+    "a plan file and a policy without plans": ("--plan", "plan.json", "--policy", "fcfs"),
+    "a limit and a policy without plans": ("--deadline", "1h", "--policy", "fcfs"),
+    "one plan for two workflows": ("flow.yaml", "--plan", "plan.json"),
+    "arrivals that do not exist": ("--arrivals", "nothing.yaml"),
+}
+
+
+@pytest.mark.parametrize("options", REFUSALS.values(), ids=REFUSALS)
+def test_a_dry_run_refuses_what_the_run_refuses(flow: Project, options: tuple[str, ...]) -> None:
+    flow.json("plan", *ON, "--planner", "heft", "--out", "plan.json")
+    flow.json("pareto", *ON, "--plan-steps", "3000", "--seed", "1")
+    refused = flow.weft("run", *ON, *options)
+    assert refused.code == 2, refused
+    assert flow.weft("run", "--dry-run", *ON, *options) == refused
+
+
+def test_a_dry_run_checks_the_programs_that_judge_tasks(flow: Project) -> None:
+    text = (flow.folder / "flow.yaml").read_text()
+    flow.write("flow.yaml", text.replace("nodes: [1, 2, 4]", "evaluator: ./nothing"))
+    refused = flow.weft("run", *ON)
+    assert (refused.code, "./nothing" in refused.err) == (2, True), refused
+    assert flow.weft("run", "--dry-run", *ON) == refused
+
+
+def test_a_dry_run_plans_the_workflows_of_arrivals_and_notes_policies_without_plans(flow: Project) -> None:
+    flow.write("later.yaml", "weft: 1\narrivals: [{workflow: flow.yaml, at: 5s}]\n")
+    shown = flow.weft("run", "--dry-run", "--arrivals", "later.yaml", *ON[1:], "--policy", "fcfs")
+    assert shown.code == 0, shown
+    assert shown.out.startswith("flow: ")
+    assert "note: policy 'fcfs' follows no plan" in shown.out
+
+
 def test_run_follows_the_chosen_point_of_a_front(flow: Project) -> None:
     front = flow.json("pareto", *ON, "--plan-steps", "3000", "--seed", "1")
     points = front["points"]

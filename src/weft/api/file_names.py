@@ -21,6 +21,8 @@ from weft.backends.attempt.trees import is_wildcard
 from weft.documents import locate_problems
 from weft.errors import DocumentPath as Keys
 from weft.errors import InvalidInput, Problem, shorten
+from weft.formats.services import STATED_IN
+from weft.platform.platform import Platform, planned_machines
 from weft.redaction import has_secret, redact
 from weft.units import format_count
 from weft.urls import is_url
@@ -73,25 +75,35 @@ def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
     return list(locate_problems(found, graph.workflow.document))
 
 
-def check_staged_programs(graphs: Mapping[str, TaskGraph], folders: Mapping[str, Path]) -> None:
-    """Raise InvalidInput if a program that is an input of its task does not exist and no task produces it.
+def check_staged_files(graphs: Mapping[str, TaskGraph], folders: Mapping[str, Path]) -> None:
+    """Raise InvalidInput if a file that a run needs does not exist and no task produces it.
 
-    ``folders`` gives the folder of each workflow. Programs are the first words of the task's command lines.
+    Such files are programs that are inputs of their tasks, and the files of DIET ports. ``folders`` gives the
+    folder of each workflow. Programs are the first words of the task's command lines.
     """
     found = list[Problem]()
     for key, graph in graphs.items():
         missing = [
-            Problem(
-                what=f"{name}, a program of task {described.name!r}, does not exist and no task produces it",
-                rule="a program that is an input is copied to the machine of the task",
-                advice="create it, or correct its name",
-                path=_input_keys(described, described.inputs[position], position),
-            )
-            for described, position, name in _missing_inputs(graph, folders[key], _list_programs)
+            _missing_file(described, position, name)
+            for described, position, name in _missing_inputs(graph, folders[key], _list_needed)
         ]
         found += locate_problems(missing, graph.workflow.document)
     if found:
         raise InvalidInput(found)
+
+
+def _missing_file(task: Task, position: int, name: str) -> Problem:
+    path = _input_keys(task, task.inputs[position], position)
+    if "ports" in task.attributes:
+        what = f"{name}, an input of task {task.name!r}, does not exist and no task produces it"
+        rule, advice = "a constant or item of type DIET_FILE names a file", "create it, or correct its name"
+        return Problem(what=what, rule=rule, advice=advice, path=path)
+    return Problem(
+        what=f"{name}, a program of task {task.name!r}, does not exist and no task produces it",
+        rule="a program that is an input is copied to the machine of the task",
+        advice="create it, or correct its name",
+        path=path,
+    )
 
 
 def _missing_inputs(
@@ -124,11 +136,16 @@ def _missing_inputs(
             yield described, position, quote_name(fill_template(name, {}))
 
 
-def _list_programs(task: Task) -> Sequence[int]:
-    """Return the positions of those inputs of a task that its command lines run as programs."""
+def _list_needed(task: Task) -> Sequence[int]:
+    """Return the positions of those inputs of a task that must exist before a run.
+
+    These are the inputs that its command lines run as programs; of a task with DIET ports, all inputs.
+    """
     job = task.job
     if job is None or not task.inputs:
         return ()
+    if "ports" in task.attributes:
+        return range(len(task.inputs))
     lines = (job.command, job.prolog, job.wrapper, job.epilog, job.evaluator_program)
     programs = {posixpath.normpath(word) for line in lines if line and "/" in (word := _first_word(line))}
     return [at for at, given in enumerate(task.inputs) if posixpath.normpath(given.file) in programs]
@@ -145,19 +162,32 @@ def _first_word(line: str | Sequence[str]) -> str:
     return next((word for word in rest if "=" not in word), "") if first == "env" else first
 
 
-def check_runnable(graphs: Iterable[TaskGraph]) -> None:
-    """Raise InvalidInput if workflows cannot be run; the error lists all problems.
+def check_runnable(graphs: Iterable[TaskGraph], platform: Platform) -> None:
+    """Raise InvalidInput if workflows cannot be run on a platform; the error lists all problems.
 
-    Problems are compute tasks without a program and transfers of files that no task writes. Neither prevents
-    planning or simulation.
+    Problems are compute tasks without a program, tasks that read a source without data, and transfers of
+    files that no task writes. None of them prevents planning or simulation.
     """
-    if found := [problem for graph in graphs for problem in _find_run_problems(graph)]:
+    if found := [problem for graph in graphs for problem in _find_run_problems(graph, platform)]:
         raise InvalidInput(found)
 
 
-def _find_run_problems(graph: TaskGraph) -> Iterator[Problem]:
-    found = [*_unwritten_transfers(graph), *_tasks_without_program(graph.workflow)]
-    yield from locate_problems(found, graph.workflow.document)
+def _find_run_problems(graph: TaskGraph, platform: Platform) -> Iterator[Problem]:
+    workflow = graph.workflow
+    other = ", or use `weft simulate`" if _offers_services(platform, workflow) else ""
+    found = [
+        *_unwritten_transfers(graph),
+        *_tasks_without_data(workflow, other),
+        *_tasks_without_program(workflow, other),
+    ]
+    yield from locate_problems(found, workflow.document)
+
+
+def _offers_services(platform: Platform, workflow: Workflow) -> bool:
+    """Return whether each service of a workflow's tasks is offered by a machine, as simulations require."""
+    services = {task.service for task in workflow.tasks if task.service is not None}
+    machines = planned_machines(platform) if services else ()
+    return all(any(machine.offers(service) for machine in machines) for service in services)
 
 
 def _unwritten_transfers(graph: TaskGraph) -> Iterator[Problem]:
@@ -174,30 +204,47 @@ def _unwritten_transfers(graph: TaskGraph) -> Iterator[Problem]:
             yield Problem(what=what, rule=rule, advice=advice, path=("tasks", described.name, "file"))
 
 
-def _tasks_without_program(workflow: Workflow) -> Iterator[Problem]:
-    """Yield one problem that names the compute tasks with neither a command nor a function to call."""
+def _tasks_without_data(workflow: Workflow, other: str) -> Iterator[Problem]:
+    """Yield a problem for each reason why tasks have a port without data; ``other``: end of the advice."""
+    by_reason: dict[str, list[str]] = {}
+    for task in workflow.tasks:
+        if "unbound" in task.attributes:
+            by_reason.setdefault(str(task.attributes["unbound"]), []).append(task.name)
+    for reason, names in by_reason.items():
+        what = f"{format_count(len(names), 'task')} without input data ({_list_names(names)})"
+        yield Problem(what=what, advice=f"{reason}{other}", path=("tasks", names[0]))
+
+
+def _tasks_without_program(workflow: Workflow, other: str) -> Iterator[Problem]:
+    """Yield one problem that names the compute tasks with neither a command nor a function to call.
+
+    ``other``: end of the advice.
+    """
     tasks = [
         task
         for task in workflow.tasks
-        if task.kind is TaskKind.COMPUTE and not (task.job and (task.job.command or task.job.call))
+        if task.kind is TaskKind.COMPUTE
+        and not (task.job and (task.job.command or task.job.call))
+        # Decisions of loops and branches without data have no service; they are reported with their data.
+        and ("unbound" not in task.attributes or (task.service and STATED_IN not in task.attributes))
     ]
     if not tasks:
         return
     names = [task.name for task in tasks]
-    which = ", ".join(map(shorten, names[:_SHOWN_NAMES])) + (", …" if len(names) > _SHOWN_NAMES else "")
-    unbound = next((task.attributes["unbound"] for task in tasks if "unbound" in task.attributes), None)
     services = list(dict.fromkeys(task.service for task in tasks if task.service is not None))
     advice = "add `command` or `call` (`weft convert FILE --to weft` writes a file to edit)"
-    if unbound is not None:
-        advice = str(unbound)
-    elif services:
+    if services:
         advice = _advise_services(services, workflow.services_file)
     yield Problem(
-        what=f"{format_count(len(names), 'task')} without a program ({which})",
+        what=f"{format_count(len(names), 'task')} without a program ({_list_names(names)})",
         rule="a run executes the program of every task; a task without work has `kind: virtual`",
-        advice=f"{advice}, or use `weft simulate`",
+        advice=f"{advice}{other}",
         path=("tasks", names[0]),
     )
+
+
+def _list_names(names: Sequence[str]) -> str:
+    return ", ".join(map(shorten, names[:_SHOWN_NAMES])) + (", …" if len(names) > _SHOWN_NAMES else "")
 
 
 def _advise_services(services: Sequence[str], file: str | None) -> str:

@@ -478,36 +478,63 @@ def prepare_plans(
     a maximal cost is planned. Raises Infeasible if a plan exceeds a limit. Raises InvalidInput if a named
     plan does not fit the request, or if there is a plan and the policy follows no plan.
     """
+    found = _plan_required(request, layers, chosen, plan_file=plan_file, choose=choose, seed=seed)
     if plan_file is not None or choose is not None:
-        planned = _load_named_plan(request, layers, plan_file, choose)
+        (planned,) = found.values()
         goal = planned.objective
         stated = {
             "objective": goal.name, "alpha": goal.alpha if goal.has_alpha else None,
             "deadline_s": goal.deadline_s, "max_cost": goal.max_cost,
         }  # fmt: skip
         layers = replace(layers, overrides=merge_layers(stated, layers.overrides))
-        found = {next(iter(request.instances)): planned}
+    return {key: _store_plan(request, key, planned) for key, planned in found.items()}, layers
+
+
+def plan_first(
+    request: Request,
+    layers: SettingsLayers,
+    chosen: PlanningChoice,
+    *,
+    plan_file: str | Path | None,
+    choose: int | None,
+    seed: int,
+) -> list[PlannedWorkflow]:
+    """Return the plan with which a run of each workflow alone would start.
+
+    If the policy follows no plan, a note in each plan says so. Raises the errors of ``prepare_plans``.
+    """
+    found = _plan_required(request, layers, chosen, plan_file=plan_file, choose=choose, seed=seed)
+    for key, instance in request.instances.items():
+        if key not in found:
+            alone = replace(request, instances={key: instance})
+            found[key] = _plan_with_settings(alone, layers, chosen, seed)
+    found = {key: found[key] for key in request.instances}
+    if chosen.plans:
+        return list(found.values())
+    note = f"policy {chosen.policy!r} follows no plan: it may place tasks on other machines"
+    noted = (replace(each.plan, notes=(*each.plan.notes, note)) for each in found.values())
+    return [replace(each, plan=plan) for each, plan in zip(found.values(), noted, strict=True)]
+
+
+def _plan_required(
+    request: Request,
+    layers: SettingsLayers,
+    chosen: PlanningChoice,
+    *,
+    plan_file: str | Path | None,
+    choose: int | None,
+    seed: int,
+) -> dict[str, PlannedWorkflow]:
+    """Return, by workflow, the plan that the user names, or the plans of all workflows with limits."""
+    if plan_file is not None or choose is not None:
+        found = {next(iter(request.instances)): _load_named_plan(request, layers, plan_file, choose)}
     else:
         found = dict(_plan_limited(request, layers, chosen, seed))
     if found and not chosen.plans:
         what = f"policy {chosen.policy!r} follows no plan"
         rule = "--plan, --choose, a deadline and a maximal cost need a policy that follows plans"
         raise InvalidInput(what, rule=rule, advice="use --policy plan, or omit them")
-    return {key: _store_plan(request, key, planned) for key, planned in found.items()}, layers
-
-
-def plan_request(
-    request: Request,
-    layers: SettingsLayers,
-    *,
-    plan_file: str | Path | None = None,
-    choose: int | None = None,
-    seed: int = 0,
-) -> PlannedWorkflow:
-    """Return the plan with which a run of one workflow would start under these settings."""
-    if plan_file is not None or choose is not None:
-        return _load_named_plan(request, layers, plan_file, choose)
-    return _plan_with_settings(request, layers, request.choose_planning(layers), seed)
+    return found
 
 
 def _load_named_plan(

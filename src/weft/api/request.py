@@ -362,7 +362,7 @@ def compile_request(
     if will_run:
         from weft.api.file_names import check_runnable  # loads backends, which planning does not need
 
-        check_runnable(graphs.values())
+        check_runnable(graphs.values(), platform)
     instances = {}
     for key, graph in graphs.items():
         try:

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from weft.api.file_names import check_staged_programs
+from weft.api.file_names import check_staged_files
 from weft.api.project import OpenProject, find_project, require_project
 from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
 from weft.api.request import (
+    PlanningChoice,
     PredictionFiles,
+    Request,
     Submission,
     WorkflowSource,
     compile_request,
@@ -60,7 +62,13 @@ from weft.runtime.driver import Listener
 from weft.runtime.execution import JOINING, Execution, ExecutionOutcome, check_backend, open_project
 from weft.runtime.lock import Lock, user_name
 from weft.workflow.file_format import make_isolation
-from weft.workflow.settings import SettingsLayers, WorkflowSettings, merge_layers, suit_real_runs
+from weft.workflow.settings import (
+    SettingsLayer,
+    SettingsLayers,
+    WorkflowSettings,
+    merge_layers,
+    suit_real_runs,
+)
 from weft.workflow.task import CAUSES, Isolation
 from weft.workflow.workflow import isolate_tasks
 
@@ -284,46 +292,18 @@ def run(
 
     Raises InvalidInput, Infeasible, or Locked if another engine uses the project.
     """
-    found = find_profile(profile)
     options = stated_options(
         policy=policy, planner=planner, plan_time_s=plan_time_s, plan_steps=plan_steps,
         objective=objective, alpha=alpha, deadline_s=deadline_s, max_cost=max_cost,
     )  # fmt: skip
-    layers = load_layers(preset=preset, profile=found, settings=settings, options=options)
-    defaults = stated_options(
-        on_failure="continue" if keep_going else None,
-        retries=None if retries is None else dict.fromkeys(CAUSES, retries),
-    )
-    # The values that a task states have precedence over these two options.
-    layers = replace(layers, profile=merge_layers(layers.profile, defaults))
-    layout = find_project(project)
-    isolation = None if isolate is None else make_isolation(isolate)
-    loaded = load_workflows(workflows, layout, format_name, isolate=isolation, predictions=predictions)
-    coming, more = load_arrivals(arrivals, layout, seed)
-    if clash := sorted(loaded.flows.keys() & more.flows.keys()):
-        what = f"workflow {clash[0]!r} is named on the command line and by the arrivals"
-        raise InvalidInput(what, advice="name it only once")
-    flows = prepare_flows({**loaded.flows, **more.flows}, params or {}, until)
-    if isolation is not None:
-        flows = {key: isolate_tasks(flow, isolation) for key, flow in flows.items()}
-    if not flows:
-        raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
-    platform = load_machines(on or load_profile_platform(found) or "local", most_nodes)
-    check_backend(platform)
-    check_sandboxes(layout, platform.machines)
-    check_isolation(flows.values())
-    folders = {**loaded.folders, **more.folders}
-    places = {key: layout.project / folder for key, folder in folders.items()}
-    check_programs(flows, places)
-    request = compile_request(flows, platform, folders, will_run=True)
-    check_staged_programs({key: each.graph for key, each in request.instances.items()}, places)
-    layers = replace(layers, base=suit_real_runs(layers.base))
-    layers = set_poll_interval(layers, request.instances.values())
-    layers = set_state_interval(layers, request.instances.values())
-    chosen = request.choose_planning(
-        layers, runs=len(loaded.flows) + len(coming), planned=plan is not None or choose is not None
-    )
-    plans, layers = request.prepare_plans(layers, chosen, plan_file=plan, choose=choose, seed=seed)
+    checked = _check_run(
+        workflows, on=on, project=project, options=options, planned=plan is not None or choose is not None,
+        preset=preset, profile=profile, settings=settings, params=params, predictions=predictions,
+        until=until, most_nodes=most_nodes, keep_going=keep_going, retries=retries, arrivals=arrivals,
+        seed=seed, isolate=isolate, format_name=format_name,
+    )  # fmt: skip
+    layout, request, chosen = checked.layout, checked.request, checked.chosen
+    plans, layers = request.prepare_plans(checked.layers, chosen, plan_file=plan, choose=choose, seed=seed)
     header = JournalHeader(
         policy=chosen.policy,
         settings=layers.base,
@@ -331,20 +311,15 @@ def run(
         overrides=layers.overrides,
         seed=seed,
         planner=chosen.planner,
-        platform=platform,
+        platform=request.platform,
         workflows=request.workflows,
         platform_file=_name_platform_file(on),
         folders=request.folders,
         owner=user_name(),
         command=tuple(command),
     )
-    first = [
-        Submission(key=key, owner=flow.owner or "", origin=loaded.origins[key])
-        for key, flow in loaded.flows.items()
-    ]
     expected = [
-        (each.at_s, _submitted(number, each, header.owner))
-        for number, each in enumerate(separate_results(sorted([*first, *coming], key=lambda each: each.at_s)))
+        (each.at_s, _submitted(number, each, header.owner)) for number, each in enumerate(checked.submissions)
     ]
     lock, database = open_project(layout, command)
     try:
@@ -521,40 +496,108 @@ def _mark_cancelled(runs: RunTable, run: RunRecord) -> None:
         runs.set_execution_state(run.execution, "cancelled", at_s=time.time())
 
 
+_PLANNING_OPTIONS = (
+    "policy", "planner", "objective", "alpha", "deadline_s", "max_cost", "plan_time_s", "plan_steps",
+)  # fmt: skip
+"""Arguments of ``run`` that have precedence over all settings."""
+
+
 def plan_dry_run(
-    workflows: WorkflowSource | Sequence[WorkflowSource],
+    workflows: WorkflowSource | Sequence[WorkflowSource] = (),
     *,
-    on: Platform | str | Path | None = None,
-    project: str | Path | None = None,
-    params: Mapping[str, Any] | None = None,
-    until: Sequence[str] = (),
-    most_nodes: int | None = None,
-    format_name: str | None = None,
-    predictions: PredictionFiles = (),
-    preset: str = DEFAULT_PRESET,
-    profile: ProfileSource = None,
-    settings: SettingsSource = None,
-    seed: int = 0,
     plan: str | Path | None = None,
     choose: int | None = None,
-    **options: Any,
+    seed: int = 0,
+    **how: Any,
 ) -> list[PlannedWorkflow]:
     """Return the first plan that ``run`` would follow for each workflow alone on empty machines; run nothing.
 
-    ``options``: policy, planner, objective, limits and budget, as for ``run``.
+    Workflows of arrivals are planned, too. ``how``: further arguments of ``run``. What ``run`` refuses before
+    it starts is refused with the same error.
     """
-    from weft.api.plan import plan_request  # loads the lower bounds, which a run does not need
+    from weft.api.plan import plan_first  # loads the lower bounds, which a run does not need
 
+    options = stated_options(**{name: how.pop(name, None) for name in _PLANNING_OPTIONS})
+    planned = plan is not None or choose is not None
+    checked = _check_run(workflows, options=options, seed=seed, planned=planned, **how)
+    return plan_first(
+        checked.request, checked.layers, checked.chosen, plan_file=plan, choose=choose, seed=seed
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _CheckedRun:
+    """The request of a run, after every check that needs no plan."""
+
+    layout: ProjectLayout
+    request: Request
+    layers: SettingsLayers
+    chosen: PlanningChoice
+    submissions: Sequence[Submission]
+    """All submissions, in the order of their times."""
+
+
+def _check_run(
+    workflows: WorkflowSource | Sequence[WorkflowSource],
+    *,
+    options: SettingsLayer,
+    planned: bool,
+    on: Platform | str | Path | None = None,
+    project: str | Path | None = None,
+    preset: str = DEFAULT_PRESET,
+    profile: ProfileSource = None,
+    settings: SettingsSource = None,
+    params: Mapping[str, Any] | None = None,
+    predictions: PredictionFiles = (),
+    until: Sequence[str] = (),
+    most_nodes: int | None = None,
+    keep_going: bool = False,
+    retries: int | None = None,
+    arrivals: str | Path | None = None,
+    seed: int = 0,
+    isolate: Isolation | str | Mapping[str, Any] | None = None,
+    format_name: str | None = None,
+) -> _CheckedRun:
+    """Load, check and compile what ``run`` and ``plan_dry_run`` are asked to run; both refuse the same.
+
+    ``planned``: whether the user names a plan. Raises InvalidInput or Infeasible.
+    """
     found = find_profile(profile)
-    layers = load_layers(preset=preset, profile=found, settings=settings, options=stated_options(**options))
-    platform = load_machines(on or load_profile_platform(found) or "local", most_nodes)
+    layers = load_layers(preset=preset, profile=found, settings=settings, options=options)
+    defaults = stated_options(
+        on_failure="continue" if keep_going else None,
+        retries=None if retries is None else dict.fromkeys(CAUSES, retries),
+    )
+    # The values that a task states have precedence over these two options.
+    layers = replace(layers, profile=merge_layers(layers.profile, defaults))
     layout = find_project(project)
+    isolation = None if isolate is None else make_isolation(isolate)
+    loaded = load_workflows(workflows, layout, format_name, isolate=isolation, predictions=predictions)
+    coming, more = load_arrivals(arrivals, layout, seed)
+    if clash := sorted(loaded.flows.keys() & more.flows.keys()):
+        what = f"workflow {clash[0]!r} is named on the command line and by the arrivals"
+        raise InvalidInput(what, advice="name it only once")
+    flows = prepare_flows({**loaded.flows, **more.flows}, params or {}, until)
+    if isolation is not None:
+        flows = {key: isolate_tasks(flow, isolation) for key, flow in flows.items()}
+    if not flows:
+        raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
+    platform = load_machines(on or load_profile_platform(found) or "local", most_nodes)
     check_backend(platform)
     check_sandboxes(layout, platform.machines)
-    loaded = load_workflows(workflows, layout, format_name, predictions=predictions)
-    flows = prepare_flows(loaded.flows, params or {}, until)
-    request = compile_request(flows, platform, will_run=True)
-    graphs = {key: instance.graph for key, instance in request.instances.items()}
-    check_staged_programs(graphs, {key: layout.project / folder for key, folder in loaded.folders.items()})
-    alone = [replace(request, instances={key: instance}) for key, instance in request.instances.items()]
-    return [plan_request(each, layers, plan_file=plan, choose=choose, seed=seed) for each in alone]
+    check_isolation(flows.values())
+    folders = {**loaded.folders, **more.folders}
+    places = {key: layout.project / folder for key, folder in folders.items()}
+    check_programs(flows, places)
+    request = compile_request(flows, platform, folders, will_run=True)
+    check_staged_files({key: each.graph for key, each in request.instances.items()}, places)
+    layers = replace(layers, base=suit_real_runs(layers.base))
+    layers = set_poll_interval(layers, request.instances.values())
+    layers = set_state_interval(layers, request.instances.values())
+    chosen = request.choose_planning(layers, runs=len(loaded.flows) + len(coming), planned=planned)
+    first = [
+        Submission(key=key, owner=flow.owner or "", origin=loaded.origins[key])
+        for key, flow in loaded.flows.items()
+    ]
+    submissions = separate_results(sorted([*first, *coming], key=lambda each: each.at_s))
+    return _CheckedRun(layout=layout, request=request, layers=layers, chosen=chosen, submissions=submissions)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
 _SERVICES_KEY = re.compile(r"^services\s*:", re.MULTILINE)
 _RUN_FORMATS = ("weft", "gridway", "dagman")
-"""Formats whose input files are checked; inputs in other formats often name files of another site."""
+"""Formats whose missing inputs are noted; inputs in other formats often name files of another site."""
 _PREDICTIONS_KEY = re.compile(r"^predictions\s*:", re.MULTILINE)
 _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
 
@@ -144,7 +144,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     _check_programs(graph, name)
     if reader.name == WeftYaml.name:
         check_file_names(graph.workflow)
-    notes = _check_inputs(graph, name) if reader.name in _RUN_FORMATS else []
+    notes = _check_inputs(graph, name, noted=reader.name in _RUN_FORMATS)
     notes += map(str, find_open_secrets(graph.workflow))
     notes += note_unused(
         graph.workflow.predictions, [task.name for task in graph.workflow.tasks], _machine_names(machines)
@@ -156,12 +156,15 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     if machines is not None:
         from weft.api.request import Request, compile_graph
         from weft.backends.attempt.isolation import check_isolation
+        from weft.instance.preferences import note_unstated_attributes
         from weft.workflow.settings import SettingsLayers
 
         will_run = all("kind" in machine.backend for machine in machines.machines)
         if will_run:
-            check_runnable([graph])
-        instances = {graph.workflow.name: compile_graph(graph, machines)}
+            check_runnable([graph], machines)
+        instance = compile_graph(graph, machines)
+        notes += note_unstated_attributes(graph, instance.machines)
+        instances = {graph.workflow.name: instance}
         if workflow.settings:
             with _located(name):
                 Request(platform=machines, instances=instances).choose_planning(SettingsLayers())
@@ -273,16 +276,16 @@ def _places(task: Task) -> Iterator[str]:
     yield from (output.target for output in task.outputs if output.target is not None)
 
 
-def _check_inputs(graph: TaskGraph, name: str) -> list[str]:
-    """Return notes about missing input files; raise InvalidInput if a missing input is a task's program."""
+def _check_inputs(graph: TaskGraph, name: str, *, noted: bool) -> list[str]:
+    """Return notes about missing input files, if ``noted``; raise InvalidInput for files that a run needs."""
     from pathlib import Path
 
-    from weft.api.file_names import check_staged_programs, find_missing_inputs
+    from weft.api.file_names import check_staged_files, find_missing_inputs
     from weft.formats.files import STDIN
 
     folder = Path() if name == STDIN else Path(name).parent
-    check_staged_programs({"": graph}, {"": folder})
-    return [str(problem) for problem in find_missing_inputs(graph, folder)]
+    check_staged_files({"": graph}, {"": folder})
+    return [str(problem) for problem in find_missing_inputs(graph, folder)] if noted else []
 
 
 def _check_profile(source: SourceFile) -> dict[str, object] | None:

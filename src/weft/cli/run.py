@@ -85,8 +85,10 @@ def command(
         raise click.UsageError("Give a WORKFLOW, or --arrivals FILE.")
     options.check_files((), "", {"--report": report, "--trace": trace}, as_json=as_json)
     if dry_run:
-        chosen = {"policy": policy, "preset": preset, "profile": profile, "settings": settings}
-        _dry(workflows, as_json=as_json, **chosen, **planning)
+        _dry(
+            workflows, as_json=as_json, policy=policy, preset=preset, profile=profile, settings=settings,
+            arrivals=arrivals, keep_going=keep_going, retries=retries, isolate=isolate, **planning,
+        )  # fmt: skip
         return
     with stage("loading"):
         from weft.api.run import run
@@ -99,8 +101,6 @@ def command(
 
 
 def _dry(workflows: tuple[str, ...], *, as_json: bool, **planning: Any) -> None:
-    if not workflows:
-        raise click.UsageError("--dry-run needs a WORKFLOW.")
     with stage("planning"):
         from weft.api.run import plan_dry_run
         from weft.cli.plan import show

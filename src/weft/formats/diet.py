@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from weft.errors import shorten, suggest
 from weft.formats.diet_functional import read_functional
-from weft.formats.diet_ports import PortParts, PortSetup, port_bytes, quote_template
+from weft.formats.diet_ports import PortParts, PortSetup, find_wrong_value, port_bytes, quote_template
 from weft.formats.format import (
     ProblemCollector,
     ReadOnlyFormat,
@@ -126,6 +126,7 @@ class _DagReader:
         value = part.attributes.get("value", "")
         named = value.removeprefix(_FILE_VALUE)
         if not named or (named == value and part.attributes.get("type") != "DIET_FILE"):
+            self._check_value(part, value)
             setup.read_constant(part, value)
             return
         file = named
@@ -134,6 +135,18 @@ class _DagReader:
             self.trace.sources[file] = named
         self._reads[index].append(file)
         setup.read_file(part, quote_template(escape_braces(file)))
+
+    def _check_value(self, part: XmlElement, value: str) -> None:
+        """Add a problem if the value of a constant does not match its type."""
+        kind = part.attributes.get("type", "")
+        if kind == "DIET_FILE":
+            what, rule = "without a file name", 'must be value="NAME"'
+        elif (wrong := find_wrong_value(value, kind)) is not None:
+            what, rule = f"with the value {shorten(value, 40)!r}", f"must be {wrong[1]}"
+        else:
+            return
+        what = f"arg {shorten(part.attributes.get('name', ''), 40)!r} {what}"
+        self.problems.add(what, rule=f"its type is {kind}: {rule}", line=part.line)
 
     def _connect_port(self, index: int, part: XmlElement, setup: PortSetup) -> None:
         reads, source = part.name in ("in", "inOut"), part.attributes.get("source")

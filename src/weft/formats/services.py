@@ -98,7 +98,7 @@ def _bind_task(
 ) -> Task:
     if task.service is None or task.kind is not TaskKind.COMPUTE:
         return task
-    has_program = task.job is not None and (task.job.command or task.job.call)
+    has_program = STATED_IN in task.attributes or (task.job and (task.job.command or task.job.call))
     if not has_program and task.service in programs:
         task = add_program(task, programs[task.service], params, file)
     elif not has_program or "ports" not in task.attributes:
@@ -106,15 +106,21 @@ def _bind_task(
     return task if task.service in offered else replace(task, service=None)
 
 
+STATED_IN = "program_stated_in"
+"""Attribute of a task with a port without data: the file that states the program of its service."""
+
+
 def add_program(task: Task, program: ServiceProgram, params: Collection[str], file: str) -> Task:
     """Return a task with the program of its service.
 
-    A task with a port without data (``attributes.unbound``) is returned unchanged. ``params``: names of the
-    workflow's parameters; ``file``: the file that states the program, for messages. Raises InvalidInput if a
-    field of the command is unknown, or is in a place of the shell text where fields are not allowed.
+    A task with a port without data (``attributes.unbound``) gets the work of the program and the attribute
+    ``STATED_IN``, but no command: it can be planned and simulated only. ``params``: names of the workflow's
+    parameters; ``file``: the file that states the program, for messages. Raises InvalidInput if a field of
+    the command is unknown, or is in a place of the shell text where fields are not allowed.
     """
+    work = program.work if task.work is None and task.seconds is None else task.work
     if "unbound" in task.attributes:
-        return task
+        return replace(task, work=work, attributes={**task.attributes, STATED_IN: file})
     command: str | tuple[str, ...] = program.command
     ports = task.attributes.get("ports")
     if isinstance(ports, Mapping):
@@ -127,7 +133,6 @@ def add_program(task: Task, program: ServiceProgram, params: Collection[str], fi
     job = replace(
         task.job or JobSpec(), command=command, env={**program.env, **(task.job.env if task.job else {})}
     )
-    work = program.work if task.work is None and task.seconds is None else task.work
     return replace(task, job=job, work=work)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -82,18 +82,28 @@ def find_candidates(
     """Return the candidates of all variables; raise Infeasible if a variable has no candidate.
 
     The candidates of a variable are the machines that all its tasks accept. The message of Infeasible says
-    how many machines fail which condition of a task.
+    how many machines fail which condition of a task. Raises InvalidInput with the problems of all
+    requirements that cannot be evaluated.
     """
     filters = _MachineFilter(graph, machines, seconds, shapes, amounts)
     masks: list[_Mask] = [np.ones(len(machines), dtype=bool)]
     of_signature: dict[object, int] = {}
     of_task = [0] * len(graph)
+    problems: dict[str, Sequence[Problem]] = {}
     for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
         signature = filters.signature(task)
         if (index := of_signature.get(signature)) is None:
-            index = of_signature[signature] = len(masks)
-            masks.append(filters.accepted(task))
+            if (name := graph.description(task).name) in problems:
+                continue  # another point of the same sweep
+            try:
+                masks.append(filters.accepted(task))
+            except InvalidInput as error:
+                problems[name] = error.problems
+                continue
+            index = of_signature[signature] = len(masks) - 1
         of_task[task] = index
+    if problems:
+        raise InvalidInput([problem for found in problems.values() for problem in found])
     return _intersect(graph, filters, masks, of_task)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.errors import Infeasible, InvalidInput, suggest
 from weft.instance.candidates import Candidates, find_candidates, number_mode_shapes
 from weft.instance.instance import BusyInterval, Instance, check_budgets, group_modes
-from weft.instance.preferences import check_ranks
+from weft.instance.preferences import find_rank_problems
 from weft.platform.arrays import compile_network
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
@@ -33,14 +33,24 @@ def compile_instance(
 ) -> Instance:
     """Return the instance of a task graph on a platform; raises Infeasible if a task cannot run.
 
+    Raises InvalidInput with the problems of all requirements and ranks that cannot be evaluated.
     ``pinned`` binds variables to machines, both by name.
     """
     machines = planned_machines(platform)
-    check_ranks(graph, machines)
+    ranks = find_rank_problems(graph, machines)
     seconds = (predictor or chain_for(graph.workflow, platform)).table(graph, machines)
     shapes = number_mode_shapes(seconds, len(graph))
     amounts = _resource_totals(machines, graph.resource_names)
-    candidates = find_candidates(graph, machines, seconds, shapes, amounts)
+    try:
+        candidates = find_candidates(graph, machines, seconds, shapes, amounts)
+    except InvalidInput as error:
+        raise InvalidInput([*ranks, *error.problems]) from None
+    except Infeasible:
+        if ranks:
+            raise InvalidInput(ranks) from None
+        raise
+    if ranks:
+        raise InvalidInput(ranks)
     capacity = np.array([machine.nodes for machine in machines], dtype=np.int64)
     groups, group = group_modes(
         graph,

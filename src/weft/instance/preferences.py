@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.documents import locate_problems
-from weft.errors import InvalidInput, Problem, shorten
+from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.expressions import Expression, Value, evaluate_columns, find_unknown_names
+from weft.expressions.tree import ExpressionNode, FunctionCall, Literal, Name, walk
 from weft.platform.arrays import idle_columns, machine_columns
 from weft.platform.machine import LIVE_NAMES, MEASURED_NAMES, Machine
 from weft.workflow.task_graph import TaskGraph
@@ -111,10 +112,10 @@ def measures_machines(graph: TaskGraph, machines: tuple[Machine, ...]) -> bool:
     return False
 
 
-def check_ranks(graph: TaskGraph, machines: tuple[Machine, ...]) -> None:
-    """Raise InvalidInput for ranks that use an unknown name or evaluate to a text."""
+def find_rank_problems(graph: TaskGraph, machines: tuple[Machine, ...]) -> list[Problem]:
+    """Return the problems of ranks that use an unknown name or evaluate to a text."""
     if not any(task.rank is not None for task in graph.workflow.tasks):
-        return
+        return []
     stated, idle = machine_columns(machines), idle_columns(machines)
     known = {*stated, *idle, *TURNAROUND_NAMES}
     problems: list[Problem] = []
@@ -129,8 +130,30 @@ def check_ranks(graph: TaskGraph, machines: tuple[Machine, ...]) -> None:
             found = list(_find_text(description.rank, stated, idle, context))
         path = ("tasks", description.name, "rank")
         problems += [replace(problem, path=path, location=None) for problem in found]
-    if problems:
-        raise InvalidInput(list(locate_problems(problems, graph.workflow.document)))
+    return list(locate_problems(problems, graph.workflow.document))
+
+
+def note_unstated_attributes(graph: TaskGraph, machines: tuple[Machine, ...]) -> list[str]:
+    """Return a note for each optional attribute of a rank that no machine states and that counts as 0.
+
+    GridWay's RANK has such attributes: ``default(NAME, 0)``.
+    """
+    known = {*machine_columns(machines), *idle_columns(machines), *TURNAROUND_NAMES}
+    notes: dict[str, None] = {}
+    for task in graph.workflow.tasks:
+        for node in walk(task.rank.tree) if task.rank is not None else ():
+            if (name := _optional_name(node)) is not None and name not in {*known, *graph.params}:
+                advice = suggest(name, known, "state it in `attributes` of the machines")
+                notes[f"rank of {task.name}: no machine states {name}, so it counts as 0; {advice}"] = None
+    return list(notes)
+
+
+def _optional_name(node: ExpressionNode) -> str | None:
+    """Return NAME if a node is ``default(NAME, 0)``, else None."""
+    if not isinstance(node, FunctionCall) or node.function != "default":
+        return None
+    name, value = node.arguments
+    return name.name if isinstance(name, Name) and isinstance(value, Literal) and value.value == 0 else None
 
 
 def _find_text(

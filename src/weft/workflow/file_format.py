@@ -657,7 +657,8 @@ def _write_isolation(isolation: Isolation) -> object:
 
 # fmt: off
 CHECKPOINT = Record("a checkpoint", (
-    Field("files", TEXTS, "restart files", required=True, advice="add `files: [...]`"),
+    Field("files", TEXTS, "restart files; an empty list: the task has none", required=True,
+          advice="add `files: [...]`"),
     Field("every", _SECONDS,
           "interval at which restart files are requested (SIGUSR1) and copied to the store",
           default_text="copied when they have changed"),

@@ -1,0 +1,39 @@
+"""``weft check --on`` reports every wrong requirement and rank of a file, and notes attributes that count as 0."""
+
+from __future__ import annotations
+
+from cli.projects import Project
+
+MACHINES = "weft: 1\nmachines:\n  one: {attributes: {CPU_MHZ: 2400}, backend: {kind: local}}\n"
+
+
+def test_all_wrong_requirements_and_ranks_are_reported_at_once(project: Project) -> None:
+    project.write("machines.yaml", MACHINES)
+    project.write(
+        "flow.yaml",
+        "weft: 1\ntasks:\n"
+        "  a: {command: 'true', requirements: memoryy > 1}\n"
+        "  b: {command: 'true', requirements: memoryy > 1}\n"
+        "  c: {command: 'true', requirements: nodes + 1}\n"
+        "  d: {command: 'true', rank: speeed}\n"
+        "  e: {command: 'true', sweep: {i: 1..3}, requirements: corres > i}\n",
+    )
+    for command in (("check",), ("run",), ("run", "-n"), ("plan",)):
+        refused = project.weft(*command, "flow.yaml", "--on", "machines.yaml")
+        assert refused.code == 2, (command, refused)
+        assert len(refused.err.splitlines()) == 5, refused
+        for task in "abce":
+            assert f"tasks.{task}.requirements" in refused.err
+        assert "tasks.d.rank" in refused.err
+    assert not (project.folder / ".weft").exists()
+
+
+def test_unknown_attributes_of_a_gridway_rank_are_noted(project: Project) -> None:
+    project.write("machines.yaml", MACHINES)
+    project.write("job.jt", "EXECUTABLE = /bin/true\nRANK = CPU_MHX + CPU_MHZ + FREE_MEM_MB\n")
+    checked = project.weft("check", "job.jt", "--on", "machines.yaml")
+    assert checked.code == 0, checked
+    (note,) = [line for line in checked.out.splitlines() if line.startswith("note: rank")]
+    assert "no machine states CPU_MHX, so it counts as 0; did you mean" in note
+    assert "CPU_MHZ" in note
+    assert project.weft("check", "job.jt").out.count("note: rank") == 0
