@@ -20,7 +20,9 @@ def main(stamp: Path) -> None:
         if shutil.which(program, path=PATH) is not None:
             continue
         if not apt.possible():
-            sys.stderr.write(f"no {program}: tests of ssh hosts are skipped (sudo apt-get install {package})\n")
+            sys.stderr.write(
+                f"no {program}: tests of ssh hosts are skipped (sudo apt-get install {package})\n"
+            )
             return
         sys.stderr.write(f"installing {package} ...\n")
         if not apt.install(package):

@@ -22,6 +22,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+
 from patience import PATIENCE_S
 
 __all__ = ["SshHost", "SshHosts", "need_ssh_hosts", "start_ssh_hosts"]

@@ -37,6 +37,7 @@ _UNREAD_BYTES = 16 << 20
 """A channel stops reading when its user has not taken this many bytes."""
 _STDERR_BYTES = 8 << 10
 _DEEPEST_JUMP = 8
+_SSH_PORT = 22
 
 
 class ConnectionState(StrEnum):
@@ -122,7 +123,9 @@ class HostConnection:
         """Connect now, unless connected."""
         self._call(self._connect(timeout_s))
 
-    def reconnect(self, first_pause_s: float = FIRST_PAUSE_S, longest_pause_s: float = LONGEST_PAUSE_S) -> None:
+    def reconnect(
+        self, first_pause_s: float = FIRST_PAUSE_S, longest_pause_s: float = LONGEST_PAUSE_S
+    ) -> None:
         """Try to connect in the background, with pauses that double, until it works or cannot work.
 
         A refused key or a wrong host key ends the attempts; the state is then ``LOST`` again.
@@ -193,7 +196,10 @@ class HostConnection:
                 async with asyncio.timeout(timeout_s):
                     self._hops = await _open_hops(self.settings, self._note_loss)
             except TimeoutError as error:
-                what, advice = f"no answer within {timeout_s:g} s", "check that the host runs and can be reached"
+                what, advice = (
+                    f"no answer within {timeout_s:g} s",
+                    "check that the host runs and can be reached",
+                )
                 failure = HostError(self.settings.host, HostFailure.TIMED_OUT, what, advice)
                 self._set_state(ConnectionState.LOST, failure)
                 raise failure from error
@@ -242,7 +248,7 @@ class HostConnection:
         connection = self._connection()
         try:
             async with asyncio.timeout(timeout_s):
-                done = await connection.run(shlex.join(argv), input=data, encoding=None)
+                done = await connection.run(_command_line(argv), input=data, encoding=None)
         except (OSError, asyncssh.Error) as error:
             raise self._explain(error) from error
         out, err = _as_bytes(done.stdout), _as_bytes(done.stderr)
@@ -259,7 +265,7 @@ class HostConnection:
         channel = LineChannel(self, self._loop, argv)
         try:
             await self._connection().create_session(
-                lambda: _LineSession(channel), shlex.join(argv), encoding=None
+                lambda: _LineSession(channel), _command_line(argv), encoding=None
             )
         except (OSError, asyncssh.Error) as error:
             channel.close()
@@ -298,8 +304,8 @@ class HostConnection:
         if start > os.fstat(source.fileno()).st_size:
             start = 0
         flags = asyncssh.FXF_WRITE | asyncssh.FXF_CREAT | (0 if start else asyncssh.FXF_TRUNC)
-        async with files.open(remote, flags) as target:
-            position = source.seek(start)
+        async with files.open(remote, flags, encoding=None) as target:
+            position = done = source.seek(start)
 
             def write_next() -> tuple[int, Awaitable[int]] | None:
                 nonlocal position
@@ -313,7 +319,6 @@ class HostConnection:
                 done = reached
                 progress(done)
 
-            done = start
             try:
                 await _pipeline(write_next, note)
             except asyncssh.SFTPFailure:
@@ -324,12 +329,13 @@ class HostConnection:
     async def _get(self, remote: str, local: Path, resume: bool, progress: Callable[[int], None]) -> int:
         try:
             files = await self._files()
-            async with files.open(remote, asyncssh.FXF_READ) as source:
+            async with files.open(remote, asyncssh.FXF_READ, encoding=None) as source:
                 size = (await source.stat()).size or 0
                 with local.open("ab" if resume else "wb") as target:
                     start = target.tell()
                     if start > size:
-                        target.truncate(start := 0)
+                        start = target.seek(0)
+                        target.truncate()
                     await _receive(source, target, start, size, progress)
             return size - start
         except (OSError, asyncssh.Error) as error:
@@ -490,7 +496,7 @@ class _LineSession(asyncssh.SSHClientSession[bytes]):
     def exit_status_received(self, status: int) -> None:
         self._code = status
 
-    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:  # noqa: ARG002
+    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
         self._code = _exit_code(None, (signal, core_dumped, msg, lang))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -583,23 +589,23 @@ async def _open_hop(
 ) -> asyncssh.SSHClientConnection:
     known_hosts = _known_hosts(config)
     client = _Client(on_loss)
-    options = asyncssh.SSHClientConnectionOptions(
-        **_destination(settings),
-        tunnel=tunnel,
-        known_hosts=known_hosts,
-        client_keys=_client_keys(settings, config),
-        ignore_encrypted=True,
-        password_auth=False,
-        kbdint_auth=False,
-        keepalive_interval=settings.silence_s / 3,
-        keepalive_count_max=2,
-        client_factory=lambda: client,
-    )
     try:
-        return await asyncssh.connect(settings.host, options=options, config=None)
+        return await asyncssh.connect(
+            **_destination(settings),
+            tunnel=tunnel,
+            known_hosts=known_hosts,
+            client_keys=_client_keys(settings, config),
+            ignore_encrypted=True,
+            password_auth=False,
+            kbdint_auth=False,
+            keepalive_interval=settings.silence_s / 3,
+            keepalive_count_max=2,
+            client_factory=lambda: client,
+        )
     except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed) as error:
-        port = None if options.port == 22 else options.port
-        name = options.host_key_alias or options.host
+        port = settings.port or config.get("Port")
+        port = None if port == _SSH_PORT else port
+        name = config.get("HostKeyAlias") or config.get("Hostname") or settings.host
         is_known = bool(asyncssh.match_known_hosts(known_hosts, name, "", port)[0])
         if client.refused_key is None and not (is_known and "host key" in str(error).lower()):
             raise
@@ -607,7 +613,7 @@ async def _open_hop(
 
 
 def _known_hosts(config: Any) -> Any:
-    """Return the files of known hosts that exist. asyncssh would accept any host key if none is configured."""
+    """Return the files of known hosts that exist; b"" if none: for None asyncssh accepts any host key."""
     users = config.get("UserKnownHostsFile", ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"])
     systems = config.get("GlobalKnownHostsFile", ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"])
     files = [str(Path(file).expanduser()) for file in [*(users or []), *(systems or [])]]
@@ -668,7 +674,10 @@ _CONNECTION_FAILURES: dict[type[BaseException], tuple[HostFailure, str]] = {
         "the host refused one more session or the way to the next host (MaxSessions, AllowTcpForwarding)",
     ),
     asyncssh.KeyImportError: (HostFailure.INVALID_CONFIG, "check IdentityFile or `identity`"),
-    ValueError: (HostFailure.INVALID_CONFIG, "correct the ssh configuration, or name another one by `config`"),
+    ValueError: (
+        HostFailure.INVALID_CONFIG,
+        "correct the ssh configuration, or name another one by `config`",
+    ),
     FileNotFoundError: (HostFailure.INVALID_CONFIG, "check `config` and `identity`"),
     PermissionError: (HostFailure.INVALID_CONFIG, "check `config` and `identity`"),
 }
@@ -689,6 +698,11 @@ _FILE_FAILURES: dict[type[Exception], tuple[HostFailure, str, str]] = {
 
 _NOT_FOUND = 127
 """Exit code of a shell that does not find a command."""
+
+
+def _command_line(argv: Sequence[str]) -> str:
+    """Return the text for the user's shell on the host; the program replaces the shell and gets its signals."""
+    return f"exec {shlex.join(argv)}"
 
 
 def _no_command(host: str, argv: Sequence[str], stderr: bytes) -> HostError:

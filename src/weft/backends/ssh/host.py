@@ -40,13 +40,15 @@ def read_host_settings(backend: Mapping[str, object], machine: str) -> HostSetti
                 advice=suggest(key, KEYS),
                 path=path,
             )
-    texts = {key: _read_text(backend, key, path) for key in ("host", "user", "config", "identity")}
-    host, port = texts.pop("host"), backend.get("port")
+    user, config, identity = (_read_text(backend, key, path) for key in ("user", "config", "identity"))
+    host, port = _read_text(backend, "host", path), backend.get("port")
     if host is None:
-        raise InvalidInput("no host", rule="an ssh machine names its host", advice="add `host: NAME`", path=path)
-    if port is not None and (type(port) is not int or not 0 < port < 65536):
+        raise InvalidInput(
+            "no host", rule="an ssh machine names its host", advice="add `host: NAME`", path=path
+        )
+    if port is not None and not (type(port) is int and 0 < port < 65536):
         raise InvalidInput(f"port {port!r}", rule="a whole number from 1 to 65535", path=(*path, "port"))
-    return HostSettings(host=host, port=port, **texts)
+    return HostSettings(host=host, port=port, user=user, config=config, identity=identity)
 
 
 def _read_text(backend: Mapping[str, object], key: str, path: tuple[str, ...]) -> str | None:
