@@ -158,7 +158,7 @@ class SshHost:
         self._process: subprocess.Popen[str] | None = None
         self._starts = itertools.count()
         self._port = ""
-        self._quota: Path | None = None
+        self.quota: Path | None = None
 
     @property
     def address(self) -> str:
@@ -250,9 +250,9 @@ class SshHost:
         for pid in first:
             _wait_for_end(pid)
         self._process = None
-        if self._quota is not None:
-            self._quota.rmdir()
-            self._quota = None
+        if self.quota is not None:
+            self.quota.rmdir()
+            self.quota = None
 
     def restart(self) -> None:
         """Start the host again, with an empty disk and the same host key; kill it before if it runs."""
@@ -279,19 +279,19 @@ class SshHost:
 
     def limit_cpu(self, share: float) -> None:
         """Limit all processes of the host together to ``share`` of one core; skip the test where this fails."""
-        if self._quota is None:
-            self._quota = _make_cpu_group(f"weft-{os.getpid()}-{self._network.number}-{self.name}")
+        if self.quota is None:
+            self.quota = _make_cpu_group(f"weft-{os.getpid()}-{self._network.number}-{self.name}")
         period_us = 20_000
         quota_us = max(1000, round(share * period_us))
-        if (self._quota / "cpu.max").exists():
-            (self._quota / "cpu.max").write_text(f"{quota_us} {period_us}", encoding="utf-8")
+        if (self.quota / "cpu.max").exists():
+            (self.quota / "cpu.max").write_text(f"{quota_us} {period_us}", encoding="utf-8")
         else:
-            (self._quota / "cpu.cfs_period_us").write_text(str(period_us), encoding="utf-8")
-            (self._quota / "cpu.cfs_quota_us").write_text(str(quota_us), encoding="utf-8")
-        while late := set(self.processes()) - _members(self._quota):
+            (self.quota / "cpu.cfs_period_us").write_text(str(period_us), encoding="utf-8")
+            (self.quota / "cpu.cfs_quota_us").write_text(str(quota_us), encoding="utf-8")
+        while late := set(self.processes()) - _members(self.quota):
             for pid in late:
                 with contextlib.suppress(ProcessLookupError):
-                    (self._quota / "cgroup.procs").write_text(str(pid), encoding="utf-8")
+                    (self.quota / "cgroup.procs").write_text(str(pid), encoding="utf-8")
 
     def processes(self) -> list[int]:
         """Return the ids, outside of the host, of all processes of the host."""
