@@ -82,12 +82,14 @@ class HostConnections:
         with self._lock:
             for host in self._hosts.values():
                 host.close()
-            self._hosts.clear()
             if self._loop is not None and self._thread is not None:
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 self._thread.join()
                 self._loop.close()
                 self._loop = self._thread = None
+            for host in self._hosts.values():
+                os.close(host.fileno())
+            self._hosts.clear()
 
 
 class HostConnection:
@@ -208,6 +210,8 @@ class HostConnection:
                 self._set_state(ConnectionState.LOST, failure)
                 raise
             self._set_state(ConnectionState.CONNECTED)
+            if self._hops[-1].is_closed():  # its loss was reported before this connection was the current one
+                self._note_loss(None)
 
     async def _reconnect(self, pause_s: float, longest_pause_s: float) -> None:
         while True:
@@ -262,11 +266,10 @@ class HostConnection:
         return CommandResult(code, out, err)
 
     async def _open_lines(self, argv: Sequence[str]) -> LineChannel:
+        connection = self._connection()
         channel = LineChannel(self, self._loop, argv)
         try:
-            await self._connection().create_session(
-                lambda: _LineSession(channel), _command_line(argv), encoding=None
-            )
+            await connection.create_session(lambda: _LineSession(channel), _command_line(argv), encoding=None)
         except (OSError, asyncssh.Error) as error:
             channel.close()
             raise self._explain(error) from error
