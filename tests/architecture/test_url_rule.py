@@ -15,6 +15,7 @@ _MARKS = ("://", "file:")
 _OTHERS = {
     "backends/dask/cluster.py": "the address of a Dask scheduler",
     "pools/dask_cluster.py": "the address of a Dask scheduler",
+    "backends/ssh/connection.py": "a jump host in the ssh configuration",
     "redaction.py": "URLs inside texts that are shown; no file is opened by them",
 }
 """Files that recognise something else by the same characters."""

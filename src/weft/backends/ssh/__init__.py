@@ -1,0 +1,1 @@
+"""Machines that weft reaches by ssh."""

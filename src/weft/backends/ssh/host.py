@@ -1,0 +1,103 @@
+"""Settings of an ssh host, and the errors of connections to it. This module does not load asyncssh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+
+from weft.errors import InvalidInput, WeftError, suggest
+from weft.records import dataclass
+
+KEYS = ("kind", "host", "user", "port", "config", "identity", "sandbox", "python")
+"""Keys of ``backend: {kind: ssh, ...}``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings:
+    """How a host is reached. What is None comes from the ssh configuration."""
+
+    host: str
+    """Name of the host: an entry of the ssh configuration, a DNS name or an address."""
+    user: str | None = None
+    port: int | None = None
+    config: str | None = None
+    """Configuration file in place of ``~/.ssh/config`` and ``/etc/ssh/ssh_config``."""
+    identity: str | None = None
+    """File of a private key in place of those of the configuration."""
+    silence_s: float = 15.0
+    """A host that does not answer for this long is lost."""
+
+
+def read_host_settings(backend: Mapping[str, object], machine: str) -> HostSettings:
+    """Return the settings in the ``backend`` of a machine; raise ``InvalidInput`` for invalid ones."""
+    path = ("machines", machine, "backend")
+    for key in backend:
+        if key not in KEYS:
+            raise InvalidInput(
+                f"unknown key {key!r}",
+                rule=f"keys of an ssh machine: {', '.join(KEYS)}",
+                advice=suggest(key, KEYS),
+                path=path,
+            )
+    user, config, identity = (_read_text(backend, key, path) for key in ("user", "config", "identity"))
+    host, port = _read_text(backend, "host", path), backend.get("port")
+    if host is None:
+        raise InvalidInput(
+            "no host", rule="an ssh machine names its host", advice="add `host: NAME`", path=path
+        )
+    if port is not None and not (type(port) is int and 0 < port < 65536):
+        raise InvalidInput(f"port {port!r}", rule="a whole number from 1 to 65535", path=(*path, "port"))
+    return HostSettings(host=host, port=port, user=user, config=config, identity=identity)
+
+
+def _read_text(backend: Mapping[str, object], key: str, path: tuple[str, ...]) -> str | None:
+    value = backend.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or value.startswith("-") or not value.isprintable():
+        rule = "a text of printable characters that does not start with '-'"
+        raise InvalidInput(f"{key} {value!r}", rule=rule, path=(*path, key))
+    return str(Path(value).expanduser()) if key in ("config", "identity") else value
+
+
+class HostFailure(StrEnum):
+    """Cause of a ``HostError``."""
+
+    CANNOT_RESOLVE = "cannot resolve"
+    REFUSED = "connection refused"
+    TIMED_OUT = "timed out"
+    UNREACHABLE = "unreachable"
+    HOST_KEY_UNKNOWN = "host key unknown"
+    HOST_KEY_CHANGED = "host key changed"
+    KEY_REFUSED = "key refused"
+    INVALID_CONFIG = "invalid ssh configuration"
+    LOST = "connection lost"
+    NO_CHANNEL = "no channel"
+    NO_COMMAND = "no such command"
+    NO_FILE = "no such file"
+    NO_PERMISSION = "no permission"
+    DISK_FULL = "disk full"
+    FILE = "file operation failed"
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether another attempt fails as well until somebody changes keys or configuration."""
+        return self in _PERMANENT
+
+
+_PERMANENT = {
+    HostFailure.HOST_KEY_UNKNOWN,
+    HostFailure.HOST_KEY_CHANGED,
+    HostFailure.KEY_REFUSED,
+    HostFailure.INVALID_CONFIG,
+}
+
+
+class HostError(WeftError):
+    """An operation on a host failed; ``cause`` is the kind of failure."""
+
+    def __init__(self, host: str, cause: HostFailure, what: str, advice: str = "") -> None:
+        self.host = host
+        self.cause = cause
+        super().__init__(f"host {host}: {what}" + (f"; {advice}" if advice else ""))
