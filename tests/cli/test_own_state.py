@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.projects import Project
+from cli.projects import Project, wait_for
 from cli.shell import refused
 
 WORKFLOW = """\
@@ -52,6 +52,8 @@ def folder_state(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 def ran(project: Project) -> Project:
     project.write("w.yaml", WORKFLOW)
     assert project.weft("run", "w.yaml").code == 0
+    # The runner exits after the command; the socket is the last of its files that it removes.
+    wait_for(lambda: not list(project.folder.glob(".weft/runners/*/*/socket")))
     return project
 
 

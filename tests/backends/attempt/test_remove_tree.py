@@ -17,6 +17,9 @@ from patience import PATIENCE_S
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.trees import remove_tree
 
+_SWAPS = 40
+"""Number of times that directories are replaced by links per removal."""
+
 
 def fill(folder: Path, outside: Path) -> None:
     (folder / "a" / "b" / "c").mkdir(parents=True)
@@ -101,11 +104,14 @@ def test_tree_without_permissions_is_removed() -> None:
 def test_links_created_during_the_removal_are_not_followed(grounds) -> None:
     """A task keeps replacing directories by external links while its tree is removed."""
     stop = threading.Event()
+    # Each removal permits some replacements: without a limit, a tree on a busy machine grows faster than it is
+    # removed, and the test does not end.
+    permitted = threading.Semaphore(0)
 
     def swap() -> None:
         tree = grounds.work / "t"
         number = 0
-        while not stop.is_set():
+        while permitted.acquire() and not stop.is_set():
             number += 1
             name = tree / ("x", "y")[number % 2]
             with suppress(OSError):
@@ -124,11 +130,13 @@ def test_links_created_during_the_removal_are_not_followed(grounds) -> None:
     try:
         while rounds < 150:
             rounds += 1
+            permitted.release(_SWAPS)
             with suppress(StagingProblem):  # The removal may give up while the task keeps writing.
                 remove_tree(grounds.work, "t")
                 removed += 1
     finally:
         stop.set()
+        permitted.release()
         swapper.join()
     remove_tree(grounds.work, "t")
     assert removed > 0

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from architecture.package import environment
 from backends.local.runner_bench import Bench, is_running, wait_until
+from patience import PATIENCE_S
 from weft.backends.local.processes import (
     MARK,
     list_processes,
@@ -18,6 +21,7 @@ from weft.backends.local.processes import (
     read_process,
     signal_exactly,
 )
+from weft.backends.local.runner_loop import RunnerTask, StartOrder, _signal_task
 
 DAEMON = """
 import os, resource, signal, sys, time
@@ -104,14 +108,15 @@ def test_memory_limit_counts_daemons(bench: Bench, daemon: str) -> None:
 
 
 def test_signals_reach_daemons(bench: Bench, daemon: str) -> None:
-    bench.sh(1, f"{daemon} pid polite 0; sleep 1000")
+    bench.sh(1, f"{daemon} pid polite 0; sleep 1000 & echo on > on; wait")
     pid = bench.wait_for_pid("pid")
+    bench.written("on")
     bench.send({"do": "signal", "attempt": 1, "signal": "STOP"})
     assert bench.wait_for("signalled", 1)["processes"] == 3
     state = Path(f"/proc/{pid}/stat")
     wait_until(lambda: state.read_text().rpartition(") ")[2][0] == "T", "it is stopped")
-    bench.send({"do": "cancel", "attempt": 1, "grace_s": 20})
-    assert bench.wait_for_end(1)["seconds"] < 20
+    bench.send({"do": "cancel", "attempt": 1, "grace_s": PATIENCE_S})
+    bench.wait_for_end(1)
     assert bench.written("saved") == "saved"
 
 
@@ -196,6 +201,74 @@ def test_chain_of_processes_that_start_each_other_is_killed_when_its_task_ends(b
     bench.sh(2, "sleep 0.3")
     bench.wait_for_end(2)
     assert (bench.work / "links").stat().st_size == links
+
+
+ADOPTED = """
+import os, sys, time
+from weft.backends.local import processes
+
+denied, attempt = sys.argv[1] == "denied", 3
+tracker = processes.ProcessTracker()
+launcher = processes.ProgramLauncher(tracker.mark)
+command = "sleep 1000 & echo $! > /dev/fd/1"
+order = {"attempt": attempt, "argv": ["/bin/sh", "-c", command], "stdout": sys.argv[2]}
+os.waitpid(launcher.start(processes.StartOrder(order, 1.0)), 0)
+pid = int(open(sys.argv[2]).read())
+signals, kill = [], os.kill
+
+
+def record(target, number):
+    signals.append(target)
+    if denied:
+        raise PermissionError
+    kill(target, number)
+
+
+os.kill = record
+if denied:
+    tracker.kill_left(attempt, {})
+    denied = False
+end_s = time.monotonic() + float(sys.argv[3])
+while tracker._list_adopted({}) and time.monotonic() < end_s:
+    signals.clear()
+    tracker.kill_left(attempt, {})
+    assert len(signals) <= 1, signals
+print(len(tracker._list_adopted({})))
+"""
+
+
+@pytest.mark.parametrize("how", ["allowed", "denied"])
+def test_adopted_process_gets_one_signal_and_is_waited_for(tmp_path: Path, how: str) -> None:
+    """A killed process, a zombie with a readable limit, got 500 more signals and was not waited for.
+
+    A process of another user cannot be killed; this must not end the runner.
+    """
+    command = [sys.executable, "-c", ADOPTED, how, str(tmp_path / "pid"), str(PATIENCE_S)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "0\n"
+
+
+def test_reused_number_of_an_empty_group_is_not_signalled() -> None:
+    """The leader has ended, other processes of the task run, and another program leads a group of its number."""
+    other = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    member = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        order = StartOrder({"attempt": 1, "argv": ["true"]}, 1.0)
+        task = RunnerTask(order, other.pid, 0.0, 0.0)
+        task.status = 0
+        process = read_process(member.pid)
+        assert process is not None
+        _signal_task(task, [process], signal.SIGKILL)
+        assert member.wait() == -signal.SIGKILL
+        assert is_running(other.pid)
+        task.status = None
+        _signal_task(task, [], signal.SIGKILL)
+        assert other.wait() == -signal.SIGKILL
+    finally:
+        for each in (other, member):
+            each.kill()
+            each.wait()
 
 
 def test_observed_process_is_tracked_after_it_removes_its_mark(bench: Bench) -> None:

@@ -526,6 +526,8 @@ _ENDING_S = 5.0
 _ROUNDS = 500
 """Maximal number of times that the children are listed again, because they may have started others."""
 _LOOK_S = 0.005
+_KILLING_S, _KILL_PAUSE_S = 0.1, 0.0005
+"""Longest time that a runner waits for the ends of killed children, and the pause between two lists."""
 
 _Identity: TypeAlias = "tuple[int, int]"
 
@@ -581,22 +583,32 @@ class ProcessTracker:
     def _kill_adopted(self, leaders: Mapping[int, object], ends: Callable[[int | None], bool]) -> None:
         """Kill the adopted children for whose attempt ``ends`` returns True, until none is left.
 
-        A process may start another one before it is killed, so the time between listing and killing must be
-        short. Process numbers need no check: the number of a child is not used again before the runner has
-        waited for the child.
+        Each process gets one signal. A killed process ends when the kernel runs it, and its own children are
+        adopted only then, so the children are listed again after a pause, for a tenth of a second at most;
+        callers try again later. A process may start another one before it is killed, so the time between
+        listing and killing must be short. Process numbers need no check: the number of a child is not used
+        again before the runner has waited for the child.
         """
-        for _ in range(_ROUNDS):
-            found = False
+        killed = set[int]()
+        end_s = time.monotonic() + _KILLING_S
+        while True:
+            is_new = is_left = False
             for pid in self._list_adopted(leaders):
-                attempt = marked_attempt(pid, self.mark)
+                # The limits of a zombie can be read, so its attempt may be known.
+                attempt = None if pid in killed else marked_attempt(pid, self.mark)
                 if attempt is None and read_process(pid) is None:
                     _reap([pid])
-                    found = True
-                elif ends(attempt):
-                    os.kill(pid, signal.SIGKILL)
-                    found = True
-            if not found:
+                    killed.discard(pid)
+                    is_new = True
+                elif pid in killed:
+                    is_left = True
+                elif ends(attempt) and _kill_child(pid):
+                    killed.add(pid)
+                    is_new = True
+            if not (is_new or is_left) or time.monotonic() >= end_s:
                 return
+            if not is_new:
+                time.sleep(_KILL_PAUSE_S)
 
     def _list_adopted(self, leaders: Mapping[int, object]) -> list[int]:
         """Return the process numbers of children that the runner did not start, including zombies.
@@ -695,6 +707,15 @@ def _open_children() -> int:
         return os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return -1
+
+
+def _kill_child(pid: int) -> bool:
+    """Kill a child; return False if it belongs to another user, as a program that changes its user does."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except PermissionError:
+        return False
+    return True
 
 
 def _reap(pids: Iterable[int]) -> None:

@@ -792,14 +792,20 @@ def _killed_codes(task: RunnerTask) -> tuple[int, ...]:
 
 
 def _signal_task(task: RunnerTask, members: list[Process], *numbers: int) -> None:
-    """Send signals to the group of a task and to its processes outside the group."""
+    """Send signals to the group of a task and to its processes outside the group.
+
+    Once the runner has waited for the leader, the group is signalled only while it has a member: the number
+    of an empty group may already be that of a group of another program.
+    """
+    has_group = task.status is None or any(process.group == task.pid for process in members)
     inside = [process for process in members if process.pid != task.pid] if task.isolated else []
     for number in numbers:
         if inside and number not in _UNCATCHABLE:
             for process in inside:
                 signal_exactly(process, number)
             continue
-        signal_group(task.pid, number)
+        if has_group:
+            signal_group(task.pid, number)
         for process in members:
             if process.group != task.pid:
                 signal_exactly(process, number)
