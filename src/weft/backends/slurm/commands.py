@@ -538,8 +538,8 @@ _ERROR_TEXTS: tuple[tuple[SlurmCause, str], ...] = (
     (
         SlurmCause.QUEUE_FULL,
         (
-            r"violates accounting/qos policy|submit ?(job)?s? ?limit|maxsubmit|temporarily unable to accept job"
-            r"|too many jobs|job (count )?limit|pending job limit"
+            r"violates accounting/qos policy|submit\w* limit|maxsubmit|temporarily unable to accept job"
+            r"|too many jobs|job (count )?limit"
         ),
     ),
     (SlurmCause.QOS, r"invalid qos|qos.*not permitted"),
