@@ -200,7 +200,8 @@ class ParsedRows(Generic[_Row]):
 def sbatch_arguments(job: SlurmJob) -> list[str]:
     """Return the command that submits a job; the script is its standard input.
 
-    The job is never requeued by Slurm: only the engine decides on another attempt.
+    The job is never requeued by Slurm: only the engine decides on another attempt. No number of tasks is
+    requested: it is one for each node, and with one stated Slurm would give a moldable job the fewest nodes.
     """
     nodes = f"{job.nodes}-{max(job.nodes, job.most_nodes)}" if job.most_nodes else f"{job.nodes}"
     array = f"0-{job.array_size - 1}" if job.array_size else ""
@@ -213,7 +214,6 @@ def sbatch_arguments(job: SlurmJob) -> list[str]:
         "error": job.error,
         "partition": job.partition,
         "nodes": nodes,
-        "ntasks-per-node": "1",
         "cpus-per-task": f"{job.cores}" if job.cores else "",
         "mem": f"{math.ceil(job.memory_per_node_bytes / 2**20)}M" if job.memory_per_node_bytes else "",
         "gres": job.gres,
