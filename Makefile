@@ -23,6 +23,7 @@ BUBBLEWRAP := .venv/.bubblewrap
 COMPILER := .venv/.compiler
 SHELLS := .venv/.shells
 SSH_SERVER := .venv/.ssh_server
+SLURM := .venv/.slurm
 DEMO := demo
 
 # The tools must use this tree and ignore the caller's Python settings. Without bytecode files every process that
@@ -50,7 +51,7 @@ demo: $(RUNTIME) ## run a real loop on this computer until it converges (under t
 	@echo "Where to look: open $(CURDIR)/$(DEMO)/report.html in a browser; the result is $(DEMO)/density.txt."
 	@echo "The same command without --fresh, in $(DEMO)/, reuses all results; 'weft explain TASK' shows the decisions about a task."
 
-test: lint $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) $(SSH_SERVER) ## lint, then every test (under ten minutes)
+test: lint $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) $(SSH_SERVER) $(SLURM) ## lint, then every test (under ten minutes)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not real_time" $(PYTEST_OPTIONS)
 	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS)
 
@@ -74,7 +75,7 @@ fuzz: $(DEVELOPMENT) ## fuzz every reader for MINUTES=10, or with CASES=1000000 
 properties: $(DEVELOPMENT) $(SHELLS) ## the property tests with EXAMPLES=1000 examples each
 	WEFT_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) -m hypothesis
 
-coverage: $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) $(SSH_SERVER) ## the tests with line coverage of src/weft, as a table and as htmlcov/
+coverage: $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) $(SSH_SERVER) $(SLURM) ## the tests with line coverage of src/weft, as a table and as htmlcov/
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) --cov=weft --cov-report=term:skip-covered --cov-report=html
 
 docs: $(DEVELOPMENT) ## build the documentation into site/
@@ -101,8 +102,13 @@ $(COMPILER): $(DEVELOPMENT)
 $(SHELLS): $(DEVELOPMENT)
 	@$(PYTHON) .ci/shells.py $@
 
+<<<<<<< HEAD
 $(SSH_SERVER): $(DEVELOPMENT)
 	@$(PYTHON) .ci/ssh_server.py $@
+=======
+$(SLURM): $(DEVELOPMENT)
+	@$(PYTHON) .ci/slurm.py $@
+>>>>>>> f
 
 $(BENCHMARK): requirements.txt requirements-dev.txt requirements-benchmark.txt pyproject.toml $(SETUP)
 	@$(PYTHON) $(SETUP) $@ requirements-benchmark.txt

@@ -14,6 +14,7 @@ MOST_HEADER_PERCENT = 9.0
 MOST_SMALL_MODULES = 25
 ALLOWED_SMALL_MODULES: dict[str, str] = {
     "weft.backends.local.runner": "entry point of the runner process, which must import little",
+    "weft.backends.ssh.host": "settings and errors of ssh hosts for modules that must not load asyncssh",
     "weft.platform.local": "detection of this computer, imported only for `--on local`",
     "weft.reports.paper_charts": "charts of reproductions, imported only by `weft reproduce`",
     "weft.repository.group_commit": "a thread and its rule for failed syncs, apart from the SQL of the database",

@@ -1,0 +1,1 @@
+"""Commands of Slurm, and the controller that runs them."""
