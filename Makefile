@@ -102,13 +102,10 @@ $(COMPILER): $(DEVELOPMENT)
 $(SHELLS): $(DEVELOPMENT)
 	@$(PYTHON) .ci/shells.py $@
 
-<<<<<<< HEAD
 $(SSH_SERVER): $(DEVELOPMENT)
 	@$(PYTHON) .ci/ssh_server.py $@
-=======
 $(SLURM): $(DEVELOPMENT)
 	@$(PYTHON) .ci/slurm.py $@
->>>>>>> f
 
 $(BENCHMARK): requirements.txt requirements-dev.txt requirements-benchmark.txt pyproject.toml $(SETUP)
 	@$(PYTHON) $(SETUP) $@ requirements-benchmark.txt
