@@ -104,6 +104,7 @@ $(SHELLS): $(DEVELOPMENT)
 
 $(SSH_SERVER): $(DEVELOPMENT)
 	@$(PYTHON) .ci/ssh_server.py $@
+
 $(SLURM): $(DEVELOPMENT)
 	@$(PYTHON) .ci/slurm.py $@
 
