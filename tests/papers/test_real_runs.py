@@ -7,9 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE_S
 from weft.papers.runs import DISTURBANCE_LIMIT, _LoadMeter, repeat_if_disturbed
 
 COMPUTING_S = 0.5
@@ -68,9 +71,42 @@ def test_load_that_begins_during_the_run_is_measured(monkeypatch):
             process.wait()
 
 
+def is_own(meter: _LoadMeter, program: subprocess.Popen[bytes]) -> bool:
+    return any(pid == str(program.pid) for pid, _ in list(meter._own))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end_s, "waited too long"
+        time.sleep(0.01)
+
+
 def test_processes_of_the_run_do_not_count_as_disturbance():
     meter = _LoadMeter()
     with meter:
-        subprocess.run([sys.executable, "-c", "sum(range(20_000_000))"], check=True)
-    own = [key for key in meter._own if key[0] != str(os.getpid())]
-    assert own
+        # The program ends when its standard input is closed.
+        program = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        wait_until(lambda: is_own(meter, program))
+        program.communicate(b"\n")
+    assert program.returncode == 0
+
+
+def test_process_that_is_read_before_it_starts_its_program_belongs_to_the_run():
+    meter = _LoadMeter()
+    with meter:
+        meter._over.set()
+        meter._thread.join()  # from now on, this test decides when processes are read
+        mark = meter._mark.decode()
+        others = {name: value for name, value in os.environ.items() if name != mark.partition("=")[0]}
+        command = ["sh", "-c", 'read line; exec env "$1" cat', "sh", mark]
+        program = subprocess.Popen(command, env=others, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        meter._read()
+        assert not is_own(meter, program)
+        program.stdin.write(b"start\n")
+        program.stdin.flush()
+        wait_until(lambda: Path(f"/proc/{program.pid}/cmdline").read_bytes() == b"cat\0")
+        meter._read()
+        assert is_own(meter, program)
+        program.communicate()
+    assert program.returncode == 0

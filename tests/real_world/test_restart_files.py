@@ -89,8 +89,8 @@ def test_restart_files_copied_at_the_interval_are_used_after_the_machine_is_lost
         checkpoint={"files": ["state"], "every": "0.5s"},
         work="9s",
     )
-    (kept,) = [each for each in run_noting(counted) if isinstance(each, messages.Checkpointed)]
-    assert 0.0 < kept.work_done < 1.0
+    kept = [each for each in run_noting(counted) if isinstance(each, messages.Checkpointed)]
+    assert 0.0 < kept[0].work_done < 1.0  # on a busy host the second attempt has time for another copy
     assert lines(counted)[:2] == ["start 0", "saved"]
     assert lines(counted)[-1] == "start 1"
     assert counted.text("out") == "resumed\n"

@@ -164,6 +164,8 @@ class _LoadMeter:
         self._began_s = self._passed_s = 0.0
         self._last: dict[tuple[str, str], int] = {}
         self._own: set[tuple[str, str]] = set()
+        self._new: set[tuple[str, str]] = set()
+        """Processes that were read once. Until it starts its program, a process has another environment."""
         self._mark = f"{_OWN_VARIABLE}={os.urandom(8).hex()}".encode()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._read_all, daemon=True)
@@ -200,11 +202,20 @@ class _LoadMeter:
                 fields = file.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
                 # Fields 14, 15 and 22 of proc(5); not the time of ended children, which were read before.
                 key, ticks = (file.parent.name, fields[19]), int(fields[11]) + int(fields[12])
-                if key not in self._last and self._is_own(file.parent):
-                    self._own.add(key)
+                self._assign(key, file.parent)
                 if key not in self._own:
                     self._used_ticks += 0 if first else ticks - self._last.get(key, 0)
                 self._last[key] = ticks
+
+    def _assign(self, key: tuple[str, str], process: Path) -> None:
+        """Decide at the first and at the second reading of a process whether it belongs to the run."""
+        is_new = key not in self._last
+        if (is_new or key in self._new) and self._is_own(process):
+            self._own.add(key)
+        if is_new:
+            self._new.add(key)
+        else:
+            self._new.discard(key)
 
     def _is_own(self, process: Path) -> bool:
         if process.name == str(os.getpid()):
