@@ -124,3 +124,36 @@ def test_running_and_resumable_runs_are_kept(project: Project) -> None:
         assert left(project) == set()
     finally:
         project.end(process)
+
+
+UNFINISHED = """\
+weft: 1
+name: unfinished
+tasks:
+  bad: {command: "echo junk > junk; exit 1"}
+  saved: {command: "echo s > state; exit 1", checkpoint: {files: [state]}}
+  late: {command: "echo on; while [ ! -e FOLDER/go ]; do sleep 0.05; done; echo made > late", outputs: [late]}
+"""
+
+
+def test_unfinished_run_keeps_what_it_needs(project: Project) -> None:
+    """Directories of failed attempts go; those of a living program, an unrecorded success, restart files stay."""
+    project.write("unfinished.yaml", UNFINISHED.replace("FOLDER", str(project.folder)))
+    process = project.start("run", "--keep-going", "unfinished.yaml")
+    try:
+        project.running(process, "on")
+        wait_for(lambda: len(project.json("status")["failures"]) == 2)
+        process.kill()
+        process.wait()
+        record = project.json("clean")
+        assert (record["attempts"], record["runs"], record["kept"]) == (1, [], [1])
+        (work,) = project.folder.glob(".weft/sandbox/local/*/1")
+        assert {path.name for path in work.glob("*/*")} == {"state"}
+        assert len(list(work.iterdir())) == 2, "the directories of `saved` and `late`"
+        (project.folder / "go").touch()
+        wait_for(lambda: list(work.glob("*/late")) and not project.programs())
+        assert project.json("clean")["attempts"] == 0
+        assert project.weft("resume").code == 1
+        assert (project.folder / "late").read_text() == "made\n"
+    finally:
+        project.end(process)

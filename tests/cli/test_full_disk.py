@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,7 +17,7 @@ import pytest
 
 from architecture.package import environment
 from chaos.test_chaos_disks import fill, small_disk
-from cli.projects import TINY, Project
+from cli.projects import TINY, Project, wait_for
 from patience import PATIENCE_S
 from weft.repository.database import open_database
 
@@ -81,6 +84,88 @@ def test_clean_removes_run_folders_on_a_full_disk(tmp_path: Path) -> None:
         assert weft(disk, "run", "tiny.yaml", "-q").returncode == 0
 
 
+FILLING = """\
+weft: 1
+name: filling
+tasks:
+  good: {command: "echo x > good", outputs: [good]}
+  fill: {command: "cat good; cat /dev/zero > big", inputs: [good]}
+"""
+
+
+def fill_by_run(disk: Path) -> str:
+    """Run a task that fills the disk of its project, so that its end cannot be recorded; return the errors."""
+    (disk / "filling.yaml").write_text(FILLING)
+    ran = weft(disk, "run", "filling.yaml", "-q")
+    assert ran.returncode == 1
+    assert "the disk is full: free some space" in ran.stderr
+    assert shutil.disk_usage(disk).free < 65536
+    return ran.stderr
+
+
+def read_states(disk: Path) -> list[str]:
+    return [each["state"] for each in json.loads(weft(disk, "ls", "--json").stdout)]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["with a runner", "without a runner"])
+def test_clean_frees_a_disk_that_a_task_has_filled(tmp_path: Path, killed: bool) -> None:
+    """The directory of the failed attempt is removed; the run ends with the failure that its runner saw."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    with small_disk(tmp_path / "disk", 6000) as disk:
+        errors = fill_by_run(disk)
+        if killed:
+            kill_runners(disk)
+        assert "1 ended attempt" in weft(disk, "clean", "--dry-run").stdout
+        assert shutil.disk_usage(disk).free < 65536
+        done = weft(disk, "clean")
+        assert done.returncode == 0, done.stderr
+        assert re.match(r"removed 2 files of 1 ended attempt of unfinished runs, 5\.[0-9]+ MB\n", done.stdout)
+        assert shutil.disk_usage(disk).free > 5_000_000
+        assert [path.read_text() for path in disk.glob(".weft/sandbox/local/*/1/0-*/good")] == ["x\n"]
+        assert "removed 0 files of 0 runs, 0 B" in weft(disk, "clean").stdout
+        assert "free some space (`weft clean` removes directories of failed attempts)" in errors
+        if killed:
+            assert weft(disk, "cancel").returncode == 0
+            return
+        resumed = weft(disk, "resume", "-q")
+        assert resumed.returncode == 1
+        assert "exit code 1; the disk of" in resumed.stderr
+        assert read_states(disk) == ["failed"]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_cancel_frees_a_disk_that_a_task_has_filled(tmp_path: Path, killed: bool) -> None:
+    """Also after a kill, when the database can be opened only by one process at a time."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    with small_disk(tmp_path / "disk", 6000) as disk:
+        fill_by_run(disk)
+        if killed:
+            (disk / ".weft" / "weft.db-shm").unlink()
+            fill(disk)
+        done = weft(disk, "cancel", "--json")
+        assert done.returncode == 0, done.stderr
+        answered = json.loads(done.stdout)
+        assert answered["answers"][0]["granted"]
+        assert answered["freed_bytes"] > 5_000_000
+        assert read_states(disk) == ["cancelled"]
+        assert weft(disk, "clean").returncode == 0
+        assert folders(disk) == []
+
+
+def kill_runners(disk: Path) -> None:
+    """Kill the runners of a project; what they have in memory is lost."""
+    for record in disk.glob(".weft/runners/*/*/pid"):
+        pid = int(json.loads(record.read_text().partition(" ")[2])["pid"])
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
+
+
+def is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 FAILING = """\
 weft: 1
 name: failing
@@ -110,7 +195,10 @@ def test_failure_reason_of_a_task_on_a_full_disk_says_that_the_disk_is_full(proj
     assert reasons["told"].startswith(said)
     assert "let it write elsewhere" in reasons["told"]
     assert reasons["filled"].startswith(f"exit code 1; the disk of {disk}/")
-    assert " of 4.194 MB were free at its end; free space there" in reasons["filled"]
+    assert (
+        " of 4.194 MB were free at its end; free space there (after the run `weft clean` removes"
+        in reasons["filled"]
+    )
     shown = project.weft("status", "-v").out
     assert said in shown
     assert f"the disk of {disk}/" in shown

@@ -400,19 +400,26 @@ def test_run_in_a_shared_project_folder_warns(folder: Path, mode: int, owner: in
 _REMOVED = """\
 weft: 1
 tasks:
-  a: {command: 'mv FOLDER/.weft FOLDER/taken; sleep 3'}
+  a: {command: 'mv FOLDER/.weft FOLDER/taken; sleep SECONDS'}
   b: {command: 'true', after: a}
 """
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
-def test_state_folder_that_is_renamed_during_a_run_is_created_private(folder: Path, umask: int) -> None:
+@pytest.mark.parametrize("seconds", [0, 3], ids=["by the next attempt", "by the check of its machine"])
+def test_state_folder_that_is_renamed_during_a_run_is_created_private(
+    folder: Path, umask: int, seconds: int
+) -> None:
     project = _make_project(folder)
-    (project / "w.yaml").write_text(_REMOVED.replace("FOLDER", str(project)))
+    text = _REMOVED.replace("FOLDER", str(project)).replace("SECONDS", str(seconds))
+    (project / "w.yaml").write_text(text)
     subprocess.run(
         [sys.executable, "-m", "weft", "run", "w.yaml", "--quiet"],
         cwd=project, env=environment(), capture_output=True, timeout=PATIENCE_S, check=False, umask=umask,
     )  # fmt: skip
-    found = project / ".weft"
-    assert not found.exists() or stat.S_IMODE(found.stat().st_mode) == 0o700
-    assert stat.S_IMODE((project / "taken").stat().st_mode) == 0o700
+    assert (project / ".weft" / "sandbox").is_dir(), "it was not created again"
+    for home in (project / ".weft", project / "taken"):
+        found = [home, *home.rglob("*")]
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_dir()}
+        assert modes == {0o700}
+        assert not any(path.stat().st_mode & 0o077 for path in found if path.is_file())

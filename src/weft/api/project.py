@@ -1,9 +1,6 @@
-"""Projects (directories that contain ``.weft/``): open them, read journals, send requests, clean up.
+"""Projects (directories that contain ``.weft/``): open them, read journals, send requests.
 
-Reading a journal, also while it grows, needs no lock, whether an engine is running or not. Cleanup holds the
-project lock, so that no engine uses the files, and never follows symbolic links. In a sandbox that several
-projects may share, cleanup removes only the directory of this project. Files that a later run reused stay,
-because that run has its own hard links to them.
+Reading a journal, also while it grows, needs no lock, whether an engine is running or not.
 """
 
 from __future__ import annotations
@@ -11,19 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import field
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from weft.api.progress import ExecutionProgress
-from weft.backends.attempt.safe_paths import StagingProblem
-from weft.backends.attempt.temporary_files import remove_stale_below
-from weft.backends.attempt.trees import remove_tree
 from weft.backends.layout import ProjectLayout, refuse_links
 from weft.backends.secret_values import hide_secrets
 from weft.engine.history import History
@@ -32,20 +23,17 @@ from weft.engine.replay import apply_entry
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.state import EngineState
 from weft.engine.stored_fields import ADVICE
-from weft.errors import InvalidInput, SourceLocation, WeftError
-from weft.platform.machine import Machine
-from weft.platform.platform import planned_machines
+from weft.errors import InvalidInput, SourceLocation
 from weft.private_files import find_foreign_owner
 from weft.records import dataclass
 from weft.reports.execution_records import AttemptLogs
 from weft.repository.database import Database, open_database
-from weft.repository.journal import Journal, JournalHeader
+from weft.repository.journal import Journal
 from weft.repository.journal_store import JournalStore, find_nonce
-from weft.repository.products import ProductTable
 from weft.repository.requests import RequestReply, RequestTable
-from weft.repository.runs import UNFINISHED, ExecutionRecord, RunRecord, RunTable
-from weft.runtime.execution import Execution, find_shared_sandbox
-from weft.runtime.lock import Lock, LockOwner, find_holder, user_name
+from weft.repository.runs import UNFINISHED, RunRecord, RunTable
+from weft.runtime.execution import Execution
+from weft.runtime.lock import LockOwner, find_holder, user_name
 
 
 def find_project(stated: str | Path | None = None) -> ProjectLayout:
@@ -316,216 +304,3 @@ def stop_engine(opened: OpenProject) -> tuple[list[int], str]:
     while opened.engine == engine:
         time.sleep(_PAUSE_S)
     return [run.number for run in running if opened.resumable(opened.runs.run(run.number))], ""
-
-
-@dataclass(slots=True, kw_only=True)
-class CleanupResult:
-    """Runs, folders and files that were removed or, in a dry run, would be removed."""
-
-    runs: list[int] = field(default_factory=list)
-    kept: list[int] = field(default_factory=list)
-    """Numbers of unfinished runs, which are kept."""
-    originals: dict[int, str] = field(default_factory=dict)
-    """In a copied project, by number of an unfinished run: the folder of the original project.
-
-    Only the original project can resume or cancel the run.
-    """
-    folders: list[str] = field(default_factory=list)
-    files: int = 0
-    freed_bytes: int = 0
-    """Bytes of the removed files that have no other hard link."""
-    shared: dict[str, str] = field(default_factory=dict)
-    """In a copied project, by path of a kept sandbox: the folder of the original project.
-
-    The sandbox is kept because the original project may use it.
-    """
-
-
-def clean(
-    opened: OpenProject,
-    runs: Sequence[int],
-    *,
-    keep_results: bool = False,
-    everything: bool = False,
-    dry_run: bool = False,
-    force: bool = False,
-    command: Sequence[str] = (),
-) -> CleanupResult:
-    """Remove the files of the executions that contain ``runs``; without ``runs``, of all finished executions.
-
-    ``keep_results`` keeps the directories that hold outputs, so that later runs can reuse them;
-    ``everything`` also removes reports and input caches. Outputs that a kept run reuses are kept. In a copy
-    of a project, sandboxes of the original project that are outside of the copy are kept unless ``force``.
-    Raises Locked if an engine is running.
-    """
-    with Lock(opened.layout.lock, command):
-        chosen, kept = _choose_executions(opened, runs)
-        found, products = CleanupResult(kept=kept), ProductTable(opened.database)
-        found.originals = _list_originals(opened, kept)
-        shared = {} if force else _list_shared(opened)
-        reused = _list_directories(
-            products, {each.number for each in opened.runs.executions()} - {each.number for each in chosen}
-        )
-        for execution in chosen:
-            own = [run.number for run in opened.runs.of(execution.number)]
-            found.runs += own
-            header = JournalStore(opened.database).header(execution.number)
-            spared = reused | (_list_directories(products, {execution.number}) if keep_results else set())
-            for root, name in _folders(opened, execution.number, header, spared):
-                _remove(root, name, found, shared, dry_run=dry_run)
-            for number in own if everything else ():
-                _remove(opened.layout.home, f"reports/{number}", found, {}, dry_run=dry_run)
-        if everything and not keep_results and not runs:
-            for root in _sandboxes(opened):
-                _remove(root, "cache", found, shared, dry_run=dry_run)
-        own_sandboxes = [root for root in _sandboxes(opened) if str(root) not in shared]
-        for root in () if dry_run else (opened.layout.project, *own_sandboxes):
-            remove_stale_below(root)
-        for root in () if dry_run else own_sandboxes:
-            with suppress(OSError):  # the directory is not empty, or does not exist
-                root.rmdir()
-    return found
-
-
-def _list_originals(opened: OpenProject, runs: Sequence[int]) -> dict[int, str]:
-    """Return, by run number, the folder of the original project, for runs that only the original can resume.
-
-    In a copied project, some of ``runs`` can be resumed or cancelled by the original project but not by the
-    copy; only these are returned.
-    """
-    found: dict[int, str] = {}
-    for number in runs:
-        execution = opened.runs.run(number).execution
-        platform = JournalStore(opened.database).header(execution).platform
-        shared = find_shared_sandbox(opened.layout, opened.database, execution, platform)
-        found |= {number: shared[0]} if shared is not None else {}
-    return found
-
-
-def _list_shared(opened: OpenProject) -> dict[str, str]:
-    """Return, by path of a sandbox, the folder of the original project that may use this sandbox.
-
-    Sandboxes inside of this copied project are left out, because the original does not use them.
-    """
-    originals, layout = opened.database.list_originals(), opened.layout
-    store, found = JournalStore(opened.database), dict[str, str]()
-    for execution in opened.runs.executions() if originals else ():
-        identity = opened.database.identity_of(execution.number)
-        for machine in planned_machines(store.header(execution.number).platform):
-            root = layout.own_sandbox(machine, identity)
-            if identity in originals and not root.is_relative_to(layout.project) and root.exists():
-                found[str(root)] = originals[identity]
-    return found
-
-
-def _list_directories(products: ProductTable, executions: set[int]) -> set[str]:
-    """Return the directories that hold the stored outputs of these executions."""
-    return {directory for number in executions for directory in products.directories(number)}
-
-
-def _choose_executions(opened: OpenProject, runs: Sequence[int]) -> tuple[list[ExecutionRecord], list[int]]:
-    """Return the executions to clean and the numbers of the unfinished runs, which are kept.
-
-    Raises InvalidInput if one of ``runs`` belongs to an unfinished execution.
-    """
-    if not runs:
-        over = [each for each in opened.runs.executions() if each.state not in UNFINISHED]
-        rest = [
-            run.number
-            for run in opened.runs.all()
-            if opened.runs.execution(run.execution).state in UNFINISHED
-        ]
-        return over, rest
-    meant = {}
-    for number in runs:
-        run = opened.runs.run(number)
-        execution = opened.runs.execution(run.execution)
-        if execution.state in UNFINISHED:
-            what = f"run {number} is not finished: it can be resumed"
-            raise InvalidInput(what, advice=f"`weft resume {number}`, or `weft cancel {number}` first")
-        meant[execution.number] = execution
-    return list(meant.values()), []
-
-
-def _folders(
-    opened: OpenProject, execution: int, header: JournalHeader, spared: set[str]
-) -> Iterator[tuple[Path, str]]:
-    """Yield (root, path relative to root) of each folder of an execution, without those in ``spared``."""
-    number = str(execution)
-    for machine in planned_machines(header.platform):
-        for sandbox in _own_sandboxes(opened, execution, machine):
-            if not any(directory.startswith(f"{sandbox / number}/") for directory in spared):
-                yield sandbox, number
-                continue
-            for name in _names(sandbox / number):
-                if str(sandbox / number / name) not in spared:
-                    yield sandbox, f"{number}/{name}"
-    for name in ("attempts", "runners", "checkpoints"):
-        yield opened.layout.home, f"{name}/{number}"
-
-
-def _own_sandboxes(opened: OpenProject, execution: int, machine: Machine) -> list[Path]:
-    """Return the directories for attempts of an execution on a machine.
-
-    The first is the subdirectory of the sandbox that belongs to this project or, for a copied execution, to
-    the original project. Older versions of weft used the sandbox itself; it is included only if it is inside
-    ``.weft``, where no other project uses it.
-    """
-    layout, identity = opened.layout, opened.database.identity_of(execution)
-    sandbox = layout.sandbox(machine)
-    own = [layout.own_sandbox(machine, identity)] if identity else []
-    return [*own, sandbox] if sandbox.is_relative_to(layout.home) else own
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(each.name for each in folder.iterdir())
-    except OSError:
-        return []
-
-
-def _sandboxes(opened: OpenProject) -> list[Path]:
-    """Return the directories of this project in the sandboxes of all executions."""
-    store = JournalStore(opened.database)
-    found: dict[Path, None] = {}
-    for execution in opened.runs.executions():
-        for machine in planned_machines(store.header(execution.number).platform):
-            found |= dict.fromkeys(_own_sandboxes(opened, execution.number, machine))
-    return list(found)
-
-
-def _remove(root: Path, name: str, found: CleanupResult, shared: Mapping[str, str], *, dry_run: bool) -> None:
-    """Remove the folder ``name`` below a root and count its files in ``found``.
-
-    If the root is in ``shared`` (see ``_list_shared``), only add the root to ``found.shared``.
-    """
-    if not os.path.lexists(root / name):
-        return
-    if str(root) in shared:
-        found.shared[str(root)] = shared[str(root)]
-        return
-    files, freed = _disk_usage(root / name)
-    found.files += files
-    found.freed_bytes += freed
-    found.folders.append(str(root / name))
-    if dry_run:
-        return
-    try:
-        remove_tree(root, name)
-    except StagingProblem as problem:
-        raise WeftError(f"{root}: {problem}; files removed before this error are not restored") from None
-
-
-def _disk_usage(folder: Path) -> tuple[int, int]:
-    """Return the number of files in a folder, and the total size of those that have no other hard link."""
-    files = freed = 0
-    for parent, _, names in os.walk(folder, followlinks=False):
-        for name in names:
-            try:
-                found = os.lstat(os.path.join(parent, name))  # noqa: PTH118 -- many of them
-            except OSError:
-                continue
-            files += 1
-            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-                freed += found.st_size
-    return files, freed

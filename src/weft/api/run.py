@@ -55,7 +55,7 @@ from weft.records import dataclass
 from weft.redaction import redact
 from weft.reports.execution_page import execution_facts, execution_lines, kind_table
 from weft.reports.text import TextTable
-from weft.repository.database import Database, open_database
+from weft.repository.database import Database, DiskFull, open_database
 from weft.repository.journal import JournalHeader
 from weft.repository.runs import UNFINISHED, RunRecord, RunTable
 from weft.runtime.driver import Listener
@@ -461,11 +461,28 @@ def _raise_interrupt(number: int) -> NoReturn:  # noqa: ARG001 -- it was Ctrl-C
     raise KeyboardInterrupt
 
 
-def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:
-    """Cancel an unfinished run of a project without a running engine, and return its new record.
+def cancel_unfinished(
+    layout: ProjectLayout, run: RunRecord, *, interrupted: Callable[[], bool]
+) -> tuple[RunRecord, int]:
+    """Cancel an unfinished run of a project without a running engine.
 
     The execution is resumed only until the run's programs have stopped. Its other runs can still be resumed.
+    If the disk is full, directories of failed attempts are removed first. Return the new record of the run,
+    and the number of bytes that were freed.
     """
+    try:
+        return _cancel_unfinished(layout, run, interrupted), 0
+    except DiskFull:
+        from weft.api.cleanup import free_space  # only needed on a full disk
+
+        with OpenProject.at(str(layout.project)) as opened:
+            freed_bytes = free_space(opened).freed_bytes
+        if not freed_bytes:
+            raise
+        return _cancel_unfinished(layout, run, interrupted), freed_bytes
+
+
+def _cancel_unfinished(layout: ProjectLayout, run: RunRecord, interrupted: Callable[[], bool]) -> RunRecord:
     engines: list[Execution] = []
 
     def watch(execution: Execution) -> list[Listener]:
@@ -475,8 +492,8 @@ def cancel_unfinished(opened: OpenProject, run: RunRecord, *, interrupted: Calla
     def over() -> bool:
         return interrupted() or bool(engines and engines[-1].engine.state.runs[run.position].ending)
 
-    resume(run.execution, project=opened.layout.project, cancel=[run.position], watch=watch, interrupted=over)
-    with open_database(opened.layout.database) as database:
+    resume(run.execution, project=layout.project, cancel=[run.position], watch=watch, interrupted=over)
+    with open_database(layout.database) as database:
         _mark_cancelled(RunTable(database), run)
         database.commit()
         return RunTable(database).run(run.number)

@@ -10,6 +10,9 @@ from weft.cli import options
 from weft.cli.terminal import stage
 from weft.units import format_bytes, format_count
 
+_MOST_NAMED = 10
+"""Most runs whose numbers are printed."""
+
 
 @click.command("clean")
 @click.argument("runs", nargs=-1, type=click.IntRange(min=1), metavar="[RUN]...")
@@ -36,12 +39,14 @@ def command(
 ) -> None:
     """Remove sandboxes, records and checkpoints of RUN, or of every finished run.
 
-    Unfinished runs are kept. The journal and the files that were copied into the project are kept, so `weft
-    ls`, `weft explain` and `weft report` still work, without the last lines of logs. Runs of one execution
-    are removed together. Exit code 4: an engine is running.
+    Unfinished runs are kept, but for the directories of attempts that have failed. The journal and the files
+    that were copied into the project are kept, so `weft ls`, `weft explain` and `weft report` still work,
+    without the last lines of logs. Runs of one execution are removed together. No space is needed, so this
+    also helps if a disk is full. Exit code 4: an engine is running.
     """
     with stage("cleaning"):
-        from weft.api.project import OpenProject, clean
+        from weft.api.cleanup import clean
+        from weft.api.project import OpenProject
         from weft.cli.driver import command_line
 
         with OpenProject.at(project) as opened:
@@ -61,13 +66,10 @@ def command(
     if dry_run:
         for folder in found.folders:
             click.echo(folder)
-    named = ", ".join(map(str, found.runs))
-    of = (
-        f" of {format_count(len(found.runs), 'run')} ({named})"
-        if 0 < len(found.runs) <= 10
-        else f" of {format_count(len(found.runs), 'run')}"
+    click.echo(
+        f"{would} {format_count(found.files, 'file')} of {_describe_origin(found.runs, found.attempts)}, "
+        f"{format_bytes(found.freed_bytes)}"
     )
-    click.echo(f"{would} {format_count(found.files, 'file')}{of}, {format_bytes(found.freed_bytes)}")
     for number in found.kept:
         where = ""
         if original := found.originals.get(number):
@@ -77,3 +79,14 @@ def command(
     for folder, original in found.shared.items():
         copied = f"this project was copied or moved from '{original}', and the project there may use it"
         click.echo(f"kept '{folder}': {copied}; --force removes it")
+
+
+def _describe_origin(runs: list[int], attempts: int) -> str:
+    """Return a text about what the removed files belonged to: runs, and attempts of unfinished runs."""
+    parts = []
+    if runs or not attempts:
+        named = f" ({', '.join(map(str, runs))})" if 0 < len(runs) <= _MOST_NAMED else ""
+        parts.append(f"{format_count(len(runs), 'run')}{named}")
+    if attempts:
+        parts.append(f"{format_count(attempts, 'ended attempt')} of unfinished runs")
+    return " and ".join(parts)

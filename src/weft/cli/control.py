@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
+from weft.units import format_bytes
 
 if TYPE_CHECKING:
     from weft.api.project import OpenProject
+    from weft.backends.layout import ProjectLayout
     from weft.repository.requests import RequestReply
     from weft.repository.runs import RunRecord
 
@@ -22,16 +24,17 @@ def cancel(run: int | None, project: str | None, as_json: bool) -> None:
     """Cancel RUN, or the last run: stop its programs and keep its results for later runs.
 
     A run whose engine was interrupted or died is cancelled too, and its remaining programs are stopped. To
-    delay single tasks, use `weft hold`. Exit code 1: the run has already ended, or its engine does not reply.
+    delay single tasks, use `weft hold`. If the disk is full, directories of failed attempts are removed
+    first, as by `weft clean`. Exit code 1: the run has already ended, or its engine does not reply.
     """
     from weft.api.project import OpenProject
 
     with OpenProject.at(project) as opened:
         found = opened.runs.run(run)
-        if opened.resumable(found):
-            _cancel_without_engine(opened, found, as_json=as_json)
-        else:
+        if not (resumable := opened.resumable(found)):
             _send_requests(opened, "cancel", found, as_json=as_json, done="is cancelled")
+    if resumable:  # after the database was closed, which on a full disk can be opened only once
+        _cancel_without_engine(opened.layout, found, as_json=as_json)
 
 
 @click.command("hold")
@@ -120,18 +123,22 @@ def _request(
         _send_requests(opened, what, found, tasks=tasks, machine=machine, as_json=as_json, done=done)
 
 
-def _cancel_without_engine(opened: OpenProject, found: RunRecord, *, as_json: bool) -> None:
+def _cancel_without_engine(layout: ProjectLayout, found: RunRecord, *, as_json: bool) -> None:
     from weft.api.run import cancel_unfinished
     from weft.cli.driver import RunDriver
 
     driver = RunDriver(quiet=True)
     with driver.signals:
-        ended = cancel_unfinished(opened, found, interrupted=driver.signals)
+        ended, freed_bytes = cancel_unfinished(layout, found, interrupted=driver.signals)
     if as_json:
         answer = {"task": None, "granted": ended.state == "cancelled", "heard": False, "text": ended.state}
-        options.print_json({"run": found.number, "asked": "cancel", "answers": [answer]})
+        freed = {"freed_bytes": freed_bytes} if freed_bytes else {}
+        options.print_json({"run": found.number, "asked": "cancel", "answers": [answer], **freed})
     elif ended.state == "cancelled":
         click.echo(f"run {found.number} is cancelled; no engine was running")
+        if freed_bytes:
+            freed_text = format_bytes(freed_bytes)
+            click.echo(f"the disk was full: removed {freed_text} in directories of failed attempts")
     if ended.state != "cancelled":
         click.echo(f"error: run {found.number} was not cancelled: it is {ended.state}", err=True)
         raise click.exceptions.Exit(1)

@@ -184,9 +184,10 @@ TABLES = (
 )
 
 
+_FREE = "free some space (`weft clean` removes directories of failed attempts)"
 _CONTINUE = "continue with `weft resume`, or with `weft run` if no run was recorded yet"
 _ADVICE = {
-    sqlite3.SQLITE_FULL: f"the disk is full: free some space, then {_CONTINUE}",
+    sqlite3.SQLITE_FULL: f"the disk is full: {_FREE}, then {_CONTINUE}",
     sqlite3.SQLITE_IOERR: f"the disk is full or failing, or `ulimit -f` too small: check, then {_CONTINUE}",
     sqlite3.SQLITE_READONLY: "it is read-only: check its permissions and those of its folder",
     sqlite3.SQLITE_PERM: "check its permissions and those of its folder",
@@ -204,6 +205,10 @@ class StorageProblem(WeftError):
     """The database cannot be read or written, although its content is valid."""
 
 
+class DiskFull(StorageProblem):
+    """The database cannot be written because its disk is full."""
+
+
 def _primary_code(error: sqlite3.Error) -> int | None:
     """Return SQLite's primary result code (the low byte); None for errors of the sqlite3 module itself."""
     code = getattr(error, "sqlite_errorcode", None)
@@ -217,7 +222,16 @@ def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
         what = f"the file is damaged or not a database: {error}"
         return InvalidInput(what, advice=_RESTORE, location=SourceLocation(file=str(path)))
     advice = _ADVICE.get(kind, "") if kind is not None else ""
-    return StorageProblem(f"{path}: {error}" + (f"; {advice}" if advice else ""))
+    problem = DiskFull if kind == sqlite3.SQLITE_FULL or _is_disk_full(kind, path) else StorageProblem
+    return problem(f"{path}: {error}" + (f"; {advice}" if advice else ""))
+
+
+def _is_disk_full(kind: int | None, path: Path) -> bool:
+    """Return whether an error of input or output occurred on a disk without free space."""
+    try:
+        return kind == sqlite3.SQLITE_IOERR and os.statvfs(path.parent).f_bavail == 0
+    except OSError:
+        return False
 
 
 FAILPOINT_VARIABLE = "WEFT_FAILPOINT"

@@ -551,7 +551,7 @@ class Execution:
         _refuse_shared_sandboxes(layout, database, number, rebuilt.header.platform)
         runs = RunTable(database)
         secrets = read_secrets(layout, rebuilt.header.workflows, rebuilt.header.folders)
-        token = runs.stored_value(number, _TOKEN) or os.urandom(32).hex()
+        token = read_token(runs, number) or os.urandom(32).hex()
         runs.set_execution_state(number, "running")
         made = cls(
             layout, lock, database, store, rebuilt.header, rebuilt.engine,
@@ -806,6 +806,11 @@ def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
             for at_s, event in arrivals
         ]
     )
+
+
+def read_token(runs: RunTable, execution: int) -> str:
+    """Return the secret by which the processes of an execution recognise its engine; "": none is stored."""
+    return runs.stored_value(execution, _TOKEN) or ""
 
 
 def find_shared_sandbox(

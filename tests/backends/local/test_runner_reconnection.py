@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend_project import BackendProject
-from backends.local.runner_bench import is_running, wait_until
+from backends.local.runner_bench import Bench, is_running, wait_until
 from weft.backends.local import link
 from weft.backends.local.link import RunnerLink
 from weft.backends.local.records import SealedRecords
@@ -128,3 +128,15 @@ def test_program_of_a_stopped_runner_continues(
     (project.workdir(0) / "go").touch()
     assert project.end().exit_code == 3
     assert runner_pid(project) == before
+
+
+def test_end_of_a_program_that_was_killed_with_its_runner_is_unknown(bench: Bench) -> None:
+    """The message does not claim that the program was killed: only the missing record is certain."""
+    bench.sh(1, "echo $$ > pid; sleep 1000")
+    program, runner = bench.wait_for_pid("pid"), bench.here["pid"]
+    os.kill(runner, signal.SIGKILL)
+    os.kill(program, signal.SIGKILL)
+    wait_until(lambda: not is_running(program) and not is_running(runner), "both have ended")
+    (end,) = bench.link.connect()["ended"]
+    assert (end["attempt"], end["cause"], end["code"], end["signal"]) == (1, "lost", None, None)
+    assert end["text"] == "its runner ended before it recorded the end of the program"

@@ -680,7 +680,8 @@ def describe_full_disk(disk: Mapping[str, Any] | None, stderr: str, workdir: str
     ``ProgramReport``), or None if it is unknown. ``stderr`` contains the last lines that the program wrote to
     standard error. ``workdir`` is the working directory of the program.
     """
-    folder, advice = workdir, "free space there, `weft clean` helps, or set `sandbox` to a larger disk"
+    folder, helps = workdir, "after the run `weft clean` removes directories of failed attempts"
+    advice = f"free space there ({helps}), or set `sandbox` to a larger disk"
     full = ""
     if disk is not None:
         folder, free, size = disk["folder"], disk["free_bytes"], disk["size_bytes"]

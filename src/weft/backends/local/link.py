@@ -34,7 +34,7 @@ from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import SurvivingPrograms
 from weft.backends.attempt.safe_paths import StagingProblem, open_directory
 from weft.backends.backend import ProjectContext, RecoveredAttempt
-from weft.backends.layout import describe_sandbox_error
+from weft.backends.layout import ProjectLayout, describe_sandbox_error
 from weft.backends.local import runner
 from weft.backends.local.message_socket import PROTOCOL, MessageSocket
 from weft.backends.local.processes import (
@@ -381,11 +381,26 @@ class RunnerLink:
 
     def reach(self, timeout_s: float = 5.0) -> bool:
         """Connect to a running runner without starting one; return whether it answers."""
+        return self._visit(timeout_s) is not None
+
+    def find_programs(self, timeout_s: float = 5.0) -> SurvivingPrograms | None:
+        """Return the programs of the directory's runner without starting or ending a process.
+
+        The result is None if they are not known: the runner does not answer, or a dead one left processes.
+        """
+        if (here := self._visit(timeout_s)) is not None:
+            return _list_programs(here)
+        if self.alive or find_orphans(self._records):
+            return None
+        return SurvivingPrograms(ends=dict(RecordLog.read(self._records, "ends")))
+
+    def _visit(self, timeout_s: float) -> _Message | None:
+        """Connect to a running runner without starting one; return its ``here`` message, or None."""
         self.disconnect()
         try:
-            return self._open_socket() and self._authenticate(time.monotonic() + timeout_s) is not None
+            return self._authenticate(time.monotonic() + timeout_s) if self._open_socket() else None
         except (RunnerUnresponsive, RunnerFailed):
-            return False
+            return None
 
     def _open_socket(self) -> bool:
         """Connect to the runner's socket; return whether that succeeded."""
@@ -707,6 +722,43 @@ def _check_boot(end: _Message, boot: str) -> _Message:
         return end
     text = "the computer was restarted before its end was recorded in the journal"
     return {**end, "code": None, "signal": None, "cause": "lost", "text": text}
+
+
+def _list_programs(here: _Message) -> SurvivingPrograms:
+    """Return the programs in the ``here`` message of a runner."""
+    boot = boot_id()
+    return SurvivingPrograms(
+        running={int(each["attempt"]) for each in here["running"]},
+        ends={int(each["attempt"]): _check_boot(each, boot) for each in here["ended"]},
+        starts={int(each["attempt"]): each for each in here["starts"]},
+    )
+
+
+def find_programs(
+    layout: ProjectLayout, execution: int, machines: Sequence[Machine], machine: int, token: str
+) -> SurvivingPrograms | None:
+    """Return the programs of a machine in an execution that no engine drives; None: they are not known.
+
+    No process is started or ended. Ends that the runner could not write to a full disk are included.
+    """
+    described = machines[machine]
+    directory = layout.runner(execution, described)
+    if not directory.is_dir():
+        return SurvivingPrograms()
+    try:
+        link = RunnerLink(
+            directory,
+            token,
+            cores=find_cores(machines, described),
+            environment=os.environ,
+            scope=str(RunnerScope.of(layout.home, execution)),
+        )
+    except RunnerFailed:
+        return None
+    try:
+        return link.find_programs()
+    finally:
+        link.close()
 
 
 def find_cores(machines: Sequence[Machine], machine: Machine) -> list[int] | None:
@@ -1134,12 +1186,7 @@ class RunnerPool:
         self._health.remember(machine)
         # All runners must count a new runner among weft's own processes.
         self._request_measurements([each for each in self._measured if self._is_connected(each)])
-        boot = boot_id()
-        return SurvivingPrograms(
-            running={int(each["attempt"]) for each in here["running"]},
-            ends={int(each["attempt"]): _check_boot(each, boot) for each in here["ended"]},
-            starts={int(each["attempt"]): each for each in here["starts"]},
-        )
+        return _list_programs(here)
 
     def _end_unknown(self) -> None:
         """End the programs that are not in the journal, before the first program is started."""

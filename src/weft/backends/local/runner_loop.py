@@ -298,6 +298,13 @@ class PostponedStart:
         self.pause_s = pause_s
 
 
+_KILLED_CODES = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Codes of a program that SIGKILL ended, and of a shell or isolating program whose child it ended.
+
+A program may also return the second code itself; only the kernel's counter shows that memory ran out.
+"""
+
+
 class RunnerTasks:
     """The tasks of a runner, and the ends of tasks that the engine has not confirmed."""
 
@@ -740,8 +747,9 @@ class RunnerTasks:
             return
         code = exit_code(task.status or 0)
         cause, text = task.cause or "", task.text
-        if code in _killed_codes(task) and task.cause is None and self._memory.kernel_killed():
-            cause, text = "oom", "killed by the kernel, because the host ran out of memory"
+        if code in _KILLED_CODES and task.cause is None and self._memory.kernel_killed():
+            cause, text = "oom", "killed by the kernel, because memory ran out"
+            text = text if code < 0 else f"one of its processes was {text}"
         user_s, system_s, peak_bytes = task.usage
         end = _end_record(
             attempt, task.nonce, task.began, code=code if code >= 0 else None,
@@ -781,14 +789,6 @@ class RunnerTasks:
             if not self._unwritten:
                 write_log(f"a record cannot be written: {error.strerror}; the write is retried")
             self._unwritten.append((ledger, text))
-
-
-def _killed_codes(task: RunnerTask) -> tuple[int, ...]:
-    """Return the exit codes that mean SIGKILL.
-
-    The leader of an isolated program may return 128 + 9.
-    """
-    return (-signal.SIGKILL, 128 + signal.SIGKILL) if task.isolated else (-signal.SIGKILL,)
 
 
 def _signal_task(task: RunnerTask, members: list[Process], *numbers: int) -> None:
