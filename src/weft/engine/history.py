@@ -468,7 +468,7 @@ class History:
         self.running: dict[int, AttemptRecord] = {}
         """Attempts that were started and whose end is not reported yet, in order of their start."""
         self.succeeded: list[AttemptRecord] = []
-        """Attempts whose programs ran and ended with exit code 0, in the order of their ends."""
+        """Attempts whose programs ran and completed their tasks, in this order."""
         self.taken_over: Counter[tuple[int, str]] = Counter()
         """By (run, kind): the number of tasks that reuse the outputs of an earlier execution."""
         self.past_iterations: defaultdict[int, Counter[tuple[str, TaskState]]] = defaultdict(Counter)
@@ -632,19 +632,14 @@ class History:
 
     def _ended(self, event: messages.Ended) -> None:
         attempt = self.attempts.get(event.attempt)
-        was_running = self.running.pop(event.attempt, None) is not None
+        self.running.pop(event.attempt, None)
         if event.cause or event.exit_code is None or (event.exit_code and not requests_rerun(event)):
             self._problems[event.attempt] = event.story
         if attempt is None:
             return
         attempt.exit_code, attempt.story, attempt.strays = event.exit_code, event.story, event.strays
         attempt.reused_from = event.taken_over
-        if was_running and event.exit_code == 0 and not event.cause:
-            if event.taken_over is None:
-                self.succeeded.append(attempt)
-            else:
-                self.taken_over[attempt.run, attempt.kind] += 1
-        elif event.story and requests_rerun(event):
+        if event.story and requests_rerun(event):
             attempt.exit_code = None  # the backend stopped the program, which is to be run again
         attempt.measured_s = event.ran_s
         if attempt.ended_s is not None:
@@ -665,7 +660,6 @@ class History:
                 attempt.moved_bytes = (attempt.moved_bytes or 0.0) + event.moved_bytes
             if event.taken_over is not None:
                 attempt.reused_from = event.taken_over
-                self.taken_over[attempt.run, attempt.kind] += 1
         self._note_problem(event)
 
     def _staged_out(self, event: messages.StagedOut) -> None:
@@ -953,6 +947,10 @@ class History:
         if command.state == TaskState.COMPLETED:
             attempt.ending, attempt.work_done = "completed", 1.0
             attempt.completed_n = self._entry.sequence
+            if attempt.reused_from is not None:
+                self.taken_over[attempt.run, attempt.kind] += 1
+            elif not attempt.is_transfer:
+                self.succeeded.append(attempt)
         elif command.cause:
             attempt.ending = "failed"
         else:
