@@ -502,9 +502,9 @@ class AttemptPreparer:
         )
 
     def _staleness(self, attempt: ActiveAttempt, compiled: CompiledWorkflow) -> str:
-        """Explain why the product of the same iteration in an earlier execution is not reused; "": none exists.
+        """Explain why the product of the same iteration in an earlier execution is not reused.
 
-        The explanation is "" also if this run has already produced the outputs of the iteration.
+        The explanation is "" if there is none, or if this run has already produced the outputs.
         """
         context, counters = self._context, attempt.counters or (attempt.iteration,)
         own = self._products.of(attempt.run, attempt.task)
