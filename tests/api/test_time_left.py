@@ -99,6 +99,44 @@ def test_time_left_falls_with_progress_and_grows_when_tasks_are_slow():
     assert hand.counts() == [("a", 0, 0, 1, 0), ("b", 0, 0, 1, 0), ("c", 0, 0, 1, 0)]
 
 
+def test_load_on_a_machine_counts_once_in_the_time_left():
+    """The plan assumes an idle machine; three competing programs leave a quarter of its speed."""
+    hand = CountedEngine(chain())
+    hand.handle(ev.Fetched(machine=0, speed_factor=0.25, load=3.0), 0.0)
+    assert hand.left(0.0).p50_s == pytest.approx(120.0)
+    assert hand.left(20.0).p50_s == pytest.approx(100.0)
+    hand.handle(ev.Progressed(attempt=0, work_done=0.75), 30.0)
+    assert hand.left(30.0).p50_s == pytest.approx(90.0)
+    hand.handle(ev.Ended(attempt=0), 40.0)  # as expected beside the load
+    assert hand.left(40.0).p50_s == pytest.approx(80.0)
+    assert hand.left(60.0).p50_s == pytest.approx(60.0)
+    hand.handle(ev.Fetched(machine=0, speed_factor=1.0, load=0.0), 40.0)  # the other programs have ended
+    assert hand.left(40.0).p50_s == pytest.approx(20.0)
+
+
+def test_time_left_of_programs_that_load_does_not_slow_follows_their_measured_times():
+    hand = CountedEngine(chain())
+    hand.handle(ev.Fetched(machine=0, speed_factor=0.25, load=3.0), 0.0)
+    hand.handle(ev.Ended(attempt=0), 10.0)
+    assert hand.left(10.0).p50_s == pytest.approx(20.0)
+    assert hand.left(15.0).p50_s == pytest.approx(15.0)
+
+
+def test_load_counts_once_in_the_time_left_of_a_plan_made_beside_it():
+    flow = Builder("replanned")
+    flow.task("x", work=40)
+    flow.task("x2", after="x", work=10)
+    hand = CountedEngine(flow.build(), speeds=(1, 1))
+    for machine in range(2):
+        hand.handle(ev.Fetched(machine=machine, speed_factor=0.5, load=1.0), 0.0)
+    hand.migrate(0, 10.0)
+    assert set(hand.engine.state.runs[0].plan.line) == {1}  # planned with 20 s
+    assert hand.left(10.0).p50_s == pytest.approx(80.0 + 20.0)
+    assert hand.left(50.0).p50_s == pytest.approx(40.0 + 20.0)
+    hand.handle(ev.Ended(attempt=hand.engine.state.runs[0].attempt_of[0]), 90.0)
+    assert hand.left(90.0).p50_s == pytest.approx(20.0)
+
+
 def test_time_left_decreases_after_a_progress_report_until_the_next_report_is_overdue():
     hand = CountedEngine(chain())
     hand.handle(ev.Progressed(attempt=0, work_done=0.25, age_s=2.0, every_s=3.0), 4.5)

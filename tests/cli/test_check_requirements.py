@@ -37,3 +37,49 @@ def test_unknown_attributes_of_a_gridway_rank_are_noted(project: Project) -> Non
     assert "no machine states CPU_MHX, so it counts as 0; did you mean" in note
     assert "CPU_MHZ" in note
     assert project.weft("check", "job.jt").out.count("note: rank") == 0
+
+
+MANY = """\
+weft: 1
+settings: {policy: nosuch}
+tasks:
+  a: {command: "./prog x", inputs: [./prog, ../outside]}
+  b: {command: echo, requirements: memory > 10000*GB, selector: nosel}
+  c: {work: 3}
+  d: {command: echo, evaluator: ./noeval}
+"""
+
+
+def test_problems_of_all_groups_are_reported_at_once(project: Project) -> None:
+    """Settings, selectors, programs, file names, missing files, tasks without program, requirements."""
+    project.write("many.yaml", MANY)
+    project.write("ok.yaml", "weft: 1\ntasks:\n  a: {command: echo}\n")
+    done = project.weft("check", "many.yaml", "ok.yaml", "--on", "local")
+    expected = [
+        "unknown policy 'nosel'",
+        "unknown policy 'nosuch'",
+        "./noeval does not exist",
+        "'../outside' is not a valid file name",
+        "'./prog', a program of task 'a', does not exist",
+        "1 task without a program (c)",
+        "no machine can run b",
+    ]
+    assert (done.code, done.out) == (2, "")
+    assert [text for text in expected if text not in done.err] == []
+    assert done.err.count("error: many.yaml") == len(expected) == len(done.err.splitlines())
+
+
+def test_files_are_checked_although_the_platform_is_wrong(project: Project) -> None:
+    project.write("many.yaml", MANY)
+    project.write(
+        "grid.yaml",
+        "weft: 1\nmachines:\n  m: {backend: {kind: local, sandbox: /proc/no}}\n  n: {backend: {kind: lcl}}\n",
+    )
+    done = project.weft("check", "many.yaml", "--on", "grid.yaml")
+    assert done.code == 2
+    assert "unknown backend 'lcl'" in done.err
+    assert "/proc/no" in done.err
+    assert "unknown policy 'nosuch'" in done.err
+    missing = project.weft("check", "many.yaml", "--on", "nowhere.yaml")
+    assert missing.err.startswith("error: no file 'nowhere.yaml'")
+    assert "unknown policy 'nosuch'" in missing.err

@@ -128,6 +128,37 @@ def test_wrong_values_and_missing_files_of_diet_arguments_are_refused_before_a_r
     assert real.text("n1#o") == "5\n"
 
 
+ARRAYS = """<dag><node id="n1" path="dock">
+<arg name="v" type="DIET_VECTOR" base_type="DIET_INT" size="3" value="{values}"/>
+<arg name="m" type="DIET_MATRIX" base_type="DIET_DOUBLE" nb_rows="1" nb_cols="3" value="{values}"/>
+<out name="o" type="DIET_INT"/></node></dag>
+"""
+VECTORS = """<workflow name="f">
+<interface><constant name="c" type="DIET_VECTOR" base_type="DIET_INT" value="{values}"/></interface>
+<processors><processor name="n1"><in name="in" type="DIET_VECTOR" base_type="DIET_INT"/><diet path="dock"/>
+</processor></processors><links><link from="c" to="n1:in"/></links></workflow>
+"""
+
+
+def test_elements_of_diet_vectors_and_matrices_are_checked(real, capsys):
+    shell = Project(real.folder, capsys)
+    (real.folder / "dag.xml").write_text(ARRAYS.format(values="1 2.5 x"))
+    done = shell.weft("check", "dag.xml")
+    whole = "DIET_VECTOR of DIET_INT: each element must be a whole number"
+    assert done.code == 2
+    assert f"arg 'v' with the value '2.5'; its type is {whole}" in done.err
+    real_number = "its type is DIET_MATRIX of DIET_DOUBLE: each element must be a number"
+    assert f"arg 'm' with the value 'x'; {real_number}" in done.err
+    (real.folder / "flow.xml").write_text(VECTORS.format(values="1 2.5"))
+    done = shell.weft("check", "flow.xml")
+    assert done.code == 2
+    assert f"the value '2.5' of constant 'c'; n1:in has type {whole}" in done.err
+    (real.folder / "dag.xml").write_text(ARRAYS.format(values="1, -2 3"))
+    (real.folder / "flow.xml").write_text(VECTORS.format(values=" 1 2"))
+    done = shell.weft("check", "dag.xml", "flow.xml")
+    assert done.code == 0, done
+
+
 def test_advice_about_a_service_of_a_yaml_workflow_names_only_the_platform(real, capsys):
     real.write("flow.yaml", "tasks: {a: {work: 1s, service: dock}}\n")
     real.write("machines.yaml", LOCAL)

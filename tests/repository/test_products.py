@@ -196,3 +196,26 @@ def test_products_of_other_executions_can_be_ignored(database):
     fresh = ProductTable(database, only=2)
     assert (fresh.find_by_fingerprint("same"), fresh.find_by_fingerprint("same", besides=2)) == (own, None)
     assert ProductTable(database, only=3).find_by_fingerprint("same") is None
+
+
+def test_products_of_an_iteration_are_found_by_all_counters(database):
+    products = ProductTable(database)
+    facets = {"name": "t", "fingerprint": ""}
+    loops = [(), (2,), (1, 1), (1, 2), (2, 1), (1, 2)]
+    made = [
+        product(number, counters=counters, iteration=(*counters, 1)[len(counters) - 1], **facets)
+        for number, counters in enumerate(loops)
+    ]
+    for each in made:
+        products.add(each)
+    products.add(product(9, execution=2, counters=(2, 1), iteration=1, **facets))
+    database.commit()
+    products = ProductTable(database)  # as an engine that starts after another one
+
+    def find(*counters, besides=2):
+        return products.find_by_iteration("wien2k", "t", counters, besides)
+
+    assert [find(1), find(2), find(1, 1), find(1, 2), find(2, 1)] == [made[n] for n in (0, 1, 2, 5, 4)]
+    assert [find(3), find(2, 2), find(1, 1, 1), find(1, 2, besides=1)] == [None] * 4
+    assert find(2, 1, besides=1) is not None
+    assert ProductTable(database, only=2).find_by_iteration("wien2k", "t", (2,), 3) is None

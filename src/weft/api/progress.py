@@ -2,12 +2,14 @@
 
 ``ExecutionProgress`` computes these from the history, during the run or while a journal is read.
 
-The pace of a task is its measured time divided by its estimated time. The time left is the rest of the plan
-multiplied by an expected pace. For tasks with a stated time, the expected pace is the median (for P50) or the
-90 % quantile (for P90) of the paces of completed tasks; before any of these tasks has completed, it is
-computed from the promise. For tasks without a stated time, which have a placeholder in the plan, it is the
-same statistic over completed tasks of the same kind. The paces of the tasks with a stated time and of each
-kind without one are averaged, weighted by their planned seconds.
+The pace of a task is its measured time divided by its estimated time at the estimated speed of its machine,
+which is lower beside competing load. The time left is the rest of the plan at the current speeds of the
+machines, multiplied by an expected pace. So a slow machine is counted once: a program that competing load
+does not slow has a pace below 1 there. For tasks with a stated time, the expected pace is the median (for
+P50) or the 90 % quantile (for P90) of the paces of completed tasks; before any of these tasks has completed,
+it is computed from the promise. For tasks without a stated time, which have a placeholder in the plan, it is
+the same statistic over completed tasks of the same kind. The paces of the tasks with a stated time and of
+each kind without one are averaged, weighted by their expected seconds.
 
 The time left is unknown in these cases: there is no plan; held tasks block the run; all machines are lost;
 the selector or the requirement of a ready task accepts no machine; an unfinished task has neither an estimate
@@ -22,7 +24,7 @@ the time left lasts until both the running task and the plan have ended.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,6 +33,7 @@ from weft.engine.history import AttemptRecord, FailureRecord, History
 from weft.engine.journal import JournalEntry
 from weft.engine.kind_counts import KindCount, count_kinds
 from weft.engine.replan.promise import Promise
+from weft.engine.selection import spared_share
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.plan import PlanLine
 from weft.engine.state.run import RunState
@@ -39,6 +42,7 @@ from weft.engine.states import FINAL, Attempt, TaskState, TimerKind
 from weft.instance.instance import Instance, mark_untimed_tasks
 from weft.records import dataclass
 from weft.units import format_count, format_seconds
+from weft.workflow.task_graph import COMPUTE
 
 _BLOCKED = {TaskState.HELD, TaskState.WAITING}
 _QUEUED = (TaskState.SCHEDULED, TaskState.PROLOG)
@@ -71,9 +75,9 @@ class ExecutionProgress:
         self.ran: Counter[tuple[int, str]] = Counter()
         """By (run, kind): the number of tasks whose programs ran and completed."""
         self.paces: dict[int, deque[float]] = {}
-        """By run: the paces (measured / estimated seconds) of the tasks completed last."""
+        """By run: the paces (see above) of the tasks completed last."""
         self.untimed: dict[tuple[int, str], deque[float]] = {}
-        """By (run, kind), for tasks without a stated time: measured seconds divided by the placeholder."""
+        """By (run, kind), for tasks without a stated time: the same; the placeholder is the estimate."""
         self._untimed_tasks: dict[int, tuple[Instance, frozenset[str]]] = {}
         """By run: its instance, and the names of the tasks of that instance without a stated time."""
         self._counted = 0
@@ -113,7 +117,7 @@ class ExecutionProgress:
             took_s = attempt.measured_s
             if took_s is None:
                 took_s = (attempt.ended_s or 0.0) - (attempt.submitted_s or 0.0)
-            pace = took_s / seconds
+            pace = took_s * attempt.speed_factor / seconds
             if self._is_untimed(attempt):
                 self.untimed.setdefault(key, deque(maxlen=_KEPT)).append(pace)
             else:
@@ -258,12 +262,21 @@ def time_left(
     if mute:
         return TimeLeft(p50_s=None, p90_s=None, why=f"{format_count(len(mute), 'task')} of unknown duration")
     planned_s = {task: lines[task].finish_s - lines[task].start_s for task in open_tasks}
-    planned_s |= {task: attempt.seconds for task, attempt in unplanned.items()}
-    usual, slow = _mean_pace(run, progress, planned_s, untimed.tolist(), promise)
-    rest_s = {task: _attempt_left_s(progress, each, now_s, usual) for task, each in unplanned.items()}
+    expected_s = {task: _expected_s(run, progress, task, lines[task]) for task in open_tasks}
+    scale = sum(expected_s.values()) / whole_s if (whole_s := sum(planned_s.values())) > 0.0 else 1.0
+    machines = progress.state.machines
+    for task, attempt in unplanned.items():
+        expected_s[task] = attempt.seconds / machines[attempt.machine].speed_factor
+    usual, slow = _mean_pace(run, progress, expected_s, untimed.tolist(), promise)
+
+    def rest_of(attempt: Attempt) -> float:
+        """Return the remaining seconds of an attempt on the plan's time axis."""
+        return _attempt_left_s(progress, attempt, now_s, usual) / scale
+
+    rest_s = {task: rest_of(attempt) for task, attempt in unplanned.items()}
     left_s = max(rest_s.values(), default=0.0)
     if open_tasks:
-        reached = [_reached_s(run, progress, task, lines[task], now_s, usual) for task in open_tasks]
+        reached = [_reached_s(run, progress, task, lines[task], rest_of) for task in open_tasks]
         reached += _reached_by_unplanned(run, progress, open_tasks, rest_s)
         begins = len(open_tasks) == len(lines) and not run.attempt_of
         if begins or (unplanned and not any(_has_begun(run, progress, task) for task in open_tasks)):
@@ -274,7 +287,18 @@ def time_left(
         copying = any(run.state[task] == TaskState.EPILOG for task in tasks)
         why = "outputs are being copied, or epilogs run" if copying else "the planned end has passed"
         return TimeLeft(p50_s=None, p90_s=None, why=why)
+    left_s *= scale
     return TimeLeft(p50_s=left_s * usual, p90_s=None if slow is None else left_s * slow)
+
+
+def _expected_s(run: RunState, progress: ExecutionProgress, task: int, line: PlanLine) -> float:
+    """Return the estimated seconds of a planned task at the current speed of its machine."""
+    if run.compiled.kind[task] != COMPUTE:
+        return line.finish_s - line.start_s
+    whole_s = run.compiled.seconds(task, line.machine, line.count)
+    attempt = progress.state.attempt_of(run, task)
+    spared = attempt.restart_from if attempt is not None else spared_share(run, task, line.count)
+    return whole_s * (1.0 - spared) / progress.state.machines[line.machine].speed_factor
 
 
 def _has_begun(run: RunState, progress: ExecutionProgress, task: int) -> bool:
@@ -328,14 +352,14 @@ def _key(run: RunState, task: int) -> tuple[int, str]:
 def _mean_pace(
     run: RunState,
     progress: ExecutionProgress,
-    planned_s: Mapping[int, float],
+    expected_s: Mapping[int, float],
     untimed: Sequence[bool],
     promise: Promise | None,
 ) -> _Pace:
-    """Return the mean pace that unfinished tasks are expected to have, weighted by their ``planned_s``."""
+    """Return the mean pace that unfinished tasks are expected to have, weighted by their ``expected_s``."""
     weights: dict[tuple[int, str], float] = {}
     stated_s = 0.0
-    for task, seconds in planned_s.items():
+    for task, seconds in expected_s.items():
         if untimed[task]:
             key = _key(run, task)
             weights[key] = weights.get(key, 0.0) + seconds
@@ -405,7 +429,11 @@ def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
 
 
 def _reached_s(
-    run: RunState, progress: ExecutionProgress, task: int, line: PlanLine, now_s: float, pace: float
+    run: RunState,
+    progress: ExecutionProgress,
+    task: int,
+    line: PlanLine,
+    rest_of: Callable[[Attempt], float],
 ) -> float:
     """Return the point on the plan's time axis that an unfinished task has reached.
 
@@ -415,7 +443,7 @@ def _reached_s(
     attempt = progress.state.attempt_of(run, task)
     if attempt is None or not _has_begun(run, progress, task):
         return line.start_s
-    return line.finish_s - _attempt_left_s(progress, attempt, now_s, pace)
+    return line.finish_s - rest_of(attempt)
 
 
 def _attempt_left_s(progress: ExecutionProgress, attempt: Attempt, now_s: float, pace: float) -> float:
@@ -434,10 +462,10 @@ def _attempt_left_s(progress: ExecutionProgress, attempt: Attempt, now_s: float,
     if began_s is None:
         return attempt.seconds / speed
     until_s = now_s if attempt.suspended_since_s is None else attempt.suspended_since_s
-    rate = 1.0 / max(1e-9, attempt.seconds * pace)
+    rate = speed / max(1e-9, attempt.seconds * pace)
     if attempt.work_done is not None and whole > 0.0:
         share = (attempt.work_done - attempt.restart_from) / whole
-        share += _unreported_s(attempt, until_s) * rate * speed
+        share += _unreported_s(attempt, until_s) * rate
     else:
         share = (until_s - began_s) * rate
     return (1.0 - min(1.0, max(0.0, share))) * attempt.seconds / speed

@@ -226,5 +226,11 @@ class ProductStore(Protocol):
         Products of the execution ``besides`` are ignored; if it is None, no execution is ignored.
         """
 
-    def find_by_name(self, workflow: str, name: str) -> Product | None:
-        """Return the newest product of the task with this name, with any fingerprint; None: there is none."""
+    def find_by_iteration(
+        self, workflow: str, name: str, counters: tuple[int, ...], besides: int
+    ) -> Product | None:
+        """Return the newest product of an iteration of the task with this name, or None.
+
+        ``counters`` are those of the loops around the task, outermost first; ``(1,)`` for a task outside
+        loops. Products of the execution ``besides`` are ignored.
+        """

@@ -16,6 +16,7 @@ from weft.urls import is_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from weft.errors import Problem
     from weft.formats.format import SourceFile
     from weft.platform.platform import Platform
     from weft.workflow.task import Task
@@ -52,22 +53,16 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
     code 0: no problems; 2: problems, each with position, value, rule and advice; 3: with --on, some task can
     run on no machine.
     """
-    from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
     from weft.formats.files import load_platform
 
-    machines = None if platform is None else _check_machines(load_platform(platform))
-    records, problems, impossible = [], list[Problem](), list[Problem]()
+    records, findings, machines = [], _Findings(), None
+    if platform is not None:
+        with findings.collect(platform, is_read=False):
+            machines = _check_machines(load_platform(platform))
     for name in files:
-        try:
-            records.append(_check_file(name, machines))
-        except InvalidInput as error:
-            problems += error.problems
-        except Infeasible as error:
-            impossible.append(Problem(what=str(error), location=SourceLocation(file=name)))
-    if problems:
-        raise InvalidInput(problems + impossible)
-    if impossible:
-        raise Infeasible("\n".join(str(problem) for problem in impossible))
+        with findings.collect(name, is_read=False):
+            records.append(_check_file(name, machines, findings))
+    findings.refuse()
     if as_json:
         options.print_json({"problems": [], "files": records})
         return
@@ -77,22 +72,62 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
             click.echo(f"note: {note}")
 
 
+class _Findings:
+    """The problems of all groups of checks; a group that raises an error does not prevent the next one."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.impossible: list[Problem] = []
+        """Tasks that no machine can run."""
+
+    @contextmanager
+    def collect(self, file: str, *, is_read: bool = True) -> Iterator[None]:
+        """Context manager that keeps the problems of InvalidInput and Infeasible.
+
+        ``file`` is added to problems without a location. If ``is_read`` is false, the file may not exist, and
+        it is added only to tasks that no machine can run.
+        """
+        from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
+
+        where = SourceLocation(file=file)
+        try:
+            yield
+        except InvalidInput as error:
+            for each in error.problems:
+                problem = replace(each, location=each.location or where) if is_read else each
+                if problem not in self.problems:
+                    self.problems.append(problem)
+        except Infeasible as error:
+            self.impossible.append(Problem(what=str(error), location=where))
+
+    def refuse(self) -> None:
+        """Raise InvalidInput or Infeasible with all problems, if there are any."""
+        from weft.errors import Infeasible, InvalidInput
+
+        if self.problems:
+            raise InvalidInput(self.problems + self.impossible)
+        if self.impossible:
+            raise Infeasible("\n".join(str(problem) for problem in self.impossible))
+
+
 def _check_machines(platform: Platform) -> Platform:
-    """Return the platform unchanged; raise InvalidInput if one of its machines cannot be used."""
+    """Return the platform unchanged; raise InvalidInput if some of its machines cannot be used."""
     from weft.api.project import find_project
     from weft.backends import BACKENDS
     from weft.backends.layout import check_sandboxes, refuse_wrong_sandboxes
-    from weft.errors import InvalidInput
 
-    if problems := list(platform.find_unknown_backends(BACKENDS)):
-        raise InvalidInput(problems)
+    findings = _Findings()
+    findings.problems += platform.find_unknown_backends(BACKENDS)
     kinds = {str(machine.backend["kind"]) for machine in platform.machines if "kind" in machine.backend}
-    for kind in sorted(kinds):
+    for kind in sorted(kind for kind in kinds if kind in BACKENDS):
         machines = [each for each in platform.machines if each.backend.get("kind") == kind]
-        BACKENDS.load(kind).check_machines(machines)
+        with findings.collect("", is_read=False):
+            BACKENDS.load(kind).check_machines(machines)
         if any(each.backend.get("sandbox") for each in machines):
-            check_sandboxes(find_project(), machines)
-            refuse_wrong_sandboxes(find_project(), machines)
+            with findings.collect("", is_read=False):
+                check_sandboxes(find_project(), machines)
+                refuse_wrong_sandboxes(find_project(), machines)
+    findings.refuse()
     return platform
 
 
@@ -115,8 +150,9 @@ def _machine_names(platform: Platform | None) -> list[str] | None:
     return [name for each in planned_machines(platform) for name in (each.name, each.host_name)]
 
 
-def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
-    from weft.api.file_names import check_file_names, check_runnable, find_open_secrets
+def _check_file(name: str, machines: Platform | None, findings: _Findings) -> dict[str, Any]:
+    """Return the summary record of a file without problems; problems are added to ``findings`` or raised."""
+    from weft.api.file_names import check_file_names, find_open_secrets
     from weft.formats.files import detect_format, open_source
     from weft.formats.native import WeftYaml, describes_platform, read_platform_file
     from weft.formats.services import bind_services
@@ -131,7 +167,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         summary = f"a platform of {count}, {format_count(nodes, 'node')}; no problems found"
         notes = [*_note_sharing(found), *note_unused(found.predictions, None, _machine_names(found))]
         return {"file": name, "kind": "platform", "summary": summary, "notes": notes}
-    if (scenario := _check_scenario(source, machines)) is not None:
+    if (scenario := _check_scenario(source, machines, findings)) is not None:
         return scenario
     if (profile := _check_profile(source)) is not None:
         return profile
@@ -139,12 +175,18 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         return other
     reader = detect_format(source)
     workflow = reader.read(source)
-    _check_settings(workflow, name)
+    before = len(findings.problems)
+    _check_settings(workflow, name, findings)
+    has_valid_settings = len(findings.problems) == before
     graph = check_and_unfold(workflow if machines is None else bind_services(workflow, machines))
-    _check_programs(graph, name)
+    with findings.collect(name):
+        _check_programs(graph, name)
     if reader.name == WeftYaml.name:
-        check_file_names(graph.workflow)
-    notes = _check_inputs(graph, name, noted=reader.name in _RUN_FORMATS)
+        with findings.collect(name):
+            check_file_names(graph.workflow)
+    notes = list[str]()
+    with findings.collect(name):
+        notes += _check_inputs(graph, name, noted=reader.name in _RUN_FORMATS)
     notes += map(str, find_open_secrets(graph.workflow))
     notes += note_unused(
         graph.workflow.predictions, [task.name for task in graph.workflow.tasks], _machine_names(machines)
@@ -154,22 +196,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         f"({reader.name}); no problems found"
     )
     if machines is not None:
-        from weft.api.request import Request, compile_graph
-        from weft.backends.attempt.isolation import check_isolation
-        from weft.instance.preferences import note_unstated_attributes
-        from weft.workflow.settings import SettingsLayers
-
-        will_run = all("kind" in machine.backend for machine in machines.machines)
-        if will_run:
-            check_runnable([graph], machines)
-        instance = compile_graph(graph, machines)
-        notes += note_unstated_attributes(graph, instance.machines)
-        instances = {graph.workflow.name: instance}
-        if workflow.settings:
-            with _located(name):
-                Request(platform=machines, instances=instances).choose_planning(SettingsLayers())
-        if will_run:
-            check_isolation([graph.workflow])
+        notes += _check_on(graph, name, machines, findings, has_valid_settings=has_valid_settings)
         summary += f"; every task can run on {machines.name}"
     return {
         "file": name,
@@ -180,6 +207,31 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
         "summary": summary,
         "notes": notes,
     }
+
+
+def _check_on(
+    graph: TaskGraph, name: str, machines: Platform, findings: _Findings, *, has_valid_settings: bool
+) -> list[str]:
+    """Check that a workflow can be planned and run on a platform; return notes."""
+    from weft.api.file_names import check_runnable
+    from weft.api.request import Request, compile_graph
+    from weft.backends.attempt.isolation import check_isolation
+    from weft.instance.preferences import note_unstated_attributes
+    from weft.workflow.settings import SettingsLayers
+
+    notes = list[str]()
+    if all("kind" in machine.backend for machine in machines.machines):
+        with findings.collect(name):
+            check_runnable([graph], machines)
+        with findings.collect(name):
+            check_isolation([graph.workflow])
+    with findings.collect(name):
+        instance = compile_graph(graph, machines)
+        notes += note_unstated_attributes(graph, instance.machines)
+        if graph.workflow.settings and has_valid_settings:
+            request = Request(platform=machines, instances={graph.workflow.name: instance})
+            request.choose_planning(SettingsLayers())
+    return notes
 
 
 def _check_grid(source: SourceFile) -> dict[str, object] | None:
@@ -200,31 +252,18 @@ def _check_grid(source: SourceFile) -> dict[str, object] | None:
     return {"file": source.name, "kind": "grid", "summary": summary}
 
 
-def _check_settings(workflow: Workflow, origin: str) -> None:
-    """Raise InvalidInput if `weft run` would reject the settings of a workflow or a selector of its tasks."""
+def _check_settings(workflow: Workflow, origin: str, findings: _Findings) -> None:
+    """Collect the problems of the settings of a workflow and of the selectors of its tasks."""
     from weft.workflow.settings import DEFAULTS
 
-    _check_selectors(workflow)
+    with findings.collect(origin):
+        _check_selectors(workflow)
     if workflow.settings:
         from weft.api.request import check_values, refuse_unknown_names
 
-        refuse_unknown_names(workflow.settings, workflow.document, ("settings",))
-        with _located(origin):
+        with findings.collect(origin):
+            refuse_unknown_names(workflow.settings, workflow.document, ("settings",))
             check_values(DEFAULTS.with_layers(workflow.settings))
-
-
-@contextmanager
-def _located(file: str) -> Iterator[None]:
-    """Context manager that adds the name of a file to the problems of InvalidInput."""
-    from weft.errors import InvalidInput, SourceLocation
-
-    try:
-        yield
-    except InvalidInput as error:
-        where = SourceLocation(file=file)
-        raise InvalidInput(
-            [replace(each, location=each.location or where) for each in error.problems]
-        ) from None
 
 
 def _check_selectors(workflow: Workflow) -> None:
@@ -327,7 +366,9 @@ def _check_predictions(source: SourceFile) -> dict[str, object] | None:
     return {"file": source.name, "kind": "predictions", "summary": summary}
 
 
-def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, object] | None:
+def _check_scenario(
+    source: SourceFile, machines: Platform | None, findings: _Findings
+) -> dict[str, object] | None:
     """Check a scenario and the workflows that it names; return its summary record, None for other files."""
     from weft.backends.simulation.scenario_checks import check_scenario, workflow_keys
     from weft.backends.simulation.scenario_reader import is_scenario, load_arrival_workflows, read_scenario
@@ -343,7 +384,7 @@ def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, 
     scenario = read_scenario(document)
     workflows = load_arrival_workflows(scenario)
     for key, workflow in workflows.items():
-        _check_settings(workflow, key)
+        _check_settings(workflow, key, findings)
     arrivals = sum(1 for entry in scenario.arrivals for _ in workflow_keys(entry))
     check_scenario(scenario, machines, workflows or None)
     summary = (

@@ -254,7 +254,9 @@ class _MessageText:
             case messages.Ended(exit_code=code, cause=cause, strays=strays):
                 why = cause or ("no exit code" if code is None else f"exit code {code}")
                 left = f"; weft {describe_strays(strays)}" if strays else ""
-                return f"its program ended: {why}{left}"
+                # A finished program states why the earlier result of its task was not reused.
+                stale = message.story if not cause and message.work_done == 1.0 else ""
+                return f"its program ended: {why}{left}{f'; it ran because {stale}' if stale else ''}"
             case messages.StagedIn():
                 return self._describe_arrival(message)
             case messages.Checkpointed(work_done=None):

@@ -95,6 +95,8 @@ class AttemptRecord:
     """Why staging failed; "": staging did not fail."""
     measured_s: float | None = None
     """Seconds that the program ran, measured on the machine; None: not measured."""
+    speed_factor: float = 1.0
+    """Estimated speed of the machine when the program ended, relative to the platform's description."""
     leaving_s: float | None = None
     """Time of the first StageOut command; None: no such command."""
     left_s: float | None = None
@@ -468,7 +470,7 @@ class History:
         self.running: dict[int, AttemptRecord] = {}
         """Attempts that were started and whose end is not reported yet, in order of their start."""
         self.succeeded: list[AttemptRecord] = []
-        """Attempts whose programs ran and ended with exit code 0, in the order of their ends."""
+        """Attempts whose programs ran and ended with exit code 0 or an outcome of the task, in this order."""
         self.taken_over: Counter[tuple[int, str]] = Counter()
         """By (run, kind): the number of tasks that reuse the outputs of an earlier execution."""
         self.past_iterations: defaultdict[int, Counter[tuple[str, TaskState]]] = defaultdict(Counter)
@@ -639,11 +641,10 @@ class History:
             return
         attempt.exit_code, attempt.story, attempt.strays = event.exit_code, event.story, event.strays
         attempt.reused_from = event.taken_over
-        if was_running and event.exit_code == 0 and not event.cause:
-            if event.taken_over is None:
-                self.succeeded.append(attempt)
-            else:
-                self.taken_over[attempt.run, attempt.kind] += 1
+        if was_running:
+            attempt.speed_factor = self._state.machines[attempt.machine].speed_factor
+        if was_running and event.exit_code == 0 and not event.cause and event.taken_over is None:
+            self.succeeded.append(attempt)
         elif event.story and requests_rerun(event):
             attempt.exit_code = None  # the backend stopped the program, which is to be run again
         attempt.measured_s = event.ran_s
@@ -665,7 +666,6 @@ class History:
                 attempt.moved_bytes = (attempt.moved_bytes or 0.0) + event.moved_bytes
             if event.taken_over is not None:
                 attempt.reused_from = event.taken_over
-                self.taken_over[attempt.run, attempt.kind] += 1
         self._note_problem(event)
 
     def _staged_out(self, event: messages.StagedOut) -> None:
@@ -953,6 +953,10 @@ class History:
         if command.state == TaskState.COMPLETED:
             attempt.ending, attempt.work_done = "completed", 1.0
             attempt.completed_n = self._entry.sequence
+            if attempt.reused_from is not None:
+                self.taken_over[attempt.run, attempt.kind] += 1
+            elif attempt.exit_code:  # an outcome
+                self.succeeded.append(attempt)
         elif command.cause:
             attempt.ending = "failed"
         else:

@@ -140,13 +140,13 @@ class _DagReader:
         """Add a problem if the value of a constant does not match its type."""
         kind = part.attributes.get("type", "")
         if kind == "DIET_FILE":
-            what, rule = "without a file name", 'must be value="NAME"'
-        elif (wrong := find_wrong_value(value, kind)) is not None:
-            what, rule = f"with the value {shorten(value, 40)!r}", f"must be {wrong[1]}"
+            what, rule = "without a file name", 'its type is DIET_FILE: must be value="NAME"'
+        elif (wrong := find_wrong_value(value, part.attributes)) is not None:
+            what, rule = f"with the value {shorten(wrong[0], 40)!r}", f"its type is {wrong[1]}"
         else:
             return
         what = f"arg {shorten(part.attributes.get('name', ''), 40)!r} {what}"
-        self.problems.add(what, rule=f"its type is {kind}: {rule}", line=part.line)
+        self.problems.add(what, rule=rule, line=part.line)
 
     def _connect_port(self, index: int, part: XmlElement, setup: PortSetup) -> None:
         reads, source = part.name in ("in", "inOut"), part.attributes.get("source")

@@ -900,10 +900,9 @@ class _StepBuilder:
 
     def _check_values(self, port: XmlElement, data: list[Data], origin: str) -> None:
         """Add a problem if a value of a source or constant does not match the type of the reading port."""
-        kind = port.attributes.get("type", "")
-        if (wrong := find_wrong_value(data, kind)) is not None:
+        if (wrong := find_wrong_value(data, port.attributes)) is not None:
             what = f"the value {shorten(wrong[0], 40)!r} of {origin}"
-            rule = f"{self._step.name}:{port.attributes.get('name', '')} has type {kind}: must be {wrong[1]}"
+            rule = f"{self._step.name}:{port.attributes.get('name', '')} has type {wrong[1]}"
             self._reader.problems.add(what, rule=rule, line=port.line)
 
     def _localise(self, data: list[Data], is_file: bool) -> list[Data]:

@@ -323,18 +323,33 @@ _FORMS = _WHOLE | dict.fromkeys(("DIET_FLOAT", "DIET_DOUBLE"), (_REAL, "a number
 """Pattern and description of the values of a port, by type."""
 
 
-def find_wrong_value(data: Data, kind: str) -> tuple[str, str] | None:
-    """Return the first value that is invalid for the type ``kind`` of a port, and the rule; else None.
+_SEPARATORS = re.compile(r"[\s,;()\[\]]+")
+"""Texts between the numbers of a vector or matrix."""
 
-    >>> find_wrong_value(["1", "abc"], "DIET_INT")
-    ('abc', 'a whole number')
+
+def find_wrong_value(data: Data, attributes: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the first value that is invalid for the type of a port, and type and rule; None: all are valid.
+
+    ``attributes`` are those of the port. Each number of a vector or matrix is checked against ``base_type``.
+
+    >>> find_wrong_value(["1", "abc"], {"type": "DIET_INT"})
+    ('abc', 'DIET_INT: must be a whole number')
+    >>> find_wrong_value("1 2.5 3", {"type": "DIET_VECTOR", "base_type": "DIET_INT"})
+    ('2.5', 'DIET_VECTOR of DIET_INT: each element must be a whole number')
     """
-    if kind not in _FORMS:
+    kind, base = attributes.get("type", ""), attributes.get("base_type", "")
+    is_array = kind in _COUNTS
+    if (base if is_array else kind) not in _FORMS:
         return None
     if not isinstance(data, str):
-        return next((wrong for each in data if (wrong := find_wrong_value(each, kind))), None)
-    pattern, rule = _FORMS[kind]
-    return None if pattern.fullmatch(data.strip()) else (data, rule)
+        return next((found for each in data if (found := find_wrong_value(each, attributes))), None)
+    pattern, rule = _FORMS[base if is_array else kind]
+    values = filter(None, _SEPARATORS.split(data)) if is_array else (data,)
+    wrong = next((value for value in values if not pattern.fullmatch(value.strip())), None)
+    if wrong is None:
+        return None
+    full = f"{kind} of {base}: each element" if is_array else f"{kind}:"
+    return wrong, f"{full} must be {rule}"
 
 
 class ConditionError(ValueError):

@@ -32,6 +32,9 @@ _EARLIER = _NEWEST % "execution = ? AND run = ? AND task = ? AND (iteration <> ?
 _BY_FINGERPRINT = _NEWEST % "fingerprint = ? AND fingerprint <> ''"
 _OF_OTHERS = _NEWEST % "fingerprint = ? AND fingerprint <> '' AND execution <> ?"
 _BY_NAME = _NEWEST % "workflow = ? AND name = ?"
+_BY_ITERATION = _NEWEST % (
+    "workflow = ? AND name = ? AND iteration = ? AND counters IN (?, ?) AND execution <> ?"
+)
 _DIRECTORIES = "SELECT DISTINCT directory FROM product WHERE execution = ? ORDER BY directory"
 
 _SOURCE = """SELECT run.number FROM product AS own
@@ -108,6 +111,21 @@ class ProductTable:
     def find_by_name(self, workflow: str, name: str) -> Product | None:
         """Return the newest product of the task with this name, with any fingerprint; None: there is none."""
         return self._drop_foreign(self._newest(_BY_NAME, (workflow, name)))
+
+    def find_by_iteration(
+        self, workflow: str, name: str, counters: tuple[int, ...], besides: int
+    ) -> Product | None:
+        """Return the newest committed product of an iteration of the task with this name, or None.
+
+        ``counters`` are those of the loops around the task; ``(1,)`` also finds products of a task outside
+        loops. Products of the execution ``besides`` are ignored.
+        """
+        if self._first or besides == self._only:
+            return None
+        written = encode_json(list(counters))
+        outside = "[]" if len(counters) == 1 else written
+        key = (workflow, name, counters[-1], written, outside, besides)
+        return self._drop_foreign(self._stored(_BY_ITERATION, key))
 
     def directories(self, execution: int) -> list[str]:
         """Return the directories of an execution's committed products."""

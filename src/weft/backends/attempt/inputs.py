@@ -298,7 +298,7 @@ class RunProducts:
         if not product.files and not product.result and not product.exit_code:
             return
         key = product.run, product.task
-        if (old := self._last.get(key)) is not None and _loop_counters(old) < _loop_counters(product):
+        if (old := self._last.get(key)) is not None and loop_counters(old) < loop_counters(product):
             self._before[key] = old
         self._last[key] = product
 
@@ -325,11 +325,11 @@ class RunProducts:
             product = self.of(run, producer)
             if product is not None and producer not in before:
                 common = max(1, _count_common_loops(compiled, producer, task))
-                if _loop_counters(product)[:common] >= counters[:common]:
+                if loop_counters(product)[:common] >= counters[:common]:
                     product = self._before.get((run, producer)) or self._products.previous(product)
             elif product is not None and len(item.producers) > 1:
                 common = _count_common_loops(compiled, producer, task)
-                if _loop_counters(product)[:common] < counters[:common]:
+                if loop_counters(product)[:common] < counters[:common]:
                     stale.append(product)
                     continue
             if product is not None:
@@ -337,7 +337,7 @@ class RunProducts:
         return found or stale
 
 
-def _loop_counters(product: Product) -> tuple[int, ...]:
+def loop_counters(product: Product) -> tuple[int, ...]:
     """Return the iterations of the loops around a product's task, outermost first.
 
     They increase during a run.

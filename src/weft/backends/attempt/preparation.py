@@ -41,6 +41,7 @@ from weft.backends.attempt.inputs import (
     RunProducts,
     TaskInputs,
     has_outputs,
+    loop_counters,
     output_names,
     select_files,
 )
@@ -502,10 +503,22 @@ class AttemptPreparer:
         )
 
     def _staleness(self, attempt: ActiveAttempt, compiled: CompiledWorkflow) -> str:
-        old = self._context.products.find_by_name(compiled.key, compiled.names[attempt.task])
-        if old is None or old.execution == self._context.execution:
+        """Explain why the product of the same iteration in an earlier execution is not reused.
+
+        The explanation is "" if there is none, or if this run has already produced the outputs.
+        """
+        context, counters = self._context, attempt.counters or (attempt.iteration,)
+        own = self._products.of(attempt.run, attempt.task)
+        if own is not None and loop_counters(own) >= counters:
             return ""
-        return explain_staleness(attempt.fingerprint_parts, old) or "its outputs were modified or removed"
+        name = compiled.names[attempt.task]
+        old = context.products.find_by_iteration(compiled.key, name, counters, besides=context.execution)
+        if old is None:
+            return ""
+        if why := explain_staleness(attempt.fingerprint_parts, old):
+            return why
+        same = old.fingerprint == attempt.fingerprint
+        return "its outputs were modified or removed" if same else "a value in its command changed"
 
     def _write_order(
         self, attempt: ActiveAttempt, job: RenderedJob, secrets: Mapping[str, str | None]
