@@ -64,6 +64,7 @@ def test_each_iteration_is_compared_with_its_own_product(looped: Project) -> Non
     }
     explained = looped.weft("explain", "step#3")
     assert "it ran because the command changed from 'echo 1 $WEFT_ITERATION > o'" in explained.out, explained
+    assert "1 s of work (assumed: no stated time), data ready" in explained.out
 
 
 def test_an_iteration_without_an_earlier_product_is_new(looped: Project) -> None:

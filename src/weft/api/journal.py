@@ -154,8 +154,9 @@ def _verdict(candidate: Candidate, common: Sequence[str]) -> Iterator[str]:
     if candidate.options:
         best = min(candidate.options, key=lambda option: (option.finish_s, option.count))
         nodes = f"{format_count(best.count, 'node')}: " if len(candidate.options) > 1 else ""
+        work = f"{format_seconds(best.seconds)} of work{' (assumed: no stated time)' if best.assumed else ''}"
         yield (
-            f"{nodes}{format_seconds(best.seconds)} of work, "
+            f"{nodes}{work}, "
             f"data ready at {format_seconds(best.data_ready_s)}, end at {format_seconds(best.finish_s)}"
         )
 

@@ -42,6 +42,7 @@ from weft.engine.transitions import absorb, enact
 from weft.engine.view import EngineView
 from weft.errors import InvalidInput, nearest
 from weft.instance.candidates import list_conditions, negate_condition
+from weft.instance.instance import mark_untimed_tasks
 from weft.records import dataclass
 from weft.units import format_bytes, format_count, format_seconds
 from weft.workflow.task_graph import COMPUTE
@@ -70,6 +71,8 @@ class CandidateMode:
     finish_s: float
     free: bool
     """Whether the task could have started in this mode at once."""
+    assumed: bool = False
+    """Whether the seconds are a placeholder because the task has no stated time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +135,7 @@ def _list_modes(
     compiled = run.compiled
     compute = compiled.kind[task] == COMPUTE
     kept = bool(state.machines[machine].awaited_by)
+    assumed = compute and bool(mark_untimed_tasks(run.instance)[task])
     for count in compiled.options(task).counts.get(machine, ()) if compute else (0,):
         if (mode := view.mode(view.run(run.index), task, machine, count)) is None:
             continue
@@ -143,6 +147,7 @@ def _list_modes(
             data_ready_s=mode.ready_s,
             finish_s=mode.finish_s,
             free=not compute or (not kept and state.machines.fits(machine, mode.nodes, demand)),
+            assumed=assumed,
         )
 
 
