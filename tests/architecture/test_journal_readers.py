@@ -27,6 +27,7 @@ DISPATCHING = {
     "repository/journal_store.py": "stores the plan that an event names",
     "backends/": "executes commands",
     "runtime/": "drives engine and backend, and repeats unanswered commands",
+    "api/cleanup.py": "lists the attempts of an unfinished execution with their tasks and machines",
     "papers/": "measures what a paper reports and no view shows",
 }
 """Modules and packages that may examine the types of messages, with the reason."""

@@ -78,7 +78,7 @@ def test_hostile_result_is_passed_literally_at_every_place(place: Place) -> None
 
 
 def test_hostile_result_in_an_environment_variable_is_not_executed(place: Place) -> None:
-    command = 'printf %s "$TEXT" > shown; eval ": $NUMBER"'
+    command = 'printf %s "$TEXT" > shown; : $NUMBER'
     env = {"TEXT": "<{say.result.text}>", "NUMBER": "{say.result.number}"}
     tasks = {"say": _say(place), "do": {"after": "say", "command": command, "env": env, "outputs": ["shown"]}}
     ran = place.run(tasks)
@@ -95,11 +95,14 @@ def test_hostile_result_in_an_environment_variable_is_not_executed(place: Place)
         {"outputs": ["{say.result.text}"]},
         {"outputs": {"f": {"to": "{say.result.text}"}}},
         {"env": {"LD_PRELOAD": "{say.result.text}"}},
+        {"env": {"X": "{say.result.text}"}, "command": 'eval ": $X"'},
     ],
 )
 def test_result_in_a_key_that_accepts_no_results_is_refused_before_the_run(place: Place, described) -> None:
     say = _say(place)
-    with pytest.raises(InvalidInput, match=r"\{say\.result\.text\}( in|; programs may read it as code)"):
+    with pytest.raises(
+        InvalidInput, match=r"\{say\.result\.text\}( in| stands in|; programs may read it as code)"
+    ):
         place.run({"say": say, "do": {"after": "say", "command": "true", **described}})
     assert not (place.project / ".weft").exists()
 

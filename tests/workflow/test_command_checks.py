@@ -53,6 +53,26 @@ def test_parameters_are_accepted_in_program_text_and_results_are_not():
     assert "in the program text of `awk`" in message
 
 
+@pytest.mark.parametrize("key", ["command", "prolog", "epilog"])
+@pytest.mark.parametrize(
+    "text", ['sh -c "$V"', 'eval "echo $V"', "echo $((V + 1))", 'set -- "$V"; eval "$1"']
+)
+def test_result_in_an_environment_variable_that_a_command_reads_as_code_is_refused(key, text):
+    def describe(field):
+        more = "" if key == "command" else "\n    command: 'true'"
+        return TASK.format(f"env: {{V: '{field}'}}\n    {key}: '{text}'{more}")
+
+    assert messages_of(describe("{x}")) == []
+    (message,) = messages_of(describe("{a.result.v}"))
+    assert message.startswith("{a.result.v} stands in the value of a variable that is read as code ")
+
+
+@pytest.mark.parametrize("text", ['echo "$V"', "sh -c 'echo $1' sh \"$V\"", 'eval "$W"'])
+def test_result_in_an_environment_variable_may_be_an_argument(text):
+    described = f"env: {{V: 'a {{a.result.v}}'}}\n    command: |\n      {text}\n"
+    assert messages_of(TASK.format(described)) == []
+
+
 @pytest.mark.parametrize(
     ("env", "what"),
     [

@@ -116,6 +116,30 @@ def _variable_problems(task: Task, job: JobSpec) -> Iterator[Problem]:
                     advice="pass the value in another variable",
                     path=("env", name),
                 )
+        if _VARIABLE.fullmatch(name) and not is_code_variable(name):
+            yield from _evaluated_problems(job, name, value, data)
+
+
+def _evaluated_problems(job: JobSpec, name: str, value: str, data: DataFields) -> Iterator[Problem]:
+    """Yield a problem if a command reads an environment variable with data as code (``eval "$x"``).
+
+    The commands are scanned as if each began with an assignment of the variable.
+    """
+    if not any(field.name in data for field in list_fields(value)):
+        return
+    texts = [split_template(text) for key in _SURROUNDINGS if (text := getattr(job, key))]
+    lines = [shell_line(job)] if isinstance(job.command, str) else []
+    quoted = [part for piece in split_template(value) for part in _quote_piece(piece)]
+    for pieces in (*lines, *texts):
+        combined = (ShellLiteral(f"{name}="), *quoted, ShellLiteral("\n"), *pieces)
+        for refusal in split_shell_pieces(combined).refusals:
+            if refusal.line == 1 and refusal.name in data:
+                yield Problem(
+                    what=f"{{{refusal.name}}} stands {refusal.what}",
+                    rule="a value that a program wrote must not be read as code",
+                    advice=refusal.advice,
+                    path=("env", name),
+                )
 
 
 def _wrapper_problems(job: JobSpec) -> Iterator[Problem]:
