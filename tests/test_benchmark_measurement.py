@@ -38,7 +38,9 @@ def test_the_usage_of_a_command_includes_its_children() -> None:
 def test_the_usage_of_a_command_includes_a_process_that_outlives_it(tmp_path: Path) -> None:
     own = tmp_path / "own_s"
     work = f"import time; sum(range(10_000_000)); open({str(own)!r}, 'w').write(str(time.process_time()))"
-    start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {work!r}], start_new_session=True)"
+    start = (
+        f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {work!r}], start_new_session=True)"
+    )
     used = measurement.run_command([sys.executable, "-W", "ignore", "-c", start])
     assert used.cpu_s > float(own.read_text())
 

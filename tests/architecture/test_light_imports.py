@@ -123,3 +123,17 @@ def test_a_run_of_one_task_loads_few_modules(tmp_path: Path) -> None:
     # No search follows the first plan, and no entry points are read for names that weft itself has.
     assert not own & {"weft.planners.plan_search", "weft.planners.exact", "weft.search.optimiser"}
     assert "importlib.metadata" not in modules
+
+
+def test_a_run_loads_numpy_without_threads_and_leaves_the_environment_unchanged() -> None:
+    program = """
+import os, sys
+from weft.cli.options import load_numpy
+os.environ.pop("OPENBLAS_NUM_THREADS", None)
+before = dict(os.environ)
+load_numpy()
+assert "numpy" in sys.modules
+assert os.environ == before
+assert len(os.listdir("/proc/self/task")) == 1
+"""
+    assert "numpy" in loaded(program)

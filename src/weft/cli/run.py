@@ -89,6 +89,7 @@ def command(
         _dry(workflows, as_json=as_json, **chosen, **planning)
         return
     with stage("loading"):
+        options.load_numpy()
         from weft.api.run import run
         from weft.cli.driver import drive_run
     drive_run(
