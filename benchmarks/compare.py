@@ -13,6 +13,8 @@ The exit code is 1 if a ratio exceeds its limit: 1.05, and 0.7 for the CPU time 
 - execution: seconds per task in fan-out and chain over those of plain threads in the same round, and wall and
   CPU seconds per task of the whole process; beside other busy processes only the CPU seconds are meaningful;
 - run, help: CPU seconds of a one-task ``weft run`` and of ``weft --help``.
+
+CPU seconds of whole commands count all their processes, also runners, which outlive the command.
 """
 
 from __future__ import annotations

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -14,6 +17,8 @@ from typing import NamedTuple
 
 __all__ = ["Usage", "calibration_s", "disk_folder", "file_system", "run_command"]
 
+_SET_CHILD_SUBREAPER = 36
+"""Number of the option of ``prctl(2)``."""
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 
@@ -34,26 +39,51 @@ class Usage(NamedTuple):
 
     wall_s: float
     cpu_s: float
-    """User and system time of the process and of all children it waited for."""
+    """User and system time of the process and of all its descendants, also of those that outlive it."""
     stdout: str
 
 
 def run_command(
     command: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> Usage:
-    """Run a command and measure it; exit with its error output if it fails."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        started = time.perf_counter()
-        process = subprocess.Popen(command, cwd=cwd, env=environment, stdout=out, stderr=errors)
-        _, status, used = os.wait4(process.pid, 0)
-        wall_s = time.perf_counter() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
+    """Run a command and measure it; exit with its error output if it fails.
+
+    Returns when all descendants of the command have ended: the runner of a ``weft run`` outlives it.
+    """
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as errors,
+        tempfile.NamedTemporaryFile() as report,
+    ):
+        # Only the parent of all descendants can count them, so the command gets a parent of its own.
+        parent = [sys.executable, str(Path(__file__).resolve()), report.name]
+        done = subprocess.run(
+            [*parent, *command], cwd=cwd, env=environment, stdout=out, stderr=errors, check=False
+        )
         out.seek(0)
         errors.seek(0)
-        if process.returncode:
+        if done.returncode:
             shown = errors.read().decode(errors="replace")[-4000:]
-            sys.exit(f"{' '.join(command)} failed with exit code {process.returncode}:\n{shown}")
-        return Usage(wall_s, used.ru_utime + used.ru_stime, out.read().decode())
+            sys.exit(f"{' '.join(command)} failed with exit code {done.returncode}:\n{shown}")
+        wall_s, cpu_s = json.loads(report.read())
+        return Usage(wall_s, cpu_s, out.read().decode())
+
+
+def _measure(report: Path, command: Sequence[str]) -> int:
+    """Run a command as a child of this process and write its wall and CPU seconds; return its exit code."""
+    if ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        sys.exit("this kernel does not assign orphaned processes to the benchmark")
+    started = time.perf_counter()
+    code = subprocess.run(command, check=False).returncode
+    wall_s = time.perf_counter() - started
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    report.write_text(json.dumps([wall_s, used.ru_utime + used.ru_stime]), encoding="utf-8")
+    return code
 
 
 def file_system(path: Path) -> str:
@@ -82,3 +112,7 @@ def disk_folder(given: Path | None = None) -> Path:
     sys.exit(
         f"{given or tempfile.gettempdir()} is not writable or in memory; name a folder on a disk: --where DIR"
     )
+
+
+if __name__ == "__main__":
+    sys.exit(_measure(Path(sys.argv[1]), sys.argv[2:]))

@@ -35,6 +35,16 @@ def test_the_usage_of_a_command_includes_its_children() -> None:
     assert used.wall_s > 0.0
 
 
+def test_the_usage_of_a_command_includes_a_process_that_outlives_it(tmp_path: Path) -> None:
+    own = tmp_path / "own_s"
+    work = f"import time; sum(range(10_000_000)); open({str(own)!r}, 'w').write(str(time.process_time()))"
+    start = (
+        f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {work!r}], start_new_session=True)"
+    )
+    used = measurement.run_command([sys.executable, "-W", "ignore", "-c", start])
+    assert used.cpu_s > float(own.read_text())
+
+
 def test_a_command_that_fails_ends_the_benchmark_with_its_error_output() -> None:
     with pytest.raises(SystemExit, match=r"exit code 3:\nno luck"):
         measurement.run_command(

@@ -123,3 +123,34 @@ def test_a_run_of_one_task_loads_few_modules(tmp_path: Path) -> None:
     # No search follows the first plan, and no entry points are read for names that weft itself has.
     assert not own & {"weft.planners.plan_search", "weft.planners.exact", "weft.search.optimiser"}
     assert "importlib.metadata" not in modules
+
+
+def test_a_run_loads_numpy_without_threads_and_leaves_the_environment_unchanged() -> None:
+    program = """
+import os, sys
+from weft.cli.options import load_numpy
+os.environ.pop("OPENBLAS_NUM_THREADS", None)
+before = dict(os.environ)
+load_numpy()
+assert "numpy" in sys.modules
+assert os.environ == before
+assert len(os.listdir("/proc/self/task")) == 1
+"""
+    assert "numpy" in loaded(program)
+
+
+def test_the_runner_loads_neither_openssl_nor_modules_that_few_tasks_need() -> None:
+    folder = PACKAGE / "backends" / "local"
+    program = f"""
+import sys
+sys.path.insert(0, {str(folder)!r})
+import runner
+runner._install_package_stubs()
+import weft.backends.local.runner_loop
+print(*sys.modules)
+"""
+    command = [sys.executable, "-I", "-S", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    modules = set(done.stdout.split())
+    assert "weft.backends.local.runner_loop" in modules
+    assert not modules & {"_hashlib", "hashlib", "hmac", "glob", "typing", "ctypes"}

@@ -24,6 +24,7 @@ def command(
     """
     options.check_files((), "", {"--report": report, "--trace": trace}, as_json=as_json)
     with stage("loading"):
+        options.load_numpy()
         from weft.api.project import OpenProject
         from weft.api.run import resume
         from weft.cli.driver import drive_run

@@ -91,6 +91,7 @@ def command(
         )  # fmt: skip
         return
     with stage("loading"):
+        options.load_numpy()
         from weft.api.run import run
         from weft.cli.driver import drive_run
     drive_run(

@@ -193,7 +193,7 @@ class RunnerScope:
         (execution, number, nonce) is not in its journal.
         """
         seal = _token_seal(token)
-        for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:  # noqa: PTH208
+        for pid in _list_pids():
             runner, mark = read_variables(pid, RUNNER_MARK, MARK)
             if not (self._is_foreign_runner(runner, seal) or self._is_unknown_program(mark, is_known)):
                 continue
@@ -218,6 +218,11 @@ class RunnerScope:
 
 
 _MARK_DOTS = 4
+
+
+def _list_pids() -> list[int]:
+    """Return the numbers of all visible processes, including zombies."""
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
 
 
 def _is_own(pid: int) -> bool:
@@ -598,9 +603,10 @@ class RunnerLink:
 
     def end(self) -> None:
         """Request that the runner exits when no task runs; a stopped runner gets SIGCONT first."""
+        # First, because a runner that has ended already would be searched among all processes.
+        self._signal_runner(signal.SIGCONT)
         self.send({"do": "end"})
         self.flush()
-        self._signal_runner(signal.SIGCONT)
 
     def disconnect(self) -> None:
         """Close the connection; the runner and its tasks continue."""
@@ -676,11 +682,12 @@ class RunnerLink:
         """Return the runners of this directory and execution, found by their command line and mark."""
         directory = os.fsencode(self.directory.absolute())
         found = []
-        for process in list_processes():
-            words = read_kernel_file(f"/proc/{process.pid}/cmdline").split(b"\0")
-            if words[-2:] != [directory, b""] or not _is_own(process.pid):
+        for pid in _list_pids():
+            words = read_kernel_file(f"/proc/{pid}/cmdline").split(b"\0")
+            if words[-2:] != [directory, b""] or not _is_own(pid):
                 continue
-            if read_variables(process.pid, RUNNER_MARK) == [self._mark]:
+            process = read_process(pid)
+            if process is not None and read_variables(pid, RUNNER_MARK) == [self._mark]:
                 found.append(process)
         return found
 

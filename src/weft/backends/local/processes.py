@@ -20,12 +20,13 @@ This module is loaded by the runner: it must not import other parts of weft or h
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import resource
 import signal
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
+
+from weft.backends.local.records import hash_bytes
 
 TYPE_CHECKING = False  # importing typing would slow down the start of the runner
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _limit_mark(mark: str, attempt: int) -> int:
     ``mark`` is the prefix of the runner's marks.
     """
     # 30 bits identify the runner: a task may itself run weft, whose processes have marks of other runners.
-    runner = int.from_bytes(hashlib.blake2b(mark.encode(), digest_size=4).digest(), "big") >> 2
+    runner = int.from_bytes(hash_bytes(mark.encode(), size=4), "big") >> 2
     return _LIMIT_MARK | runner << _ATTEMPT_BITS | attempt & _ATTEMPT_MASK
 
 
@@ -682,12 +683,12 @@ class ProcessTracker:
         """Kill all remaining descendants of the runner and wait for their ends, for a few seconds at most."""
         end_s = time.monotonic() + _ENDING_S
         while self._children >= 0 and time.monotonic() < end_s:
-            left = [process for ones in self.members({}).values() for process in ones]
-            for process in left:
-                signal_exactly(process, signal.SIGKILL)
             _reap(self._list_adopted({}))
-            if not left:
+            # Orphans become children of the runner, so without children there are no descendants.
+            if not self._list_adopted({}):
                 return
+            for process in [process for ones in self.members({}).values() for process in ones]:
+                signal_exactly(process, signal.SIGKILL)
             time.sleep(_LOOK_S)
 
 

@@ -13,10 +13,14 @@ This module is loaded by the runner: it must not import other parts of weft or h
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import stat
+
+try:
+    from _blake2 import blake2b  # hashlib also loads OpenSSL: a tenth of the start of the runner
+except ImportError:  # another implementation of Python
+    from hashlib import blake2b
 
 TYPE_CHECKING = False  # importing typing would slow down the start of the runner
 if TYPE_CHECKING:
@@ -39,6 +43,11 @@ encode_record = json.JSONEncoder(separators=(",", ":"), check_circular=False).en
 """Return a record as one line of JSON."""
 
 
+def hash_bytes(content: bytes, *, size: int = 64, key: bytes = b"") -> bytes:
+    """Return the BLAKE2b hash of a content with ``size`` bytes; with a key it is a keyed hash."""
+    return blake2b(content, digest_size=size, key=key).digest()
+
+
 def write_log(text: str) -> None:
     """Append a line to the runner's log; a failure to write is ignored."""
     try:
@@ -58,8 +67,8 @@ class SealedRecords:
         if os.readlink(f"/proc/self/fd/{self.folder}") != os.path.normpath(directory):
             self.close()
             raise OSError(errno.ELOOP, "its path contains a symbolic link", directory)
-        self._key = hashlib.blake2b(token.encode(), person=_PERSON).digest()
-        self._begun: dict[str, hashlib.blake2b] = {}
+        self._key = blake2b(token.encode(), person=_PERSON).digest()
+        self._begun: dict[str, blake2b] = {}
         """By record name: the keyed hash of the name; a copy of it is updated with the text of a record."""
 
     def close(self) -> None:
@@ -161,7 +170,7 @@ class SealedRecords:
 
     def _seal(self, name: str, text: bytes) -> bytes:
         if (begun := self._begun.get(name)) is None:
-            begun = self._begun[name] = hashlib.blake2b(name.encode() + b"\0", key=self._key, digest_size=16)
+            begun = self._begun[name] = blake2b(name.encode() + b"\0", key=self._key, digest_size=16)
         mark = begun.copy()
         mark.update(text)
         return mark.hexdigest().encode()

@@ -14,8 +14,6 @@ This module is loaded by the runner: it must not import other parts of weft or h
 
 from __future__ import annotations
 
-import glob
-import hmac
 import json
 import os
 import select
@@ -41,7 +39,7 @@ from weft.backends.local.processes import (
     signal_group,
     used_bytes,
 )
-from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record, write_log
+from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record, hash_bytes, write_log
 
 TYPE_CHECKING = False  # importing typing would slow down the start of the runner
 if TYPE_CHECKING:
@@ -58,7 +56,9 @@ class EngineSocket:
 
     def __init__(self, folder: int, token: str) -> None:
         self._folder = folder
-        self._token = token.encode()
+        self._key = os.urandom(32)
+        self._token_hash = hash_bytes(token.encode(), key=self._key)
+        """Hash of the token with a random key: the time of a comparison reveals nothing about the token."""
         self._peers: dict[int, MessageSocket] = {}
         self._engine: MessageSocket | None = None
         self._is_full = False
@@ -155,9 +155,9 @@ class EngineSocket:
         """Accept a connection as the engine's if ``line`` has the token; drop the previous engine."""
         token = _decode_line(line).get("token")
         # A string of JSON can contain half a surrogate pair.
-        if not isinstance(token, str) or not hmac.compare_digest(
-            token.encode(errors="surrogatepass"), self._token
-        ):
+        if not isinstance(token, str):
+            return False
+        if hash_bytes(token.encode(errors="surrogatepass"), key=self._key) != self._token_hash:
             return False
         if self._engine is not None:
             self._drop(self._engine)
@@ -226,6 +226,8 @@ class RestartRequest:
         return settled or now_s >= self.until_s
 
     def _read(self) -> list[tuple[str, int, int, int]]:
+        import glob
+
         found = []
         for name in sorted({name for path in self._paths for name in glob.glob(path)}):
             try:
@@ -234,6 +236,15 @@ class RestartRequest:
                 continue  # it is being replaced
             found.append((name, status.st_ino, status.st_size, status.st_mtime_ns))
         return found
+
+
+def _restart_paths(order: StartOrder) -> list[str]:
+    """Return the paths of the restart files of a program; a path may contain wildcards."""
+    if not order.restart:
+        return []
+    import glob  # few tasks have restart files
+
+    return [f"{glob.escape(order.cwd)}/{name}" for name in order.restart]
 
 
 class RunnerTask:
@@ -250,7 +261,7 @@ class RunnerTask:
         self.grace_s = order.grace_s
         self.limit_at_s = None if order.time_s is None else began_s + order.time_s
         """Time on the monotonic clock at which the time limit is reached; None: there is no limit."""
-        self.restart = [f"{glob.escape(order.cwd)}/{name}" for name in order.restart]
+        self.restart = _restart_paths(order)
         """Names or wildcards of the restart files."""
         self.request: RestartRequest | None = None
         self.folders = (order.cwd, os.path.dirname(order.stderr))
