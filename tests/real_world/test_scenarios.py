@@ -277,7 +277,7 @@ def test_explanation_of_a_rescheduled_task_names_the_failure(real, capsys):
     assert real.run("flow.yaml").completed
     text = Project(real.folder, capsys).weft("explain", "work").out
     assert "first: no, the task failed there" in text
-    assert "it failed there: earliest finish of the other machines" in text
+    assert "it failed there: earliest finish of the others" in text
     assert "second: yes" in text
 
 
