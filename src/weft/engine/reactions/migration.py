@@ -315,10 +315,10 @@ def _pace_here(machine: MachineState, behind: float | None) -> float:
 def _speed_there(here: MachineState, there: MachineState, behind: float | None) -> float:
     """Return the speed factor that an attempt on machine ``here`` would have on machine ``there``.
 
-    If programs other than weft's tasks load both machines, it follows from the measured load of ``there``. The
-    progress of the attempt shows the error of the measurement on ``here``, and the same error is assumed on
-    ``there``. But if the attempt is slower than the load explains by more than ``_MAX_LOAD_ERROR``, the rest
-    is the slowness of ``here``, and the measured speed of ``there`` is not corrected.
+    If programs other than weft's tasks load both machines, it follows from the measured load of ``there``.
+    The progress of the attempt shows the error of the measurement on ``here``, and the same error is assumed
+    on ``there``. But if the attempt is slower than the load explains by more than ``_MAX_LOAD_ERROR``, the
+    rest is the slowness of ``here``, and the measured speed of ``there`` is not corrected.
     """
     loaded = all(each.measured.load is not None and each.measured_factor < 1.0 for each in (here, there))
     if not loaded or there.learned_factor < 1.0:
