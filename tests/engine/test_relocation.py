@@ -66,6 +66,24 @@ def test_migration_compares_the_measured_loads_of_both_machines(load_here, load_
     assert ("note stay" in words) != moves
 
 
+@pytest.mark.parametrize(
+    ("load_there", "moves"), [(1.0, True), (10.0, False)], ids=["same load", "load explains as much there"]
+)
+def test_slowness_that_the_load_does_not_explain_stays_with_its_machine(load_there, moves):
+    """At a tenth of its speed a task has 480 s left here, and 96 s at the half speed that a load of 1 leaves."""
+    settings = RunSettings(contract=0.5, fetch_every_s=30.0, pushes_state=True, poll_every_s=600.0)
+    engine = running(settings, platform_of(2, 2))
+    for machine in (0, 1):
+        engine.handle(ev.Fetched(machine=machine, speed_factor=1.0, load=0.0))
+    engine.handle(ev.Started(attempt=0))
+    for machine, load in enumerate((1.0, load_there)):
+        engine.handle(ev.Fetched(machine=machine, speed_factor=1.0 / (load + 1.0), load=load), at=1)
+    engine.handle(ev.Checkpointed(attempt=0, work_done=0.04), at=20)
+    words = engine.handle(slow(0.04), at=20)
+    assert (words[-1] == "assign 1 m1 after 0: performance") == moves
+    assert ("note stay" in words) != moves
+
+
 def test_violation_always_migrates_the_task_under_the_rule_always():
     engine = running(EAGER)
     words = engine.handle(slow(), at=20)

@@ -250,6 +250,41 @@ def test_real_run_with_measured_load_has_the_same_placements_as_the_simulation(t
     ]
 
 
+STALLED = """
+weft: 1
+name: stalled
+tasks:
+  steps:
+    command: >-
+      echo 1/10 > "$WEFT_PROGRESS_FILE"; test {machine.name} = second || sleep 30
+    work: 0.2
+    contract: {factor: 0.5, grace: 0.1}
+"""
+
+
+def test_task_leaves_a_machine_on_which_it_is_slower_than_the_load_of_the_host_explains(tmp_path):
+    core = min(os.sched_getaffinity(0))
+    flow, machines = prepare(
+        tmp_path, STALLED, MACHINES.replace("kind: local", f"kind: local, cores: [{core}]")
+    )
+    with busy_loops(2, core):
+        ran = weft.run(
+            flow,
+            on=machines,
+            project=tmp_path,
+            plan_steps=50,
+            settings={"state_every": "1s", "poll_every": "0.2s"},
+        )
+    assert ran.completed, str(ran)
+    told = [(machine, ending) for _, machine, ending, _ in story(ran.report.executed.history)]
+    assert told == [(0, "migrated"), (1, "completed")]
+    events = [each.event for each in entries_of(ran)]
+    checked = next(number for number, each in enumerate(events) if isinstance(each, ev.Progressed))
+    measured = [each for each in events[:checked] if isinstance(each, ev.Fetched)]
+    assert {each.machine for each in measured} == {0, 1}
+    assert all(each.speed_factor < 1.0 for each in measured), "both machines were loaded from the start"
+
+
 ONE = """
 weft: 1
 machines:

@@ -203,6 +203,9 @@ _MANDATORY_REASONS = frozenset(
 
 _MAX_GAIN = 0.95
 
+_MAX_LOAD_ERROR = 1.5
+"""Largest ratio of measured to true speed that counts as an error of the measurement of a machine's load."""
+
 
 def relocate_attempt(
     context: DecisionContext,
@@ -312,13 +315,17 @@ def _pace_here(machine: MachineState, behind: float | None) -> float:
 def _speed_there(here: MachineState, there: MachineState, behind: float | None) -> float:
     """Return the speed factor that an attempt on machine ``here`` would have on machine ``there``.
 
-    If programs other than weft's tasks load both machines, the measured speed of ``there`` is corrected by
-    the error of the measurement on ``here``. The progress of the attempt shows this error.
+    If programs other than weft's tasks load both machines, it follows from the measured load of ``there``.
+    The progress of the attempt shows the error of the measurement on ``here``, and the same error is assumed
+    on ``there``. But if the attempt is slower than the load explains by more than ``_MAX_LOAD_ERROR``, the
+    rest is the slowness of ``here``, and the measured speed of ``there`` is not corrected.
     """
     loaded = all(each.measured.load is not None and each.measured_factor < 1.0 for each in (here, there))
     if not loaded or there.learned_factor < 1.0:
         return there.speed_factor
     missed = here.measured_factor * _pace_here(here, behind) / here.crowding()
+    if missed > _MAX_LOAD_ERROR:
+        return there.measured_factor
     return min(1.0, there.measured_factor / missed)
 
 
