@@ -119,7 +119,8 @@ def test_task_that_only_copies_its_outputs_is_done_and_occupies_no_node(nodes):
     for live in ([ended, running], [running, ended]):
         left_s = FinishForecast(StubView.of(made, now=100.0, live=live)).left_s(run)
         assert left_s == (1.5 + 2 + 2 if nodes == 1 else 1.5 + 2)
-    assert FinishForecast(StubView.of(made, now=100.0, live=[ended])).left_s(run) == (6.0 if nodes == 1 else 4.0)
+    left_s = FinishForecast(StubView.of(made, now=100.0, live=[ended])).left_s(run)
+    assert left_s == (6.0 if nodes == 1 else 4.0)
 
 
 def joined(rng, tasks, *, nodes=1):
