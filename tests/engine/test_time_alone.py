@@ -8,6 +8,7 @@ import pytest
 
 import weft
 from planning_examples import workflow
+from weft.api.request import compile_request
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario
 from weft.schedule.bounds import bound_arrivals, lower_bounds
 
@@ -98,14 +99,12 @@ def test_time_spent_waiting_for_another_run_increases_the_slowdown():
 def test_time_alone_counts_expected_iterations_before_the_run():
     """Policies compare the age of a run with its time alone before its iterations are known."""
     loops = {"again": {**LOOP["again"], "expect": 5}}
-    request = weft.api.request.compile_request(
-        {"w": workflow(CHAIN, loops)}, weft.load_platform("identical:1")
-    )
+    request = compile_request({"w": workflow(CHAIN, loops)}, weft.load_platform("identical:1"))
     assert request.library["w"].alone_s == pytest.approx(5 * 6 + 4)
 
 
 def instance_of(tasks, on):
-    request = weft.api.request.compile_request({"w": workflow(tasks)}, weft.load_platform(on))
+    request = compile_request({"w": workflow(tasks)}, weft.load_platform(on))
     return request.instance
 
 

@@ -54,9 +54,11 @@ def run_of(
     )
 
 
-def attempt(task, machine, expected_end_s, *, run=0, nodes=1):
-    """Return a running attempt."""
-    return SimpleNamespace(run=run, task=task, machine=machine, nodes=nodes, expected_end_s=expected_end_s)
+def attempt(task, machine, expected_end_s, *, run=0, nodes=1, ended_s=None):
+    """Return a running attempt, or one whose program has ended."""
+    return SimpleNamespace(
+        run=run, task=task, machine=machine, nodes=nodes, expected_end_s=expected_end_s, ended_s=ended_s
+    )
 
 
 def mode(machine, count, seconds, finish_s=None, ready_s=0.0):

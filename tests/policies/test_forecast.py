@@ -110,6 +110,19 @@ def test_the_forecast_equals_the_reference(seed, data, nodes):
         assert FinishForecast(view).left_s(run) == pytest.approx(expected, rel=1e-12), "remembered or not"
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_task_that_only_copies_its_outputs_is_done_and_occupies_no_node(nodes):
+    """It may have ended before its estimated end, and another attempt may hold its node already."""
+    made = instance({f"t{index}": {"work": 2} for index in range(4)}, platform({"nodes": nodes}))
+    ended, running = attempt(0, 0, 102.0, ended_s=99.0), attempt(1, 0, 101.5)
+    run = run_of(made)
+    for live in ([ended, running], [running, ended]):
+        left_s = FinishForecast(StubView.of(made, now=100.0, live=live)).left_s(run)
+        assert left_s == (1.5 + 2 + 2 if nodes == 1 else 1.5 + 2)
+    left_s = FinishForecast(StubView.of(made, now=100.0, live=[ended])).left_s(run)
+    assert left_s == (6.0 if nodes == 1 else 4.0)
+
+
 def joined(rng, tasks, *, nodes=1):
     """Return many tasks whose files two other tasks need, on machines of two sites."""
     described = {

@@ -56,6 +56,21 @@ def test_the_default_policy_of_several_runs_is_fair(several, workflows, options,
     assert simulated.policy == policy
 
 
+def test_real_runs_take_turns_like_simulated_ones(real):
+    """Copying the outputs of an ended program does not count as work that its run still has to do."""
+    real.write("machines.yaml", "machines: {a: {backend: {kind: local}}, b: {backend: {kind: local}}}\n")
+    for name in ("one", "two"):
+        sweep = '{sweep: {k: 1..4}, work: 1s, outputs: ["o.{k}"], command: "sleep 1; echo {k} > o.{k}"}'
+        real.write(f"{name}/{name}.yaml", f"name: {name}\ntasks:\n  t: {sweep}\n")
+    workflows = ("one/one.yaml", "two/two.yaml")
+    assert real.run(*workflows).completed
+    simulated = real.simulate(*workflows).history
+    # Later, both runs have the same slowdown except for milliseconds.
+    for history in (real.history, simulated):
+        starts = sorted(history.attempts.values(), key=lambda attempt: attempt.started_s)
+        assert [attempt.run for attempt in starts][:4] == [0, 0, 1, 1]
+
+
 def test_every_view_shows_the_slowdowns_of_several_runs(several, capsys):
     shell = Project(several.folder, capsys)
     done = shell.weft("run", "--arrivals", "list.yaml", "--on", "machines.yaml")

@@ -300,11 +300,15 @@ def _check_counts(state: EngineState, run: RunState) -> None:
 
 
 def _done_s(state: EngineState, run: RunState, task: int) -> float:
-    """Return the part of a task's mean seconds that is done if the task runs exactly as estimated."""
+    """Return the part of a task's mean seconds that is done if the task runs exactly as estimated.
+
+    All of it is done if the program of the attempt has ended.
+    """
     attempt = state.attempts[run.attempt_of[task]]
     if attempt.started_s is None or run.state[task] in FINAL:
         return 0.0
-    share = (state.now - attempt.started_s) / (attempt.seconds or 1.0)
+    ended = attempt.ended_s is not None
+    share = 1.0 if ended else (state.now - attempt.started_s) / (attempt.seconds or 1.0)
     return min(1.0, max(0.0, share)) * run.compiled.mean_seconds[task]
 
 

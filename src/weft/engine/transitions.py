@@ -186,6 +186,7 @@ def _on_ended(state: EngineState, event: messages.Ended) -> None:
     state.touch(attempt.machine)
     state.pending.policy = True
     run = state.runs[attempt.run]
+    run.ended(attempt)
     if state.priced and attempt.started_s is not None:
         run.spent += (state.now - attempt.started_s) * attempt.nodes * state.prices[attempt.machine]
     if run.referenced and run.compiled.description(attempt.task).name in run.referenced:

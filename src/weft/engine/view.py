@@ -285,9 +285,9 @@ class EngineView:
         return (attempt for attempt in list(self._state.attempts.values()) if attempt.stage <= Stage.RUNNING)
 
     def attempts_of(self, run: RunView, most: int) -> list[Attempt]:
-        """Return at most ``most`` attempts of a run whose programs have not ended."""
-        found = map(self._state.attempts.__getitem__, self._state.runs[run.index].attempt_of.values())
-        return list(islice((attempt for attempt in found if attempt.stage <= Stage.RUNNING), most))
+        """Return at most ``most`` current attempts of the unfinished tasks of a run."""
+        numbers = self._state.runs[run.index].attempt_of.values()
+        return [self._state.attempts[number] for number in islice(numbers, most)]
 
     def modes(
         self, run: RunView, task: int, *, free: bool = True, but: int | None = None, rebind: bool = False

@@ -222,10 +222,12 @@ class FinishForecast:
     The attempts of a run are read at its first forecast. The method is the forward estimate of FOFT
     (docs/papers/many-workflows.md, section 3: R. Bolze, F. Desprez, B. Isnard, Evaluation of Online
     Multi-Workflow Heuristics based on List-Scheduling Algorithms). Tasks with an attempt keep their machine
-    until the expected end of the attempt. The other tasks are placed in the order of their upward rank, each
-    where it finishes first after the tasks placed there before. Other runs are ignored. All times are seconds
-    from now, so the forecast of a run without attempts depends only on its instance, its unfinished tasks and
-    the speed factors of machines; it is cached until one of them changes, and runs of one workflow share it.
+    until the expected end of the attempt; if its program has ended and only its outputs are still being
+    copied, the task counts as done and occupies no node. The other tasks are placed in the order of their
+    upward rank, each where it finishes first after the tasks placed there before. Other runs are ignored. All
+    times are seconds from now, so the forecast of a run without attempts depends only on its instance, its
+    unfinished tasks and the speed factors of machines; it is cached until one of them changes, and runs of
+    one workflow share it.
 
     Deviations: the fastest node count of a machine is used, amounts of resources are ignored, a transfer task
     takes its mean time, data of completed tasks start to move now, and no task is placed in a gap between
@@ -307,6 +309,11 @@ def _left_s(
     return max(last, _remaining_end_s(model, run, tasks, ends, free, behind_s))
 
 
+def _attempt_left_s(attempt: AttemptView, now: float) -> float:
+    """Return the estimated seconds until the program of an attempt ends; 0 if it has ended or is overdue."""
+    return 0.0 if attempt.ended_s is not None else max(0.0, attempt.expected_end_s - now)
+
+
 def _place_without_data(
     model: _ForecastModel, run: RunView, tasks: Sequence[int], attempts: Iterable[AttemptView], now: float
 ) -> tuple[Mapping[int, float], _FreeNodes]:
@@ -314,8 +321,9 @@ def _place_without_data(
     end: dict[int, float] = {}
     busy: dict[int, float] = {}
     for attempt in attempts:
-        end[attempt.task] = left = max(0.0, attempt.expected_end_s - now)
-        busy[attempt.machine] = max(left, busy.get(attempt.machine, 0.0))
+        end[attempt.task] = left = _attempt_left_s(attempt, now)
+        if attempt.ended_s is None:
+            busy[attempt.machine] = max(left, busy.get(attempt.machine, 0.0))
     lines: _FreeNodes = [[] for _ in model.members]
     for machine, left in busy.items():
         if model.class_of[machine] >= 0:
@@ -414,8 +422,9 @@ class _ForecastSchedule:
     ) -> tuple[Mapping[int, float], _FreeNodes]:
         """Place tasks one by one; return the finish of each task, and when the used nodes become free."""
         for attempt in attempts:
-            left = max(0.0, attempt.expected_end_s - now)
-            self._take(attempt.machine, left, attempt.nodes)
+            left = _attempt_left_s(attempt, now)
+            if attempt.ended_s is None:
+                self._take(attempt.machine, left, attempt.nodes)
             self._end[attempt.task] = (left, attempt.machine)
         for task in tasks:
             if task not in self._end:

@@ -307,6 +307,8 @@ class AttemptView(Protocol):
     count: int
     started_s: float | None
     """Time at which the program of the attempt started; None: not started."""
+    ended_s: float | None
+    """Time at which the program of the attempt ended; None: not ended."""
     expected_end_s: float
     """Estimated end of the attempt."""
     work_done: float | None
@@ -365,7 +367,10 @@ class View(Protocol):
         """Return the attempts that have not ended, in the order of their numbers."""
 
     def attempts_of(self, run: RunView, most: int) -> Sequence[AttemptView]:
-        """Return the first ``most`` attempts of a run that have not ended, in the order of their creation."""
+        """Return the first ``most`` current attempts of unfinished tasks of a run, in the order of creation.
+
+        The program of an attempt may have ended (``ended_s``) while its outputs are still being copied.
+        """
 
     def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
         """Return the modes of a task, sorted by machine, then count.

@@ -43,18 +43,18 @@ class RunProgress:
     """The work that the running tasks have done if each runs as estimated; O(log n) per change.
 
     The work is measured in mean seconds: the estimated seconds of a task, averaged over its candidate
-    machines. A task contributes at a constant rate until its estimated end and counts as done afterwards, so
-    the sum is linear between events.
+    machines. A task contributes at a constant rate until its estimated end or the end of its program and
+    counts as done afterwards, so the sum is linear between events.
     """
 
-    __slots__ = ("_ends", "_full", "_growth", "_origin", "_overdue", "_shares")
+    __slots__ = ("_done", "_ends", "_full", "_growth", "_origin", "_shares")
 
     def __init__(self) -> None:
         self._shares: dict[int, _Share] = {}
-        self._overdue: set[int] = set()
-        """Tasks past their estimated end."""
+        self._done: set[int] = set()
+        """Tasks that count in full: past their estimated end, or with a program that has ended."""
         self._ends: list[tuple[float, int, _Share]] = []
-        """Heap of (estimated end, task, share) of tasks that are not overdue; some entries are stale."""
+        """Heap of (estimated end, task, share) of tasks that do not count in full; some entries are stale."""
         self._growth = self._origin = self._full = 0
 
     def begin(self, task: int, mean_s: float, started_s: float, seconds: float) -> None:
@@ -72,20 +72,25 @@ class RunProgress:
         """Remove a task from the running tasks; do nothing if it is not one of them."""
         if (share := self._shares.pop(task, None)) is None:
             return
-        if task in self._overdue:
-            self._overdue.remove(task)
+        if task in self._done:
+            self._done.remove(task)
             self._full -= share[2]
         else:
             self._count(share, -1)
+
+    def finish(self, task: int) -> None:
+        """Count all work of a started task as done; do nothing if the task is not one of them."""
+        if (share := self._shares.get(task)) is not None and task not in self._done:
+            self._done.add(task)
+            self._count(share, -1)
+            self._full += share[2]
 
     def done_s(self, now: float) -> float:
         """Return the mean seconds that the running tasks have done by now."""
         while self._ends and self._ends[0][0] <= now:
             _, task, share = heappop(self._ends)
             if self._shares.get(task) is share:
-                self._overdue.add(task)
-                self._count(share, -1)
-                self._full += share[2]
+                self.finish(task)
         # Rate times time is in squared units.
         return to_seconds(self._full) + to_seconds(to_seconds(self._growth * to_units(now) - self._origin))
 
@@ -588,6 +593,13 @@ class RunState:
         leads = self.attempt_of.get(task) == attempt.number and self.state[task] not in FINAL
         if leads and since is not None:
             self._progress.begin(task, self.compiled.mean_seconds[task], since, attempt.seconds or 1.0)
+            self.ended(attempt)
+
+    def ended(self, attempt: Attempt) -> None:
+        """If the program of an attempt has ended, record that no work of its task is left."""
+        leads = self.attempt_of.get(attempt.task) == attempt.number
+        if self._progress is not None and leads and attempt.ended_s is not None:
+            self._progress.finish(attempt.task)
 
     def set_current(self, attempt: Attempt) -> None:
         """Make an attempt the current one of its task."""
