@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -118,7 +117,7 @@ def load_numpy() -> None:
         return
     os.environ[_BLAS_THREADS] = "1"
     try:
-        importlib.import_module("numpy")
+        import numpy  # noqa: F401 -- for its effect
     finally:
         del os.environ[_BLAS_THREADS]
 
