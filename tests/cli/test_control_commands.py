@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 
@@ -185,3 +186,19 @@ def test_all_views_show_whether_a_queued_task_still_moves(project: Project) -> N
         f"x[3]: {asked}",
         f"x[3]: {off}",
     ]
+
+
+def test_status_says_that_a_program_is_suspended(project: Project) -> None:
+    halted = f"echo $$ > {project.folder / 'pid'}; echo on; kill -STOP $$"
+    project.write("halted.yaml", f"weft: 1\ntasks:\n  a: {{command: '{halted}', work: 60}}\n")
+    process = project.start("run", "halted.yaml", "--on", "machines.yaml")
+    try:
+        project.running(process, "on")
+        wait_for(lambda: "suspended for" in project.weft("status").out)
+        assert re.search(r"^  a on \w+ for .+, suspended for .+$", project.weft("status").out, re.MULTILINE)
+        (going,) = project.json("status")["running"]
+        assert going["suspended_since_s"] > 0
+        os.kill(int((project.folder / "pid").read_text()), signal.SIGCONT)
+        assert process.wait(PATIENCE_S) == 0
+    finally:
+        project.end(process)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from driven_engine import DrivenEngine, platform_of
 from engine_strategies import simulations
 from weft.backends.simulation.scenario import Arrival, Failure, Perturbation, Scenario, Span, Suspension
+from weft.cli.run_display import RunDisplay
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.history import (
@@ -21,7 +24,9 @@ from weft.engine.history import (
     measure_machines,
     replicated_share,
 )
+from weft.engine.journal import JournalEntry
 from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.states import Admission
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
@@ -135,6 +140,58 @@ def test_migration_to_a_machine_on_which_the_task_did_not_start_is_cancelled():
     # It waited in the queue of b until the new plan used a again.
     assert tried == [(0, "failed"), (1, "withdrawn"), (0, "completed")]
     assert [(move.target, move.off) for move in history.moves] == [(1, True)]
+    assert history.moves[0].off_reason == "the new plan"
+    assert history.begun_moves == history.cancelled_moves == [], "it is never announced"
+    assert count_migration_reasons(history) == {}
+
+
+class RecordedEngine(DrivenEngine):
+    """A driven engine whose journal entries are collected in a history."""
+
+    def __init__(self, *arguments, **options):
+        self.history = History()
+        super().__init__(*arguments, **options)
+
+    def handle(self, *events, at=None):
+        self.now = self.now if at is None else at
+        for event in events:
+            commands = tuple(self.engine.handle(event, self.now))
+            entry = JournalEntry(sequence=self.history.entries, now=self.now, event=event, commands=commands)
+            self.history.take(entry, self.engine.state)
+
+
+def removed_and_moving():
+    """Return an engine whose task migrates from m0, which the user removes, to m1."""
+    engine = RecordedEngine(one_task(), platform_of(2.0, 1.0, 0.5))
+    engine.handle(ev.Started(attempt=0), at=1)
+    engine.handle(ev.MachineChanged(machine=0, admission=Admission.REMOVED), at=2)
+    (move,) = engine.history.begun_moves
+    assert (move.source, move.target, move.happened) == (0, 1, True)
+    return engine, move
+
+
+def test_migration_that_ends_with_the_loss_of_its_target_is_cancelled_with_the_reason():
+    engine, move = removed_and_moving()
+    engine.handle(ev.MachineChanged(machine=1, up=False), at=3)
+    assert (move.happened, move.off_reason) == (False, "m1 was lost before the task got there")
+    assert engine.history.cancelled_moves == [move]
+    engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=4)
+    happened = [(each.source, each.target) for each in engine.history.moves if each.happened]
+    assert happened == [(0, 2)]
+    assert count_migration_reasons(engine.history) == {"user": 1}
+
+
+def test_migration_of_a_task_that_ends_first_is_cancelled_with_the_reason():
+    engine, move = removed_and_moving()
+    engine.handle(ev.Ended(attempt=0, exit_code=0), at=3)
+    assert (move.happened, move.off_reason) == (False, "it ended before it could be moved")
+    assert engine.history.cancelled_moves == [move]
+    assert count_migration_reasons(engine.history) == {}
+    display = RunDisplay(
+        progress=SimpleNamespace(state=engine.engine.state, history=engine.history), logs=None
+    )
+    text = "work does not migrate from m0 to m1 (user): it ended before it could be moved"
+    assert display.change_lines() == ["1 cancelled migration:", f"  {text}"]
 
 
 def test_work_stored_in_a_checkpoint_is_kept_in_a_migration():

@@ -126,3 +126,18 @@ def test_attempts_on_a_machine_count_as_lost_when_its_loss_ends_the_run():
     audit_journal(found.entries, [found.run.compiled])
     settled = {command.task: command.cause for _, command in found.commands(cm.Settle)}
     assert (settled, found.run.ending) == ({0: "lost", 1: "lost"}, "failed")
+
+
+def test_machine_that_answers_a_probe_has_no_reason_of_loss():
+    engine = DrivenEngine(one_task(), platform_of(1.0, 1.0))
+    machine = engine.engine.state.machines[0]
+    engine.handle(ev.MachineChanged(machine=0, up=False, reason="its sandbox has disappeared", lasting=True))
+    assert (machine.up, machine.reason, machine.lasting) == (False, "its sandbox has disappeared", True)
+    engine.handle(ev.ProbeAnswered(of="machine", alive=True, machine=0))
+    assert (machine.up, machine.reason, machine.lasting) == (True, "", False)
+
+
+def test_machine_that_does_not_answer_a_probe_has_this_reason_of_loss():
+    engine = DrivenEngine(one_task(), platform_of(1.0, 1.0))
+    engine.handle(ev.ProbeAnswered(of="machine", alive=False, machine=0))
+    assert engine.engine.state.machines[0].reason == "neither job manager nor gatekeeper answers"

@@ -117,7 +117,7 @@ def test_csv_file_is_read(tmp_path: Path):
         ("kind,size,seconds\na,,5\n", r":2: size is missing; must be a finite number"),
         ("kind,size,seconds\na,big,5\n", r":2: size is 'big'; must be a finite number"),
         ("kind,nodes,seconds\na,1.5,5\n", r":2: nodes is '1\.5'; must be a whole number"),
-        ("kind,second\na,5\n", r":1: there is no column 'seconds'; did you mean 'second'"),
+        ("kind,second\na,5\n", r":1: there is no column 'seconds'; rename column 'second'"),
         ("kind,seconds\na,5,6\n", r":2: 3 cells; the header has 2 columns"),
         ("kind,seconds,p90_seconds\na,5,4\n", r":2: p90_seconds 4 is below seconds 5"),
         ("", "no column 'kind'"),

@@ -132,6 +132,13 @@ def test_failed_epilog_is_run_again_and_the_program_is_not_run_again(machines):
     assert log_of(machines) == ["command m1", "epilog m1", "epilog m1"]
 
 
+def test_failed_epilog_is_run_again_after_an_outcome_other_than_0(machines):
+    fails_once = f"{noted('epilog')}; [ -e $LOG.again ] || {{{{ touch $LOG.again; exit 3; }}}}"
+    flow(machines, command=f"{noted('command')}; exit 3", outcomes=[0, 3], epilog=fails_once)
+    run_and_note(machines)
+    assert log_of(machines) == ["command m1", "epilog m1", "epilog m1"]
+
+
 def test_failing_epilog_fails_the_task_with_cause_and_message(machines):
     flow(machines, command=noted("command"), epilog="echo disk full >&2; exit 5", retries={"epilog": 0})
     assert machines.run("flow.yaml", on="one.yaml").outcome == "failed"

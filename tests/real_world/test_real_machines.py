@@ -341,7 +341,11 @@ def test_machines_join_a_real_run_from_the_command_line_and_from_its_file(tmp_pa
         "another name, or use `weft machines drain third --undo`\n"
     )
     # The file has no third machine, so it is removed again.
-    assert (reloaded.returncode, reloaded.stdout) == (0, "second joined\nthird is removed\n")
+    removed = f"third is removed: {machines} does not list it"
+    assert (reloaded.returncode, reloaded.stdout) == (0, f"second joined\n{removed}\n")
+    late = weft_command("machines", "reload", folder=tmp_path)
+    assert (late.returncode, late.stdout) == (1, "")
+    assert late.stderr.startswith("error: no engine is running in this project; machines can be changed only")
     states = {each["name"]: each["state"] for each in json.loads(listed.stdout)["machines"]}
     assert states == {"first": "open", "third": "removed", "second": "open"}
     found = places(ran, tmp_path)

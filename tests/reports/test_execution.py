@@ -162,7 +162,8 @@ def test_attempts_are_summarised_for_each_kind_of_task():
     assert kind.ratio == pytest.approx(1), "every attempt took what was estimated"
     assert kind.cpu_share == pytest.approx(5 * 2.5 / sum(each.ran_s for each in executed.ran))
     assert kind.max_rss_bytes == 1000 + max(measured)
-    assert kind_table(executed).rows[0][:5] == ("work", "4/4", "-", "1", "-")
+    assert kind_table(executed).rows[0][:5] == ("work", "4/4", "-", "1", "1")
+    assert dict(execution_facts(executed))["migrations"] == "1 (1 failure)", "the table agrees"
 
 
 def test_report_of_a_failure_contains_the_last_lines_of_its_log(tmp_path):

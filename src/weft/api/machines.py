@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft.api.project import REPLY_TIMEOUT_S, OpenProject, follow_run, send_request
+from weft.api.project import NO_ENGINE, REPLY_TIMEOUT_S, OpenProject, follow_run, send_request
 from weft.backends.layout import check_sandboxes, refuse_wrong_sandboxes
 from weft.documents import DocumentNode, from_python
 from weft.engine.state.state import EngineState
@@ -175,6 +175,8 @@ def reload_machines(opened: OpenProject, file: str | Path | None = None) -> Relo
         raise InvalidInput(what, advice="name one: `weft machines reload FILE`")
     old, new = follower.header.platform, load_platform(name)
     _refuse_changes(old, new, name)
+    if opened.engine is None:
+        return ReloadResult(file=name, joined=(), removed=(), replies=(NO_ENGINE,))
     known = {each.name for each in old.machines}
     listed = {each.name for each in new.machines}
     state = {each.name: each.admission for each in follower.state.machines}

@@ -62,6 +62,8 @@ class RunningAttempt:
     since_s: float
     host: str | None = None
     """The physical machine if ``machine`` is a share of one, else None."""
+    suspended_since_s: float | None = None
+    """Time at which the program was suspended; None: it is not suspended."""
 
 
 class ExecutionProgress:
@@ -149,6 +151,7 @@ class ExecutionProgress:
                 nodes=attempt.count,
                 since_s=started.submitted_s or 0.0,
                 host=state.machines[attempt.machine].share_of,
+                suspended_since_s=attempt.suspended_since_s,
             )
             for number, started in self.history.running.items()
             if (attempt := state.attempts.get(number)) is not None and run in (None, attempt.run)

@@ -240,6 +240,10 @@ REPLY_TIMEOUT_S = 10.0
 _PAUSE_S = 0.05
 
 
+NO_ENGINE = RequestReply(granted=False, text="no engine is running in this project", replied=False)
+"""Reply to every request while no engine is running."""
+
+
 def send_request(
     opened: OpenProject,
     what: str,
@@ -255,7 +259,7 @@ def send_request(
     says why, with ``replied=False``.
     """
     if opened.engine is None:
-        return RequestReply(granted=False, text="no engine is running in this project", replied=False)
+        return NO_ENGINE
     requests = RequestTable(opened.database)
     number = requests.insert(
         what,

@@ -151,8 +151,8 @@ class SimulatedRun:
 
     @property
     def migrations(self) -> int:
-        """Return the number of migrations that were not called off."""
-        return sum(not move.off for move in self.history.moves)
+        """Return the number of migrations that have begun and were not called off."""
+        return sum(move.happened for move in self.history.moves)
 
     @cached_property
     def slowdown(self) -> Summary | None:

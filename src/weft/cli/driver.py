@@ -56,7 +56,7 @@ class RunDriver:
         self.live = LiveDisplay(self._block, self._line, quiet=quiet)
         self._only_errors = quiet and errors
         self._printed_failures = self._printed_moves = self._printed_changes = self._printed_modules = 0
-        self._printed_stages = self._printed_reservations = 0
+        self._printed_stages = self._printed_reservations = self._printed_cancelled = 0
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
@@ -82,7 +82,8 @@ class RunDriver:
             promises=execution.promises,
         )
         self._printed_failures = len(self.view.progress.history.failures)
-        self._printed_moves = len(self.view.progress.history.moves)
+        self._printed_moves = len(self.view.progress.history.begun_moves)
+        self._printed_cancelled = len(self.view.progress.history.cancelled_moves)
         self._printed_reservations = len(self.view.progress.history.reservations)
         self._printed_changes = len(self.view.progress.history.machine_changes)
         self._printed_modules = len(self.view.progress.history.module_failures)
@@ -121,7 +122,12 @@ class RunDriver:
                 for line in self.view.describe_failure(failure):
                     self.live.say(line, error=self._only_errors)
         self._printed_failures = len(failures)
-        moves = self.view.progress.history.moves
+        # Before the new migrations: a task may move to a third machine instead.
+        cancelled = self.view.progress.history.cancelled_moves
+        for move in cancelled[self._printed_cancelled :] if not self._only_errors else ():
+            self.live.say(self.view.describe_cancelled(move))
+        self._printed_cancelled = len(cancelled)
+        moves = self.view.progress.history.begun_moves
         for move in moves[self._printed_moves :] if not self._only_errors else ():
             self.live.say(self.view.describe_migration(move))
         self._printed_moves = len(moves)

@@ -138,7 +138,8 @@ def reload(file: str | None, project: str | None, as_json: bool) -> None:
     """Read the platform FILE again; new machines join the run, and missing ones are removed.
 
     By default FILE is the platform file with which the run was started. The description of a machine of the
-    run cannot be changed. Exit code 2: the file is invalid or changes a machine; then nothing is changed.
+    run cannot be changed. A machine that `weft machines add` has added is removed, too, unless FILE lists it.
+    Exit code 2: the file is invalid or changes a machine; then nothing is changed; 1: no engine is running.
     """
     from weft.api.machines import reload_machines
     from weft.api.project import OpenProject
@@ -146,17 +147,15 @@ def reload(file: str | None, project: str | None, as_json: bool) -> None:
     with OpenProject.at(project) as opened:
         found = reload_machines(opened, file)
     texts = ([f"{', '.join(found.joined)} joined"] if found.joined else []) + [
-        f"{name} is removed" for name in found.removed
+        f"{name} is removed: {found.file} does not list it" for name in found.removed
     ]
-    if not texts and not as_json:
-        click.echo(f"{found.file}: no machine was added or removed")
     refused = [each for each in found.replies if not each.granted]
     reply = refused[0] if refused else None
     if as_json:
         record = {"file": found.file, "joined": list(found.joined), "removed": list(found.removed)}
         options.print_json(record | {"granted": reply is None, "text": "" if reply is None else reply.text})
     elif reply is None:
-        options.print_lines(texts)
+        options.print_lines(texts or [f"{found.file}: no machine was added or removed"])
     if reply is not None:
         _fail(reply)
 

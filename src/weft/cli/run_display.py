@@ -144,11 +144,23 @@ class RunDisplay:
         saved = f", {where}" if (where := describe_restart(each.restart_from)) else ""
         return f"{each.label} migrates from {source} to {target} ({each.reason}{saved})"
 
+    def describe_cancelled(self, each: MigrationRecord) -> str:
+        """Return a line about a migration that was called off after it had begun."""
+        machines = self.progress.state.machines
+        source, target = machines[each.source].name, machines[each.target].name
+        why = f": {each.off_reason}" if each.off_reason else ""
+        return f"{each.label} does not migrate from {source} to {target} ({each.reason}){why}"
+
     @property
     def migrations(self) -> list[MigrationRecord]:
-        """Return the migrations of the displayed runs that were not called off."""
-        moves = self.progress.history.moves
+        """Return the migrations of the displayed runs that have begun and were not called off."""
+        moves = self.progress.history.begun_moves
         return [each for each in moves if not each.off and self.run in (None, each.run)]
+
+    @property
+    def cancelled_migrations(self) -> list[MigrationRecord]:
+        """Return the migrations of the displayed runs that were called off after they had begun."""
+        return [each for each in self.progress.history.cancelled_moves if self.run in (None, each.run)]
 
     @property
     def reservations(self) -> list[Reservation]:
@@ -182,7 +194,8 @@ class RunDisplay:
         They state the number of each, and the last ``most``.
         """
         moves = [printable(self.describe_migration(each)) for each in self.migrations]
-        off = list(map(self.describe_reservation, self.cancelled_reservations))
+        off = [printable(self.describe_cancelled(each)) for each in self.cancelled_migrations]
+        off += map(self.describe_reservation, self.cancelled_reservations)
         stages = list(map(self.describe_retry, self.stage_retries))
         lines = []
         for noun, texts in (("migration", moves), ("cancelled migration", off), ("retried stage", stages)):
@@ -209,7 +222,8 @@ class RunDisplay:
         if rows > _LOW:
             modules = self.module_lines()[-_MIGRATIONS:]
             stages = map(self.describe_retry, self.stage_retries[-_MIGRATIONS:])
-            off = [each.text for each in self.cancelled_reservations[-_MIGRATIONS:]]
+            off = [self.describe_cancelled(each) for each in self.cancelled_migrations[-_MIGRATIONS:]]
+            off += [each.text for each in self.cancelled_reservations[-_MIGRATIONS:]]
             waiting = [each.text for each in self.reservations[:_MIGRATIONS]]
             moves = [*map(self.describe_machine, changes), *self.migration_lines()]
             moves += [*off, *waiting, *stages, *modules]

@@ -85,7 +85,11 @@ def _show(
         since = format_seconds(max(0.0, round(now_s - each.since_s, 1)))
         nodes = f", {format_count(each.nodes, 'node')}" if each.nodes > 1 else ""
         part = "" if each.host is None else f" (part of {each.host})"
-        click.echo(printable(f"  {each.task} on {each.machine}{part}{nodes} for {since}"))
+        halted = ""
+        if each.suspended_since_s is not None:
+            halted_s = max(0.0, round(now_s - each.suspended_since_s, 1))
+            halted = f", suspended for {format_seconds(halted_s)}"
+        click.echo(printable(f"  {each.task} on {each.machine}{part}{nodes} for {since}{halted}"))
     if len(running) > most:
         click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
     for reservation in view.reservations:

@@ -200,8 +200,20 @@ class MigrationRecord:
     new: int
     """Numbers of the attempts before (``old``) and after (``new``) the migration."""
     restart_from: float = 0.0
+    begun: bool = False
+    """Whether nodes of the target were reserved, files were copied there, or the program was submitted there.
+
+    Until then the task only waits in the queue of the target, and a new plan may choose another machine.
+    """
     off: bool = False
     """Whether the migration was cancelled: the task ended first, or did not start on the target."""
+    off_reason: str = ""
+    """Why the migration was cancelled; "" if it was not cancelled."""
+
+    @property
+    def happened(self) -> bool:
+        """Return whether the task has left for the target, and the migration was not cancelled."""
+        return self.begun and not self.off
 
     def as_record(self, machines: tuple[str, ...]) -> dict[str, Any]:
         """Return the migration as plain data, with the machines' names."""
@@ -476,6 +488,11 @@ class History:
         self.past_iterations: defaultdict[int, Counter[tuple[str, TaskState]]] = defaultdict(Counter)
         """By run: the number of tasks in finished loop iterations, by kind and final state."""
         self.moves: list[MigrationRecord] = []
+        """All migrations in the order of their decisions; some have not begun, some were cancelled."""
+        self.begun_moves: list[MigrationRecord] = []
+        """Migrations that have begun, in this order; some were cancelled later."""
+        self.cancelled_moves: list[MigrationRecord] = []
+        """Migrations that were cancelled after they had begun, in this order."""
         self.reservations: list[ReservationRecord] = []
         """Requested migrations that had to wait for a busy machine, and those that were called off then."""
         self.failures: list[FailureRecord] = []
@@ -509,6 +526,10 @@ class History:
         self.stage_retries: list[StageRetry] = []
         self._move_to: dict[int, MigrationRecord] = {}
         """By attempt: the migration with which its task came to its machine."""
+        self._stranded: set[int] = set()
+        """Attempts that ended for a migration that was cancelled afterwards."""
+        self._off_reasons: dict[int, str] = {}
+        """By old attempt: why its migration is about to be reverted."""
         self._saved: dict[tuple[int, str], dict[int, float]] = {}
         """By run and task name: the time at which each attempt last wrote restart files."""
         self._last: defaultdict[int, dict[str, AttemptRecord]] = defaultdict(dict)
@@ -772,6 +793,8 @@ class History:
         ``tried`` is on another machine.
         """
         if command.replaces is not None:
+            if before.started_s is None and before.number in self._move_to:
+                before = self._redirect_move(before, tried)
             before.left_for = reason = before.left_for or command.reason
             if before.ending in ("", "cancelled"):
                 before.ending = "migrated" if before.started_s is not None else "withdrawn"
@@ -781,8 +804,8 @@ class History:
             return
         elif before.cause:
             reason = "failure"
-        elif before.ending == "migrated":
-            reason = before.left_for  # its migration to another machine was cancelled
+        elif before.number in self._stranded:
+            reason = before.left_for
         else:
             return
         move = MigrationRecord(
@@ -800,9 +823,30 @@ class History:
         )
         self.moves.append(move)
         self._move_to[tried.number] = move
+        if command.reserve:
+            self._begin_move(tried)
+
+    def _redirect_move(self, before: AttemptRecord, tried: AttemptRecord) -> AttemptRecord:
+        """Cancel the migration to attempt ``before``, which did not start, in favour of attempt ``tried``.
+
+        Return the attempt that the task leaves.
+        """
+        before.ending = "withdrawn"
+        name = self._state.machines[tried.machine].name
+        self._withdraw_move(before, f"it moves to {name} instead")
+        old = self.attempts[self._move_to[before.number].old]
+        self._last[tried.run][tried.task] = tried
+        return old
+
+    def _begin_move(self, new: AttemptRecord) -> None:
+        """Record that the migration to an attempt is under way, if a migration led to the attempt."""
+        if (move := self._move_to.get(new.number)) is not None and not move.begun:
+            move.begun = True
+            self.begun_moves.append(move)
 
     def _stage_in(self, command: messages.StageIn) -> None:
         attempt = self.attempts[command.attempt]
+        self._begin_move(attempt)
         if attempt.staging_s is None:
             attempt.staging_s = self.now
         if attempt.is_transfer:
@@ -810,6 +854,7 @@ class History:
 
     def _start(self, command: messages.Start) -> None:
         attempt = self.attempts[command.attempt]
+        self._begin_move(attempt)
         attempt.submitted_s = self.now
         attempt.restart_from = command.restart_from
         attempt.memory_bytes, attempt.time_limit_s = command.memory_bytes, command.time_limit_s
@@ -836,19 +881,29 @@ class History:
         if new.number != old.number:
             new.ending = "withdrawn"
             old.ending = old.left_for = ""
-            self._return_to(old, new)
+            self._return_to(old, new, self._off_reasons.pop(old.number, ""))
 
-    def _return_to(self, old: AttemptRecord, new: AttemptRecord) -> None:
+    def _note_revert(self, command: messages.ReportTargetLoss | messages.ReportLateCancel) -> None:
+        self._off_reasons[command.attempt] = command.reason
+
+    def _return_to(self, old: AttemptRecord, new: AttemptRecord, reason: str) -> None:
         """Record that a task has not left attempt ``old``: attempt ``new`` did not start."""
         self._newest[old.run, old.task] = new.task_attempt
         self._last[old.run][old.task] = old
-        if (move := self._move_to.get(new.number)) is not None:
-            move.off = True
+        if (move := self._move_to.get(new.number)) is not None and not move.off:
+            move.off, move.off_reason = True, reason
+            if move.begun:
+                self.cancelled_moves.append(move)
 
-    def _withdraw_move(self, new: AttemptRecord) -> None:
+    def _withdraw_move(self, new: AttemptRecord, reason: str) -> None:
         """Record that the migration to an attempt that did not start was cancelled, if there was one."""
-        if (move := self._move_to.get(new.number)) is not None:
-            self._return_to(self.attempts[move.old], new)
+        if (move := self._move_to.get(new.number)) is None:
+            return
+        old = self.attempts[move.old]
+        if old.ending == "migrated":
+            old.ending = "cancelled"
+            self._stranded.add(old.number)
+        self._return_to(old, new, reason)
 
     def _settle(self, command: messages.Settle) -> None:
         run = self._state.runs[command.run]
@@ -861,6 +916,7 @@ class History:
         if attempt is not None and self._has_only_waited(attempt, command):
             self.running.pop(attempt.number, None)
             attempt.ending, attempt.left_for = "withdrawn", attempt.left_for or command.reason
+            self._withdraw_move(attempt, command.reason)
             return
         if command.cause:
             self._add_failure(command, attempt)
@@ -963,7 +1019,7 @@ class History:
             attempt.ending = "cancelled" if attempt.started_s is not None else "withdrawn"
             attempt.left_for = attempt.left_for or command.reason
             if attempt.ending == "withdrawn":
-                self._withdraw_move(attempt)
+                self._withdraw_move(attempt, command.reason)
 
     def _close_attempt(self, command: messages.CloseAttempt) -> None:
         attempt = self.attempts.get(command.attempt)
@@ -1057,6 +1113,8 @@ class History:
         messages.Start: _start,
         messages.StageOut: _stage_out,
         messages.Cancel: _cancel,
+        messages.ReportTargetLoss: _note_revert,
+        messages.ReportLateCancel: _note_revert,
         messages.RevertMigration: _revert_migration,
         messages.Settle: _settle,
         messages.CloseAttempt: _close_attempt,
@@ -1162,8 +1220,8 @@ def replicated_share(found: Sequence[MachineUse]) -> float:
 
 
 def count_migration_reasons(history: History) -> dict[str, int]:
-    """Return the number of migrations by reason, most frequent first, without cancelled migrations."""
-    return dict(Counter(move.reason for move in history.moves if not move.off).most_common())
+    """Return the number of migrations that happened by reason, most frequent first."""
+    return dict(Counter(move.reason for move in history.moves if move.happened).most_common())
 
 
 def count_causes(history: History) -> dict[str, int]:

@@ -862,6 +862,8 @@ def _estimate_speed(state: EngineState, command: messages.EstimateSpeed) -> None
 
 
 def _mark_machine(state: EngineState, command: messages.MarkMachine) -> None:
+    machine = state.machines[command.machine]
+    machine.reason, machine.lasting = "" if command.up else command.reason, False
     state.inquiries.set_up(command.machine, command.up, state.now)
     state.pending.policy = True
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from weft.documents import Reader
-from weft.errors import InvalidInput, Problem, SourceLocation, suggest
+from weft.errors import InvalidInput, Problem, SourceLocation, nearest
 from weft.formats.files import open_source
 from weft.formats.format import SourceFile
 from weft.platform.platform import Platform
@@ -107,8 +107,9 @@ def _header_problems(source: SourceFile, names: list[str], line: int) -> Iterato
     location = SourceLocation(file=source.name, line=line)
     for name in ("kind", "seconds"):
         if name not in names:
-            near = suggest(name, names, f"write the header: {','.join(COLUMNS)}")
-            yield Problem(what=f"there is no column {name!r}", advice=near, location=location)
+            near = nearest(name, [each for each in names if each not in COLUMNS])
+            advice = f"rename column {near!r}" if near else f"write the header: {','.join(COLUMNS)}"
+            yield Problem(what=f"there is no column {name!r}", advice=advice, location=location)
     for name in names:
         if not name or names.count(name) > 1:
             yield Problem(what=f"column {name!r} occurs twice, or has no name", location=location)

@@ -216,7 +216,7 @@ class _ExecutionObserver:
         found.end_s = run.ended_s if run.ended_s is not None else engine.state.now
         found.completed = run.ending == "completed"
         found.iterations = max((body.iteration for body in run.loops.bodies), default=1)
-        found.migrations = sum(not move.off for move in history.moves)
+        found.migrations = sum(move.happened for move in history.moves)
         found.replicated_share = lost_s / ran_s if ran_s > 0 else 0.0
         cost_s = self._waited_s + lost_s
         found.rescheduling_share = self._waited_s / cost_s if cost_s > 0 else 0.0

@@ -160,7 +160,7 @@ def _figures(ran: SimulationHistory) -> Iterator[tuple[str, float]]:
     yield "unfinished", float(sum(run.outcome != "completed" for run in history.runs))
     yield "end_s", history.end_s
     yield "slowdown", summarise(slowdowns or [0.0]).mean
-    yield "migrations", float(sum(not move.off for move in history.moves))
+    yield "migrations", float(sum(move.happened for move in history.moves))
     yield "replicated_percent", 100.0 * replicated_share(measure_machines(history, machines))
     yield "plans", float(sum(run.plans for run in history.runs))
 

@@ -60,7 +60,7 @@ class KindSummary:
     failed: int
     """Number of failed attempts, including those whose staging failed."""
     moved: int
-    """Number of migrated attempts."""
+    """Number of migrations that have begun and were not called off."""
     skipped: int = 0
     """Number of skipped tasks."""
     cancelled: int = 0
@@ -91,6 +91,7 @@ def is_reused(attempt: AttemptRecord) -> bool:
 def summarise_kinds(
     counts: Iterable[KindCount],
     attempts: Iterable[AttemptRecord],
+    moves: Iterable[MigrationRecord],
     measured: Mapping[int, ProcessUsage],
     untimed: Collection[tuple[int, str]] = (),
 ) -> tuple[KindSummary, ...]:
@@ -102,10 +103,11 @@ def summarise_kinds(
     counts = list(counts)
     workflows = {count.run: count.workflow for count in counts}
     found: dict[tuple[str, str], list[AttemptRecord]] = {}
+    migrated = {move.new for move in moves if move.happened}
     for attempt in attempts:
         found.setdefault((workflows[attempt.run], attempt.kind), []).append(attempt)
     return tuple(
-        _summarise_kind(count, found.get((count.workflow, count.kind), []), measured, untimed)
+        _summarise_kind(count, found.get((count.workflow, count.kind), []), migrated, measured, untimed)
         for count in sum_by_workflow(counts)
     )
 
@@ -113,6 +115,7 @@ def summarise_kinds(
 def _summarise_kind(
     count: KindCount,
     tries: list[AttemptRecord],
+    migrated: Collection[int],
     measured: Mapping[int, ProcessUsage],
     untimed: Collection[tuple[int, str]],
 ) -> KindSummary:
@@ -131,7 +134,7 @@ def _summarise_kind(
         taken_over=sum(map(is_reused, done)),
         attempts=len(ran),
         failed=sum(each.ending == "failed" for each in tries),
-        moved=sum(each.ending == "migrated" for each in ran),
+        moved=sum(each.number in migrated for each in tries),
         skipped=count.skipped,
         cancelled=count.cancelled,
         mean_s=sum(seconds) / len(seconds) if seconds else None,
@@ -502,7 +505,7 @@ class ExecutedRun:
         """Return a summary of tasks and attempts for each kind."""
         runs = [self.state.runs[story.index] for story in self.run_summaries]
         counts = [count for run in runs for count in count_kinds(run, self.history)]
-        return summarise_kinds(counts, self.attempts, self.records.measured, self._untimed)
+        return summarise_kinds(counts, self.attempts, self.moves, self.records.measured, self._untimed)
 
     @cached_property
     def uses(self) -> tuple[MachineUse, ...]:

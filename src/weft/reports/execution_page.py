@@ -187,7 +187,7 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
         facts.append(("promises", _promises(executed.verdicts)))
     facts.append(("tasks", _tasks(executed)))
     facts += _slowdown_facts(executed)
-    failed, moved = executed.failures, [move for move in executed.moves if not move.off]
+    failed, moved = executed.failures, [move for move in executed.moves if move.happened]
     if failed:
         facts.append(("failures", _counts(each.failed.cause for each in failed)))
     if executed.stage_retries:

@@ -237,7 +237,7 @@ def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...])
             move.label,
             machines[move.source],
             machines[move.target],
-            f"{move.reason} (called off)" if move.off else move.reason,
+            _reason_text(move),
             format_seconds(move.at_s),
             f"{move.restart_from:.0%}" if move.restart_from > UNKNOWN_SHARE else _NOTHING,
         )
@@ -246,6 +246,17 @@ def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...])
     return TextTable(
         heading=("run", "task", "from", "to", "reason", "at", "restored"), rows=tuple(rows), texts=5
     )
+
+
+def _reason_text(move: MigrationRecord) -> str:
+    """Return the reason of a migration, and whether the migration was called off or has not begun."""
+    if move.off:
+        return (
+            f"{move.reason} (called off: {move.off_reason})"
+            if move.off_reason
+            else f"{move.reason} (called off)"
+        )
+    return move.reason if move.begun else f"{move.reason} (not begun)"
 
 
 def transfer_table(

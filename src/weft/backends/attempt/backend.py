@@ -502,14 +502,16 @@ class ProgramBackend:
     def _run_epilog(self, attempt: ActiveAttempt, report: ProgramReport, failures: int = 0) -> None:
         """Run the task's own epilog after its program has ended, then collect the outputs.
 
-        A failed epilog is repeated after a pause, as often as the task's setting ``retries`` allows.
-        ``failures`` is the number of failures so far.
+        A failed epilog is repeated after a pause, as often as the task's setting ``retries`` allows, if the
+        program succeeded: its exit code is 0 or an outcome. ``failures`` is the number of failures so far.
         """
+        outcomes = self._context.compiled_workflow(attempt.run).outcomes(attempt.task)
+        succeeded = not report.get("cause") and report.get("code") in outcomes
 
         def end(done: ProgramReport) -> None:
             problem = describe_failure(EPILOG, done, attempt.records_path)
             settings = self._context.task_settings(attempt.run, attempt.task)
-            final = attempt.halted or attempt.cancelled or report.get("code") != 0
+            final = attempt.halted or attempt.cancelled or not succeeded
             if problem and not final and failures < settings.retries.get(EPILOG, 0):
                 pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**failures)
                 again = partial(self._run_epilog, attempt, report, failures + 1)
