@@ -11,7 +11,9 @@ from weft.policies.placement import ModePlacer, RankedPlacement, Sizing, place_b
 from weft.policies.policy import Place, PlanView, RunView, TaskOrder, View
 from weft.records import dataclass
 
-_OTHER_MACHINE = "the planned machine cannot run it now, or it failed there: earliest finish of the other machines"
+_OTHER_MACHINE = (
+    "the planned machine cannot run it now, or it failed there: earliest finish of the other machines"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
