@@ -197,8 +197,8 @@ _COMMAND_VARIABLES = re.compile(
 )
 """Variables whose value is a command, or a file of commands.
 
-In shell commands only these are refused: other names that ``_CODE_VARIABLES`` matches, such as ``R_max``, may be
-variables of the user.
+In shell commands only these are refused: other names that ``_CODE_VARIABLES`` matches, such as ``R_max``,
+may be variables of the user.
 """
 
 _PROGRAM_NAME = "write the name itself, or choose it with `case {name} in ...`"
