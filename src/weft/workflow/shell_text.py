@@ -581,8 +581,8 @@ class _Scanner:
             with suppress(_Unreadable):
                 inner._commands(())
             inner._check_values()
-            for index, *refused in inner.refused:
-                self._refuse([index], *refused)
+            for index, what, advice, scope in inner.refused:
+                self._refuse([index], what, advice, scope)
 
     def _assign(self, name: str, words: Sequence[ShellWord], expanded: Sequence[str]) -> None:
         """Record the fields in words, and in the variables that the words expand, as values of a variable."""
@@ -892,7 +892,7 @@ def check_program_words(words: tuple[str, ...]) -> tuple[ShellRefusal, ...]:
         read.append(ShellWord(source.scanned, tuple(range(first, len(names)))))
     scanner = _Scanner("")
     scanner.check_inner_shells(read, [()] * len(read))
-    inner = [([index], *refused) for index, *refused in scanner.refused]
+    inner = [([index], what, advice, scope) for index, what, advice, scope in scanner.refused]
     return tuple(
         ShellRefusal(
             name=names[index],
