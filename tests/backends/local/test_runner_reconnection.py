@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -155,6 +156,29 @@ def test_runner_of_a_folder_that_was_moved_away_is_replaced_with_its_programs(tm
         assert bench.link.pid != before
         assert not is_running(program)
         assert [(each["attempt"], each["cause"]) for each in bench.here["ended"]] == [(1, "lost")]
+    finally:
+        bench.close()
+
+
+def test_runner_of_a_folder_that_was_moved_away_is_not_killed_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system without locks, nothing shows which folder the runner serves."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    bench = Bench(tmp_path)
+    try:
+        before = bench.link.pid
+        assert before is not None
+        bench.link.close()
+        copy_folder(bench.directory)
+        bench.link = bench.new_link()
+        monkeypatch.setattr("fcntl.flock", refuse)
+        with pytest.raises(RunnerUnresponsive):
+            bench.link.connect(1.0)
+        assert is_running(before)
     finally:
         bench.close()
 
