@@ -168,9 +168,7 @@ def test_all_state_is_private_whatever_the_umask(running: Path) -> None:
     home = running / ".weft"
     for path in (home, *home.rglob("*")):
         parts = path.relative_to(home).parts
-        if "sandbox" in parts[:1] or (
-            "checkpoints" in parts[:1] and len(parts) > 3 and parts[3] != "current"
-        ):
+        if "sandbox" in parts[:1]:
             continue  # files of programs, below a private folder
         if (found := find_mode(path)) is None:
             continue

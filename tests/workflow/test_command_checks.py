@@ -55,7 +55,17 @@ def test_parameters_are_accepted_in_program_text_and_results_are_not():
 
 @pytest.mark.parametrize("key", ["command", "prolog", "epilog"])
 @pytest.mark.parametrize(
-    "text", ['sh -c "$V"', 'eval "echo $V"', "echo $((V + 1))", 'set -- "$V"; eval "$1"']
+    "text",
+    [
+        'sh -c "$V"',
+        "sh -c $V",
+        "trap $V 0",
+        "echo $V | sh",
+        'eval "echo $V"',
+        "echo $((V + 1))",
+        'set -- "$V"; eval "$1"',
+        'sh -c "eval \\$V"',
+    ],
 )
 def test_result_in_an_environment_variable_that_a_command_reads_as_code_is_refused(key, text):
     def describe(field):

@@ -257,6 +257,100 @@ def test_field_with_data_is_accepted_as_an_argument(text):
 @pytest.mark.parametrize(
     "text",
     [
+        "x={x}; sh -c $x",
+        "x={x}; sh $x",
+        "x={x}; trap $x 0",
+        'x={x}; trap "$x" 0',
+        "x={x}; bash -c -e $x",
+        'x={x}; printf %s "$x" | sh',
+        "x={x}; echo $x | sh",
+        'x={x}; flock F -c "$x"',
+        'x={x}; alias "a=$x"',
+        "sh -c 'eval \"$1\"' sh {x}",
+        "sh -c 'sh -c \"$1\"' sh {x}",
+        "x={x} sh -c 'eval \"$x\"'",
+        "x={x}; export x; sh -c 'eval \"$x\"'",
+        "export x={x}; sh -c 'eval \"$x\"'",
+        "env x={x} sh -c 'eval \"$x\"'",
+        "bash -c 'echo $(( $1 ))' bash {x}",
+        "bash -c '[[ $1 -eq 0 ]]' bash {x}",
+        "bash -c 'let \"$1\"' bash {x}",
+        "bash -c 'test -v \"$1\"' bash {x}",
+        "bash -c 'printf -v \"$1\" a' bash {x}",
+        "bash -c 'echo ${1@P}' bash {x}",
+        "sh -c 'printf %s \"$1\" | sh' sh {x}",
+        "sh -c 'eval \"$0\"' {x}",
+        "sh -c 'eval \"$@\"' sh a {x}",
+        'x={x}; sh -c \'eval "$1"\' sh "$x"',
+        "BASH_ENV={x} bash -c true",
+        'x={x}; BASH_ENV="$x" bash -c true',
+        "export ENV={x}; sh -ic true",
+        "PS1={x} sh -i",
+        "PS4={x}; set -x",
+        "PROMPT_COMMAND={x} bash -i",
+        "GIT_SSH_COMMAND={x} git fetch",
+        "env GIT_SSH_COMMAND={x} git fetch",
+        "script -qc {x} /dev/null",
+        "echo {x} |& sh",
+        'x={x}; bash <<< "$x"',
+        'x={x}; [ -v "$x" ]',
+        'x={x}; read "$x"',
+        'x={x}; printf -v "$x" a',
+        "x={x}; echo ${!x}",
+        "x={x}; echo ${x@P}",
+        'x={x}; echo "${x@P}"',
+        "x={x}; [[ $x -eq 0 ]]",
+        "x={x}; sh <<E\n$x\nE\n",
+        "x={x}\nbash -s a <<E\necho $x\nE\n",
+        "x={x}; python <<E\nprint($x)\nE\n",
+    ],
+)
+def test_field_with_data_is_refused_in_a_variable_or_argument_that_is_read_as_code(text):
+    assert refused(text) == []
+    assert [each.name for each in refused(text, Scope.DATA)] == ["x"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x={x}; sh -c 'echo \"$1\"' sh $x",
+        'x={x}; sh script.sh "$x"',
+        "x={x}; sh -- $x",
+        'x={x}; printf %s "$x" | cat',
+        'x={x}; printf %s "$x" | sh script',
+        'x={x}; echo "$x"; echo a | sh',
+        "x={x}; trap 'rm -f \"$x\"' 0",
+        "sh -c 'y=$1; echo \"$y\"' sh {x}",
+        'sh -c \'eval "$1"; echo "$2"\' sh true {x}',
+        "n={x}; sh -c 'n=1; echo $((n + 1))'",
+        "R_max={x}; echo $R_max",
+        "echo ENV={x}",
+        'x={x}; [ "$x" = a ]',
+        "x={x}; [[ $x == a ]]",
+        'x={x}; read -r y; echo "$x"',
+        'x={x}; $SHELL script "$x"',
+        "bash -c 'a=(1 2); echo \"$1\"' bash {x}",
+        "flock F cmd {x}",
+        'x={x}; cat <<< "$x"',
+        'x={x}; echo "${x}" "${{#x}}"',
+        "x={x} sh -c 'echo \"$x\"'",
+        "x={x}; cat <<E\n$x\nE\n",
+        "x={x}; sh s.sh <<E\n$x\nE\n",
+    ],
+)
+def test_field_with_data_is_accepted_in_a_variable_or_argument_that_is_not_read_as_code(text):
+    assert split_shell_text(text).refusals == ()
+
+
+@pytest.mark.parametrize("shell", ["$SHELL", '"$SHELL"', "${SHELL}", "timeout 5 $SHELL"])
+def test_field_is_refused_in_text_for_the_shell_of_the_user(shell):
+    (found,) = refused(f"{shell} -c 'echo {{x}}'")
+    assert "in text for another shell" in found.what
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "awk '{{print {x}}}' f",
         "sed s/a/{x}/ f",
         "python3.11 -c 'print({x})'",
@@ -364,6 +458,9 @@ def test_results_are_accepted_as_arguments_after_the_script_of_an_interpreter(te
         (("sh", "-c", "echo {x}"), [Scope.ALL]),
         (("/bin/bash", "-lc", "echo", "{x}"), []),
         (("sh", "-c", 'echo "$1"', "sh", "{x}"), []),
+        (("sh", "-c", 'eval "$1"', "sh", "{x}"), [Scope.DATA]),
+        (("timeout", "5", "bash", "-c", "echo $(( $2 ))", "bash", "a", "{x}"), [Scope.DATA]),
+        (("sh", "-c", 'eval "$1"; echo "$2"', "sh", "a", "{x}"), []),
         (("ssh", "host", "{x}"), [Scope.ALL]),
         (("python3", "-c", "print({x})"), [Scope.DATA]),
         (("python3", "-c", "print()", "{x}"), []),

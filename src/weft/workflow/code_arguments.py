@@ -21,6 +21,7 @@ FIELD_MARK = "\0"
 EXPANSION_MARK = "\1"
 """The character that stands for an expansion of the shell in ``ShellWord.literal``."""
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 class Scope(enum.Enum):
@@ -172,6 +173,10 @@ _RUNNER_VALUES = {
 _LINE_RUNNERS = ("flock", "script")
 """Programs whose option ``-c`` is a command line for a shell."""
 _CODE_BUILTINS = ("eval", "trap", "alias", "let", "declare", "typeset", "fc")
+_EVALUATING = ("trap", "alias", "let", "fc", "unset", "read", "getopts", "mapfile", "readarray")
+"""Builtins that read the values of variables in their arguments as code, besides ``eval``."""
+_COMPARISONS = ("-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v")
+"""Operators of ``[[`` whose operands bash evaluates."""
 _NAME_BUILTINS = ("unset", "read", "getopts", "mapfile", "readarray")
 _DECLARATIONS = ("export", "readonly", "local")
 _OPERATOR_BUILTINS = ("[", "test", "printf", "wait")
@@ -185,6 +190,16 @@ _CODE_VARIABLES = re.compile(
     r"BROWSER|SHELL|HOME|TMPDIR|XDG_\w+_(HOME|DIRS?)|TCLLIBPATH|GUILE_LOAD_PATH|MATLABPATH|OCTAVE_PATH|WEFT_\w+"
 )
 """Environment variables from which programs read code, options, or the location of code and settings."""
+
+_COMMAND_VARIABLES = re.compile(
+    r"ENV|BASH_ENV|PS[0-4]|PROMPT_COMMAND|PATH|LD_PRELOAD|LD_AUDIT|SHELL|EDITOR|VISUAL|\w*PAGER|BROWSER|LESSOPEN|"
+    r"LESSCLOSE|RSYNC_RSH|CVS_RSH|SSH_ASKPASS|GIT_(SSH|ASKPASS|EXTERNAL_DIFF|\w*COMMAND|\w*EDITOR)"
+)
+"""Variables whose value is a command, or a file of commands.
+
+In shell commands only these are refused: other names that ``_CODE_VARIABLES`` matches, such as ``R_max``,
+may be variables of the user.
+"""
 
 _PROGRAM_NAME = "write the name itself, or choose it with `case {name} in ...`"
 _VARIABLE_NAME = "write the name of the variable itself"
@@ -255,10 +270,7 @@ def find_started_programs(words: Sequence[ShellWord]) -> Iterator[_Refused]:
             attached = literal.startswith(("-S", "--split-string="))
             if before.literal in ("-S", "--split-string") or attached:
                 yield word.fields, "in a command line that `env -S` splits", _PROGRAM_NAME, Scope.DATA
-        if (
-            before.literal in ("-c", "--command")
-            and words[min(at, len(words) - 1)].base_name in _LINE_RUNNERS
-        ):
+        if _has_command_line(before) and words[min(at, len(words) - 1)].base_name in _LINE_RUNNERS:
             yield (
                 word.fields,
                 "in a command line that another program passes to a shell",
@@ -274,13 +286,61 @@ def find_started_programs(words: Sequence[ShellWord]) -> Iterator[_Refused]:
 
 def find_evaluated_words(words: Sequence[ShellWord]) -> Iterator[tuple[int, str]]:
     """Yield the indices of words whose expansions are read as code, each with a text that says by what."""
+    command = find_command_word(words)
     for at, word in enumerate(words):
         if word.literal == "eval":
             yield from ((each, "by `eval`") for each in range(at + 1, len(words)))
-        elif word.base_name in _SHELLS:
+    for shell, text, has_code in _find_shells(words):
+        where = f"by `{words[shell].base_name} -c`"
+        if has_code or shell == command:
+            # An expansion without quotes may give several words: options, and the text for the shell.
+            yield from ((at, where) for at in range(shell + 1, text) if _is_open_expansion(words[at]))
+        if has_code and text < len(words):
+            yield text, where
+    name = words[command].base_name if command < len(words) else ""
+    for at in range(command + 1, len(words)):
+        if name in _EVALUATING or (name in _OPERATOR_BUILTINS and words[at - 1].literal == "-v"):
+            yield at, f"by `{name}`"
+        elif name in _LINE_RUNNERS and _has_command_line(words[at - 1]):
+            yield at, f"by the shell that `{name}` starts"
+        elif name == "[[" and any(each.literal in _COMPARISONS for each in words):
+            yield at, "by `[[`"
+
+
+def find_shell_texts(words: Sequence[ShellWord]) -> Iterator[int]:
+    """Yield the indices of words that are the text of another shell (``sh -c TEXT NAME ARGUMENT...``)."""
+    yield from (text for _, text, has_code in _find_shells(words) if has_code and text < len(words))
+
+
+def _find_shells(words: Sequence[ShellWord]) -> Iterator[tuple[int, int, bool]]:
+    """Yield the index of each name of a shell and of its first operand, and whether that is its text."""
+    start = 0
+    for at, word in enumerate(words):
+        if at >= start and word.base_name in _SHELLS:
             count, has_code, _ = _read_shell_options(words[at + 1 :])
-            if has_code and at + count + 1 < len(words):
-                yield at + count + 1, f"by `{word.base_name} -c`"
+            text = at + count + 1
+            # The word after the text is only a name.
+            start = text + 2
+            yield at, text, has_code
+
+
+def find_code_settings(words: Sequence[ShellWord]) -> Iterator[str]:
+    """Yield the variables that a simple command sets and that shells or other programs read as code."""
+    command = find_command_word(words)
+    declares = command < len(words) and words[command].literal in (*_DECLARATIONS, "declare", "typeset")
+    for word in words if declares else words[:command]:
+        name = word.literal.partition("=")[0].rstrip("+")
+        if ASSIGNMENT.match(word.literal) and _COMMAND_VARIABLES.fullmatch(name):
+            yield name
+
+
+def find_exported_names(words: Sequence[ShellWord]) -> Iterator[str]:
+    """Yield the variables that a simple command passes to programs in their environment."""
+    command = find_command_word(words)
+    exports = command < len(words) and words[command].literal in ("export", "declare", "typeset")
+    for word in words[command + 1 :] if exports else words[:command] if command < len(words) else ():
+        if (exports or ASSIGNMENT.match(word.literal)) and (name := _NAME.match(word.literal)):
+            yield name[0]
 
 
 def replaces_parameters(words: Sequence[ShellWord]) -> bool:
@@ -492,6 +552,16 @@ def _find_shell_text(
         elif operand.literal.startswith(FIELD_MARK) and not ended:
             what = f"as the first argument of `{name}`, which may be an option"
             yield operand.fields, what, f"write `{name} -- {{name}}`", Scope.DATA
+
+
+def _is_open_expansion(word: ShellWord) -> bool:
+    """Return whether a word begins with an expansion without quotes, which may give several words."""
+    return word.is_plain and word.literal.startswith(EXPANSION_MARK)
+
+
+def _has_command_line(word: ShellWord) -> bool:
+    """Return whether the word after an option of ``flock`` or ``script`` is a command line for a shell."""
+    return word.literal == "--command" or re.fullmatch(r"-[a-z]*c", word.literal) is not None
 
 
 def _without_prefix(words: Sequence[ShellWord]) -> Sequence[ShellWord]:

@@ -123,7 +123,7 @@ def _variable_problems(task: Task, job: JobSpec) -> Iterator[Problem]:
 def _evaluated_problems(job: JobSpec, name: str, value: str, data: DataFields) -> Iterator[Problem]:
     """Yield a problem if a command reads an environment variable with data as code (``eval "$x"``).
 
-    The commands are scanned as if each began with an assignment of the variable.
+    The commands are scanned as if each began with an `export` of the variable.
     """
     if not any(field.name in data for field in list_fields(value)):
         return
@@ -131,7 +131,7 @@ def _evaluated_problems(job: JobSpec, name: str, value: str, data: DataFields) -
     lines = [shell_line(job)] if isinstance(job.command, str) else []
     quoted = [part for piece in split_template(value) for part in _quote_piece(piece)]
     for pieces in (*lines, *texts):
-        combined = (ShellLiteral(f"{name}="), *quoted, ShellLiteral("\n"), *pieces)
+        combined = (ShellLiteral(f"export {name}="), *quoted, ShellLiteral("\n"), *pieces)
         for refusal in split_shell_pieces(combined).refusals:
             if refusal.line == 1 and refusal.name in data:
                 yield Problem(

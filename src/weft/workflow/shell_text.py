@@ -18,6 +18,7 @@ import functools
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 
 from weft.records import dataclass
 from weft.workflow.code_arguments import (
@@ -27,9 +28,12 @@ from weft.workflow.code_arguments import (
     Scope,
     ShellWord,
     find_code_arguments,
+    find_code_settings,
     find_evaluated_words,
+    find_exported_names,
     find_input_reader,
     find_program_text,
+    find_shell_texts,
     find_started_programs,
     prints_arguments,
     reads_piped_code,
@@ -238,8 +242,10 @@ _PLAIN = re.compile(rf"""[^\\'"`$={_FIELD} \t\n;&|<>()]+""")
 """Characters of a word that have no special meaning."""
 _PLAIN_QUOTED = re.compile(rf"""[^\\'"`$}}{_FIELD}]+""")
 """Characters that have no special meaning in double quotes, ``${...}`` and here-documents."""
-_PARAMETER = re.compile(r"\{?([A-Za-z_]\w*|[1-9@*])", re.ASCII)
+_PARAMETER = re.compile(r"\{?!?([A-Za-z_]\w*|[0-9@*])(@P)?", re.ASCII)
 _PARAMETERS = (*"123456789", "@", "*")
+_USER_SHELL = (EXPANSION_MARK, f"{EXPANSION_MARK}SHELL")
+"""The literal text of the words ``${SHELL}`` and ``$SHELL``."""
 _NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*", re.ASCII)
 _LONGEST_RESERVED = len("function")
 
@@ -256,8 +262,8 @@ class _Scanner:
         self._known: set[tuple[int, Scope]] = set()
         self._documents: list[_Document] = []
         """Here-documents whose text follows the next newline."""
-        self._here_strings: list[tuple[Sequence[int], list[ShellWord]]] = []
-        """Fields after ``<<<``, and the words of the command that reads them."""
+        self._here_strings: list[tuple[Sequence[int], list[str], list[ShellWord]]] = []
+        """Fields and expanded variables after ``<<<``, and the words of the command that reads them."""
         self._levels = 0
         self._functions = 0
         self._loops = 0
@@ -267,10 +273,14 @@ class _Scanner:
         """Whether ``set`` or ``shift`` has replaced the positional parameters."""
         self._printed: list[int] = []
         """Fields that the commands before ``|`` print."""
+        self._printed_names: list[str] = []
+        """Variables that the commands before ``|`` print."""
         self._is_piped = False
         """Whether ``|`` was read last."""
         self._assigned: dict[str, list[int]] = {}
         """By variable: the fields in its values."""
+        self._exported: set[str] = set()
+        """Variables in the environment of programs."""
         self._computed: set[int] = set()
         """Fields in arithmetic, whose result is a number and therefore no code."""
         self._expanded: list[str] = []
@@ -283,14 +293,18 @@ class _Scanner:
         if (control := self.text.find(EXPANSION_MARK)) >= 0:
             raise _Unreadable(control, "the command contains a control character", "remove it")
         self._commands(())
-        for fields, reader in self._here_strings:
-            self._refuse_input("after <<<, which", fields, reader)
+        self._check_values()
+        if self._documents:
+            raise _Unreadable(self.end, "a here-document has no text")
+
+    def _check_values(self) -> None:
+        """Refuse the fields in values that the text, which has been read, uses as code."""
+        for fields, names, reader in self._here_strings:
+            self._refuse_input("after <<<, which", fields, names, reader)
         for name, where in self._evaluated:
             what = f"in the value of a variable that is read as code {where}"
             advice = _IN_ARITHMETIC if where == _ARITHMETIC else _NOT_EVALUATED
             self._refuse(self._assigned.get(name, ()), what, advice, Scope.DATA)
-        if self._documents:
-            raise _Unreadable(self.end, "a here-document has no text")
 
     # Characters. A backslash before a newline joins two lines (2.2.1), except in single quotes, comments and
     # quoted here-documents, which do not use these functions.
@@ -342,7 +356,7 @@ class _Scanner:
     def _newline(self) -> None:
         self.at += 1
         if not self._is_piped:
-            self._printed.clear()
+            self._end_pipeline()
         documents, self._documents = self._documents, []
         for document in documents:
             self._read_document(document)
@@ -386,14 +400,18 @@ class _Scanner:
                 closer = ""
                 break
             if self._take_one(("||", "&", ";")):
-                self._printed.clear()
-            elif self._take("|"):
+                self._end_pipeline()
+            elif self._take_one(("|&", "|")):
                 self._is_piped = True
             else:
                 self._is_piped = False
                 self._command()
         self._levels -= 1
         return closer
+
+    def _end_pipeline(self) -> None:
+        self._printed.clear()
+        self._printed_names.clear()
 
     def _enter(self) -> None:
         self._levels += 1
@@ -526,24 +544,53 @@ class _Scanner:
                 return
             else:
                 first = len(self._expanded)
-                words.append(self._word(may_assign=may_assign))
+                word = self._word(may_assign=may_assign)
                 expanded.append(self._expanded[first:])
+                if word.literal in _USER_SHELL and expanded[-1] == ["SHELL"]:
+                    word = ShellWord("sh")
+                words.append(word)
                 may_assign = may_assign and ASSIGNMENT.match(words[-1].literal) is not None
                 if (assignment := ASSIGNMENT.match(words[-1].literal)) is not None:
                     name = assignment[0].rstrip("+=")
                     self._assign(name, words[-1:], expanded[-1])
-        self._check_command(words)
+        self._check_command(words, expanded)
         if replaces_parameters(words):
             for name in _PARAMETERS:
                 self._assign(name, words, [each for names in expanded for each in names])
         for at, where in find_evaluated_words(words):
             self._evaluated += [(name, where) for name in expanded[at]]
+        self._evaluated += [(name, f"by programs, `{name}`") for name in find_code_settings(words)]
+        self.check_inner_shells(words, expanded)
+
+    def check_inner_shells(self, words: Sequence[ShellWord], expanded: Sequence[Sequence[str]]) -> None:
+        """Refuse the fields that reach another shell as arguments or variables and are read as code there.
+
+        ``expanded`` are the variables that each word expands. The text of the other shell (``sh -c TEXT``) is
+        read with the same rules. Text that cannot be analysed is checked up to that place.
+        """
+        self._exported.update(find_exported_names(words))
+        for at in find_shell_texts(words):
+            inner = _Scanner(words[at].literal.replace(_FIELD, _RAW).replace(EXPANSION_MARK, _RAW))
+            inner._levels = self._levels + 1
+            inner._exported = self._exported.copy()
+            inner._assigned = {name: self._assigned.get(name, []).copy() for name in self._exported}
+            for number, argument in enumerate(range(at + 1, len(words))):
+                values = self._find_values(words[argument : argument + 1], expanded[argument])
+                for name in (str(number), "@", "*") if number else ("0",):
+                    inner._assigned.setdefault(name, []).extend(values)
+            with suppress(_Unreadable):
+                inner._commands(())
+            inner._check_values()
+            for index, what, advice, scope in inner.refused:
+                self._refuse([index], what, advice, scope)
 
     def _assign(self, name: str, words: Sequence[ShellWord], expanded: Sequence[str]) -> None:
         """Record the fields in words, and in the variables that the words expand, as values of a variable."""
+        self._assigned.setdefault(name, []).extend(self._find_values(words, expanded))
+
+    def _find_values(self, words: Sequence[ShellWord], expanded: Sequence[str]) -> list[int]:
         values = [index for word in words for index in word.fields if index not in self._computed]
-        values += [index for each in expanded for index in self._assigned.get(each, ())]
-        self._assigned.setdefault(name, []).extend(values)
+        return values + [index for each in expanded for index in self._assigned.get(each, ())]
 
     def _redirections(self) -> None:
         while (mark := self._skip_blanks()) and mark in "<>0123456789":
@@ -566,13 +613,14 @@ class _Scanner:
         self.at = start
         operator = self._take_one(_REDIRECTIONS)
         self._skip_blanks()
+        first = len(self._expanded)
         target = self._word(place=FieldPlace.ONE)
         if operator in ("<&", ">&"):
             # bash expands the value of such a word a second time if it is not a number.
             advice = "write the number of the descriptor, or `> {name} 2>&1`"
             self._refuse(target.fields, f"after {operator}, where its value may be expanded again", advice)
         elif operator == "<<<":
-            self._here_strings.append((target.fields, words))
+            self._here_strings.append((target.fields, self._expanded[first:], words))
 
     # Words (2.2, 2.6).
 
@@ -687,6 +735,8 @@ class _Scanner:
         self._enter()
         if name := _PARAMETER.match(self.text, self.at, self.end):
             self._expanded.append(name[1])
+            if name[0].startswith("{!") or name[2]:
+                self._evaluated.append((name[1], "in ${...}"))
         mark = self._peek()
         if mark == "(":
             documents, self._documents = self._documents, []
@@ -759,7 +809,7 @@ class _Scanner:
 
     def _read_document(self, document: _Document) -> None:
         """Read the text of a here-document, from the start of its first line."""
-        first = len(self.places)
+        first, expanded = len(self.places), len(self._expanded)
         stop, after = self._find_end(document)
         if document.is_quoted:
             advice = "remove the quotes of the end mark, and write \\$ for $ in the text"
@@ -769,14 +819,19 @@ class _Scanner:
             while mark := self._peek():
                 self._quoted_character(mark)
             self.end = end
-        self._refuse_input("in a here-document that", range(first, len(self.places)), document.reader)
+        fields, names = range(first, len(self.places)), self._expanded[expanded:]
+        self._refuse_input("in a here-document that", fields, names, document.reader)
         self.at = after
 
-    def _refuse_input(self, where: str, fields: Sequence[int], words: Sequence[ShellWord]) -> None:
-        """Refuse fields in the input of a command that reads its input as code."""
+    def _refuse_input(
+        self, where: str, fields: Sequence[int], names: Sequence[str], words: Sequence[ShellWord]
+    ) -> None:
+        """Refuse fields in the input of a command that reads its input as code, and in its variables."""
         if (found := find_input_reader(words)) is not None:
             reader, advice, scope = found
             self._refuse(fields, f"{where} {reader}", advice, scope)
+            if scope is Scope.DATA or reads_piped_code(words):
+                self._evaluated += [(name, "as the input of a program") for name in names]
 
     def _find_end(self, document: _Document) -> tuple[int, int]:
         """Return the offsets of the line with the end mark and of the line after the end mark."""
@@ -793,14 +848,16 @@ class _Scanner:
             start = stop + 1
         raise _Unreadable(self.at, f"a here-document has no line {document.delimiter!r} at its end")
 
-    def _check_command(self, words: Sequence[ShellWord]) -> None:
+    def _check_command(self, words: Sequence[ShellWord], expanded: Sequence[Sequence[str]]) -> None:
         """Refuse the fields of a simple command that its program would read as code."""
         for refused in find_code_arguments(words):
             self._refuse(*refused)
         if reads_piped_code(words):
             self._refuse(self._printed, "in text that a shell reads through a pipe", _NOT_PIPED, Scope.DATA)
+            self._evaluated += [(name, "by a shell, through a pipe") for name in self._printed_names]
         elif prints_arguments(words):
             self._printed += [index for word in words for index in word.fields]
+            self._printed_names += [name for names in expanded for name in names]
         if replaces_parameters(words):
             self._replaces_list = True
             self._refuse(self._loop_lists, *_REPLACED, Scope.LISTS)
@@ -833,6 +890,9 @@ def check_program_words(words: tuple[str, ...]) -> tuple[ShellRefusal, ...]:
         first = len(names)
         names += [name for name, _ in source.fields]
         read.append(ShellWord(source.scanned, tuple(range(first, len(names)))))
+    scanner = _Scanner("")
+    scanner.check_inner_shells(read, [()] * len(read))
+    inner = [([index], what, advice, scope) for index, what, advice, scope in scanner.refused]
     return tuple(
         ShellRefusal(
             name=names[index],
@@ -842,7 +902,7 @@ def check_program_words(words: tuple[str, ...]) -> tuple[ShellRefusal, ...]:
             column=0,
             scope=scope,
         )
-        for fields, what, advice, scope in (*find_started_programs(read), *find_program_text(read))
+        for fields, what, advice, scope in (*find_started_programs(read), *find_program_text(read), *inner)
         for index in fields
     )
 

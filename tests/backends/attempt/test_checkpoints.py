@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,26 @@ def test_kept_files_are_restored(grounds, tmp_path: Path) -> None:
     assert (grounds.other / "state" / "grid").read_text() == "grid 1"
     assert not keep_checkpoint(grounds.other, ["restart.*", "state/"], kept), "what was restored is not new"
     assert len(list(kept.iterdir())) == 2, "the pointer and one copy"
+
+
+def test_copies_are_private_whatever_the_umask(grounds, tmp_path: Path) -> None:
+    kept = tmp_path / ".weft" / "kept"
+    before = os.umask(0)
+    try:
+        (grounds.work / "state").mkdir()
+        for name in ("restart", "tool", "state/grid"):
+            (grounds.work / name).write_text(name)
+        (grounds.work / "tool").chmod(0o777)
+        assert keep_checkpoint(grounds.work, ["restart", "tool", "state/"], kept)
+    finally:
+        os.umask(before)
+    modes = {str(path.relative_to(kept)): stat.S_IMODE(path.stat().st_mode) for path in kept.rglob("*")}
+    assert modes == {
+        "current": 0o600, "1": 0o700, "1/restart": 0o600, "1/tool": 0o700, "1/state": 0o700, "1/state/grid": 0o600,
+    }  # fmt: skip
+    assert not keep_checkpoint(grounds.work, ["restart", "tool", "state/"], kept), "nothing has changed"
+    assert restore_checkpoint(kept, grounds.other)
+    assert os.access(grounds.other / "tool", os.X_OK)
 
 
 def test_writing_restored_files_does_not_change_the_checkpoint(grounds, tmp_path: Path) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from backend_project import BackendProject
-from backends.local.runner_bench import Bench, is_running, wait_until
+from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
 from weft.backends.local import link
-from weft.backends.local.link import RunnerLink
+from weft.backends.local.link import RunnerLink, RunnerUnresponsive
 from weft.backends.local.records import SealedRecords
 from weft.engine import messages as cm
 from weft.engine import messages as ev
@@ -140,3 +142,70 @@ def test_end_of_a_program_that_was_killed_with_its_runner_is_unknown(bench: Benc
     (end,) = bench.link.connect()["ended"]
     assert (end["attempt"], end["cause"], end["code"], end["signal"]) == (1, "lost", None, None)
     assert end["text"] == "its runner ended before it recorded the end of the program"
+
+
+def test_runner_of_a_folder_that_was_moved_away_is_replaced_with_its_programs(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    try:
+        bench.sh(1, "echo $$ > ready; sleep 1000")
+        program, before = bench.wait_for_pid("ready"), bench.link.pid
+        bench.link.close()
+        copy_folder(bench.directory)
+        bench.link = bench.new_link()
+        bench.here = bench.link.connect(_BELOW_LIMIT_S)
+        assert bench.link.pid != before
+        assert not is_running(program)
+        assert [(each["attempt"], each["cause"]) for each in bench.here["ended"]] == [(1, "lost")]
+    finally:
+        bench.close()
+
+
+def test_runner_of_a_folder_that_was_moved_away_is_not_killed_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system without locks, nothing shows which folder the runner serves."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    bench = Bench(tmp_path)
+    try:
+        before = bench.link.pid
+        assert before is not None
+        bench.link.close()
+        copy_folder(bench.directory)
+        bench.link = bench.new_link()
+        monkeypatch.setattr("fcntl.flock", refuse)
+        with pytest.raises(RunnerUnresponsive):
+            bench.link.connect(1.0)
+        assert is_running(before)
+    finally:
+        bench.close()
+
+
+def test_runner_of_the_folder_from_which_a_folder_was_copied_continues(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scope="original")
+    try:
+        before = bench.link.pid
+        copy = tmp_path / "copy"
+        subprocess.run(["cp", "-a", str(bench.directory), str(copy)], check=True)
+        link = RunnerLink(copy, TOKEN, environment={}, scope="copy")
+        with pytest.raises(RunnerUnresponsive):
+            link.connect(1.0)
+        link.close()
+        bench.sh(1, "exit 4")
+        assert bench.wait_for_end(1)["code"] == 4
+        assert bench.link.pid == before
+    finally:
+        bench.close()
+
+
+_BELOW_LIMIT_S = 45.0
+"""Less than the time after which an engine gives up waiting for a runner that does not answer."""
+
+
+def copy_folder(folder: Path) -> None:
+    """Replace a folder by a copy of itself, as if it were restored from a backup."""
+    moved = folder.with_name("moved")
+    folder.rename(moved)
+    subprocess.run(["cp", "-a", str(moved), str(folder)], check=True)

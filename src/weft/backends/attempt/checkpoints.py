@@ -38,11 +38,11 @@ from weft.backends.attempt.safe_paths import (
     staging_errors,
 )
 from weft.backends.attempt.staging import atomic_file, clone_or_copy, file_record, is_intact, measure_file
-from weft.backends.attempt.trees import match_names, remove_tree
+from weft.backends.attempt.trees import match_names, remove_tree, walk_tree
 from weft.backends.backend import ProjectContext
 from weft.backends.file_record import FileRecord
 from weft.engine.stored_fields import DAMAGE, decode_record, decode_text
-from weft.private_files import FILE_MODE, make_folder
+from weft.private_files import FILE_MODE, close_to_others, make_folder
 from weft.workflow.templates import fill_template
 
 _POINTER, _COMING = "current", "coming"
@@ -76,6 +76,7 @@ def keep_checkpoint(
             clone_or_copy(workdir, name, into, f"{number}/{name}")
         if not before or not _are_same(before, _find_versions(workdir, names)):
             return False
+        _close_to_others(into, str(number))
         sync_files(into, [str(number)], above=into.parents[:_NEW_FOLDERS])
         _write_pointer(into, number, before, maker)
         return True
@@ -186,8 +187,11 @@ class CheckpointKeeper:
             source = f"{place}/{number}/{file.name}"
             if fetch(InputSource(source, folder), kept, f"{number}/{file.name}").file.digest != file.digest:
                 raise StagingProblem("cannot be used", source, "its content has changed", lasting=True)
+        if files:
+            _close_to_others(kept, number)
         with staging_errors("cannot be kept", str(kept)):
             (kept / _COMING).replace(kept / _POINTER)
+            close_to_others(kept / _POINTER)
 
 
 def list_checkpoint(kept: Path) -> tuple[FileRecord, ...]:
@@ -240,6 +244,14 @@ def _find_versions(workdir: Path, names: Sequence[str]) -> _Versions:
 def _next_number(into: Path) -> int:
     with open_directory(into, ()) as listing:
         return max((int(name) for name in list_names(listing) if name.isdecimal()), default=0) + 1
+
+
+def _close_to_others(into: Path, folder: str) -> None:
+    """Remove the permissions of group and others from a folder of copies and all that it contains."""
+    entries = [entry for _, entry in walk_tree(into, (folder,)) if not entry.link]
+    with staging_errors("cannot be kept", str(into)):
+        for parts in ((), *(entry.parts for entry in entries)):
+            close_to_others(into.joinpath(folder, *parts))
 
 
 def _write_pointer(into: Path, number: int, versions: _Versions, maker: CheckpointMaker) -> None:

@@ -17,6 +17,7 @@ them first.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -56,7 +57,7 @@ from weft.backends.local.processes import (
 from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record
 from weft.errors import WeftError, shorten
 from weft.platform.machine import Machine
-from weft.private_files import FOLDER_MODE, make_folder
+from weft.private_files import FILE_MODE, FOLDER_MODE, make_folder
 from weft.records import dataclass
 
 if TYPE_CHECKING:
@@ -113,18 +114,15 @@ def find_orphans(records: SealedRecords) -> list[Process]:
     session = int(str(identity["pid"]))
     first_ticks = int(str(identity["began_ticks"]))
     living, mark = list_processes(), mark_prefix(session, first_ticks)
-    strays = [
-        process
-        for process in living
-        if process.session != session and marked_attempt(process.pid, mark) is not None
-    ]
+    marked = [process for process in living if marked_attempt(process.pid, mark) is not None]
     # If the runner's number was reused, no process of its session was left.
     members = (
         []
         if read_process(session) is not None
         else [process for process in living if process.session == session]
     )
-    return strays + _find_session_orphans(records, members, first_ticks) if members else strays
+    others = _find_session_orphans(records, members, first_ticks) if members else []
+    return marked + [process for process in others if process not in marked]
 
 
 def _find_session_orphans(records: SealedRecords, members: list[Process], first_ticks: int) -> list[Process]:
@@ -360,8 +358,9 @@ class RunnerLink:
 
         Orphans of a dead runner are killed first; the new runner reports their attempts as ended with cause
         ``lost``. A runner that was interrupted before it wrote its ``pid`` record has no programs; it is
-        ended, because it may hold the lock of the directory. If ``known`` (by attempt: its nonce) is given,
-        all other attempts of the runner are ended and discarded before this method returns. Raises
+        ended, because it may hold the lock of the directory. A runner whose directory was moved away, because
+        a copy of ``.weft`` was restored, is killed with its programs. If ``known`` (by attempt: its nonce) is
+        given, all other attempts of the runner are ended and discarded before this method returns. Raises
         RunnerUnresponsive, RunnerFailed.
         """
         self.disconnect()
@@ -376,6 +375,8 @@ class RunnerLink:
                 self._end_unrecorded()
                 self.kill_orphans()
                 self._start()
+            elif self._serves_elsewhere():
+                self.kill()
             elif time.monotonic() > wake_s:
                 wake_s += _WAKING_S
                 self._signal_runner(signal.SIGCONT)
@@ -677,6 +678,28 @@ class RunnerLink:
             found = read_process(int(str(identity["pid"])))
             return [] if found is None else [found]
         return self._find_unrecorded()
+
+    def _serves_elsewhere(self) -> bool:
+        """Return whether the recorded runner, started for this path, does not hold the directory's lock.
+
+        A runner takes the lock before it writes its ``pid`` record. On file systems without locks the result
+        is False.
+        """
+        if self._child is not None:
+            return False  # it may be starting
+        how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            lock = os.open("lock", how, FILE_MODE, dir_fd=self._records.folder)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(lock)
+        # The runner of another directory, from which this one was copied, is left alone.
+        return any(read_variables(each.pid, RUNNER_MARK) == [self._mark] for each in self._list_runners())
 
     def _find_unrecorded(self) -> list[Process]:
         """Return the runners of this directory and execution, found by their command line and mark."""
