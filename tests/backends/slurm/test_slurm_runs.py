@@ -220,6 +220,21 @@ def test_run_survives_a_restart_of_the_controller(project) -> None:
     assert ((folder / "b").read_text(), (folder / "ran").read_text()) == ("a\n", "x\n")
 
 
+def test_run_that_starts_without_a_controller_waits_for_it(project) -> None:
+    project.write("tasks:\n  a: {command: echo a > a, outputs: [a]}\n")
+    project.cluster.kill_controller()
+    try:
+        engine = project.begin()
+        end = time.monotonic() + PATIENCE_S
+        while not list(project.folder.glob(".weft/runners/1/cluster/*/order")):
+            assert time.monotonic() < end, (project.folder / "engine.log").read_text()
+            time.sleep(0.1)
+    finally:
+        project.cluster.start_controller()
+    code, text = project.finish(engine)
+    assert code == 0, text
+
+
 def test_killed_engine_resumes_its_jobs(project) -> None:
     folder = project.folder
     project.write(STEPS.format(PROGRAM.format(folder)))

@@ -23,7 +23,7 @@ from typing import Any
 import weft
 from weft.backends.local.records import Record, SealedRecords
 from weft.backends.slurm.job import CANCEL, ORDER, REQUESTS
-from weft.private_files import FILE_MODE, make_folder
+from weft.private_files import make_folder, write_file
 from weft.records import dataclass
 
 JOB_MODULES = (
@@ -63,9 +63,7 @@ def write_bundle(folder: Path) -> Path:
     path = folder / f"job-{hashlib.blake2b(content, digest_size=8).hexdigest()}.pyz"
     if not path.exists():
         make_folder(folder)
-        beside = folder / f".{path.name}-{os.getpid()}"
-        beside.write_bytes(content)
-        beside.rename(path)
+        write_file(path, content, is_private=True)
     return path
 
 
@@ -102,12 +100,7 @@ class JobFiles:
 
     def restore(self, given: Mapping[str, Any]) -> None:
         """Write an order that ``take_order`` returned again; raises OSError."""
-        beside = self.folder / f".{ORDER}"
-        beside.unlink(missing_ok=True)
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-        with os.fdopen(file, "w", encoding="utf-8") as stream:
-            json.dump(given, stream)
-        beside.rename(self.folder / ORDER)
+        write_file(self.folder / ORDER, json.dumps(given).encode(), is_private=True)
 
     def read_order(self) -> dict[str, Any] | None:
         """Return the order; None if a job or an engine has taken it."""

@@ -197,7 +197,6 @@ class JobQueue:
         """By attempt whose end is not confirmed: the files of its job."""
         self._waiting: deque[int] = deque()
         """Attempts whose jobs are to be submitted."""
-        self._submitting: int | None = None
         self._cancels: set[str] = set()
         """Numbers of jobs that Slurm must cancel."""
         self._signals: list[tuple[str, str]] = []
@@ -381,7 +380,7 @@ class JobQueue:
     def close(self, *, stop: bool) -> None:
         """End the thread; with ``stop``, jobs that must be cancelled are cancelled first."""
         end_s = time.monotonic() + (_CLOSING_S if stop else 0.0)
-        while time.monotonic() < end_s and (self._cancels or self._thread.busy or self._submitting):
+        while time.monotonic() < end_s and (self._cancels or self._thread.busy):
             self._signals.clear()
             self._waiting.clear()
             self.flush()
@@ -449,8 +448,9 @@ class JobQueue:
         return not self._context.is_known(int(execution), int(attempt), nonce)
 
     def _submit_next(self) -> None:
-        attempt = self._waiting.popleft()
-        job = self._jobs.get(attempt)
+        job = self._jobs.get(self._waiting.popleft())
+        while (job is None or job.number) and self._waiting:
+            job = self._jobs.get(self._waiting.popleft())
         if job is None or job.number:
             return
         if job.order is None:  # it was started, and only its number is unknown
@@ -462,7 +462,6 @@ class JobQueue:
                 self._report(job, {"cause": "lost", "text": f"its job cannot be written: {error}"})
                 return
             work = lambda: self._submit(job, described, script, limit_s)  # noqa: E731
-        self._submitting = attempt
         self._thread.run(work, lambda answer: self._submitted(job, answer))
 
     def _find(self, job: QueuedJob) -> str:
@@ -488,7 +487,6 @@ class JobQueue:
         return self._controller.submit(SlurmJob(**described), script)
 
     def _submitted(self, job: QueuedJob, answer: str | WeftError) -> None:
-        self._submitting = None
         attempt = job.files.attempt
         is_over = self._jobs.get(attempt) is not job
         if isinstance(answer, str) and answer:
@@ -587,7 +585,8 @@ class JobQueue:
             self._cancels.add(job.number)
             job.kill_at_s = now_s + _STALE_S
         if job.ended_at_s is not None:
-            if now_s >= job.ended_at_s + _SETTLING_S:
+            # A heartbeat is believed more than a Slurm that has lost its state.
+            if now_s >= max(job.ended_at_s, job.beat_at_s) + _SETTLING_S:
                 self._resolve(job)
         elif job.has_started:
             self._check_beat(job, now_s)
