@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -107,6 +108,8 @@ class QueuedJob:
     kill_at_s: float = math.inf
     """Time on the monotonic clock at which Slurm cancels the job if it has not ended by then."""
     has_started: bool = False
+    signals: list[str] = field(default_factory=list)
+    """Signals for the program that were not sent yet."""
     is_stopped: bool = False
     beat: Record | None = None
     beat_at_s: float = 0.0
@@ -251,9 +254,15 @@ class JobQueue:
 
     def signal(self, machine: int, attempt: int, name: str) -> None:  # noqa: ARG002
         """Send a signal to a program through its job."""
-        job = self._jobs.get(attempt)
-        if job is not None and job.number and job.has_started:
-            self._signals.append((job.number, _SIGNALS.get(name, name)))
+        if (job := self._jobs.get(attempt)) is not None:
+            job.signals.append(_SIGNALS.get(name, name))
+            self._pass_signals(job)
+
+    def _pass_signals(self, job: QueuedJob) -> None:
+        """Send the signals of a job; before its start was seen, they are kept."""
+        if job.number and job.has_started:
+            self._signals += [(job.number, name) for name in job.signals]
+            job.signals.clear()
 
     def forget(self, machine: int, attempt: int) -> None:  # noqa: ARG002
         """Remove the files of an ended job."""
@@ -576,6 +585,7 @@ class JobQueue:
         if start is not None and not job.has_started:
             job.has_started, job.beat_at_s = True, now_s
             job.order = None  # it may contain secrets
+        self._pass_signals(job)
         if beat is not None and beat != job.beat:
             job.beat, job.beat_at_s = beat, now_s
             if (stopped := beat.get("stopped") is True) != job.is_stopped:
