@@ -273,10 +273,10 @@ def test_check_reports_local_machines_that_a_run_rejects(folder: Path) -> None:
 
 def test_check_reports_unknown_backends_as_a_run_does(folder: Path) -> None:
     (folder / "far.yaml").write_text(
-        "weft: 1\nmachines:\n  one: {backend: {kind: local}}\n  far{1..3}:\n    backend: {kind: slurm}\n"
+        "weft: 1\nmachines:\n  one: {backend: {kind: local}}\n  far{1..3}:\n    backend: {kind: torque}\n"
     )
     words = (
-        "far.yaml:5:15: machines.far{1..3}.backend.kind: unknown backend 'slurm'; known: local, simulation",
+        "far.yaml:5:15: machines.far{1..3}.backend.kind: unknown backend 'torque'; known: local, simulation, slurm",
     )
     reported = refused(warm_weft("check", "far.yaml", folder=folder), 2, *words)
     assert len(reported) == 1, "one problem for all machines of the key"

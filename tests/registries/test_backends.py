@@ -39,17 +39,27 @@ TASKS = {
 TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS} | {"child": load_backend_example()}
 
 
+def provide_service(kind, request, monkeypatch):
+    """Start the service that a kind of backend needs, and let this process find it."""
+    if kind == "slurm":
+        cluster = request.getfixturevalue("slurm_cluster")
+        for name in ("SLURM_CONF", "PATH"):
+            monkeypatch.setenv(name, cluster.environment[name])
+
+
 @pytest.fixture(params=list(TESTED))
-def project(request, tmp_path):
+def project(request, tmp_path, monkeypatch):
     """Yield a project for each backend."""
+    provide_service(request.param, request, monkeypatch)
     made = BackendProject(request.param, tmp_path, TASKS, TESTED[request.param])
     yield made
     made.close()
 
 
 @pytest.fixture(params=[kind for kind, backend in TESTED.items() if backend.capabilities.runs_programs])
-def programs(request, tmp_path):
+def programs(request, tmp_path, monkeypatch):
     """Yield a project for each backend that runs programs."""
+    provide_service(request.param, request, monkeypatch)
     made = BackendProject(request.param, tmp_path, TASKS, TESTED[request.param])
     yield made
     made.close()
@@ -143,7 +153,8 @@ def test_attempt_of_an_earlier_engine_is_reattached_or_reported_as_lost(project)
 
 
 @pytest.mark.parametrize("kind", list(BACKENDS))
-def test_weft_run_accepts_only_backends_that_run_programs(kind):
+def test_weft_run_accepts_only_backends_that_run_programs(kind, request, monkeypatch):
+    provide_service(kind, request, monkeypatch)
     if BACKENDS.load(kind).capabilities.runs_programs:
         check_backend(platform_of(kind))
     else:
