@@ -10,6 +10,7 @@ BACKENDS = Registry(
     {
         "local": "weft.backends.local.backend:LocalBackend",
         "simulation": "weft.backends.simulation.backend:SimulationBackend",
+        "ssh": "weft.backends.ssh.backend:SshBackend",
     },
 )
 """The classes of all backends, by kind. To add a backend, add a module and one line here."""
