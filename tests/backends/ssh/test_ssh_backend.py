@@ -10,7 +10,7 @@ import pytest
 import backend_project
 from backend_project import BackendProject
 from patience import PATIENCE_S
-from ssh_hosts import SshHosts
+from ssh_hosts import SshHosts, make_key
 from weft.backends.ssh.backend import SshBackend
 from weft.engine import messages as cm
 from weft.engine import messages as ev
@@ -207,3 +207,50 @@ def test_invalid_settings_are_all_reported() -> None:
     with pytest.raises(InvalidInput) as caught:
         SshBackend.check_machines(machines)
     assert len(caught.value.problems) == 2
+
+
+def test_order_that_never_arrived_is_repeated_unless_it_was_cancelled(project) -> None:
+    """The connection was lost while the orders were on the way; the runner knows neither program."""
+    runners = project.backend._transport
+    for attempt in (5, 6):
+        order = {"do": "start", "attempt": attempt, "nonce": "ab", "argv": ["true"], "cwd": "/"}
+        assert runners.start(0, order) == ""
+    runners.cancel(0, 6, 0.0)
+    reports, end_s = [], time.monotonic() + PATIENCE_S
+    while len(reports) < 2:
+        assert time.monotonic() < end_s, reports
+        time.sleep(0.05)
+        reports += [each for each in runners.receive(-1) if each["is"] == "ended"]
+    found = {each["attempt"]: (each.get("code"), each["cause"]) for each in reports}
+    assert found == {5: (0, ""), 6: (None, "cancelled")}
+
+
+def test_host_whose_packets_are_dropped_is_unknown_and_its_program_goes_on(project, ssh_hosts) -> None:
+    host = ssh_hosts[2]
+    host.run("rm", "-f", "/tmp/go")
+    project.start(0, "waiting", machine=2)
+    project.poll_for(1.5)
+    host.drop_packets()
+    try:
+        assert not [each for each in project.poll_for(6.0) if isinstance(each, ev.Ended | ev.MachineChanged)]
+        host.run("touch", "/tmp/go")
+    finally:
+        host.pass_packets()
+    assert project.end().exit_code == 0
+
+
+def test_refused_key_is_a_lasting_loss_with_advice(ssh_hosts, tmp_path, monkeypatch) -> None:
+    make_key(tmp_path / "wrong")
+    backend = {"kind": "ssh", "host": "host1", "config": str(ssh_hosts.config)}
+    machine = Machine(
+        name="m0", nodes=1, memory=8e9, backend={**backend, "identity": str(tmp_path / "wrong")}
+    )
+    monkeypatch.setattr(backend_project, "platform_of", lambda _: Platform(machines=(machine,)))
+    project = BackendProject("ssh", tmp_path, TASKS, SshBackend)
+    try:
+        project.backend.execute([cm.Fetch(machine=0)])
+        lost = project.wait_for(ev.MachineChanged)[0]
+        assert (lost.up, lost.lasting) == (False, True)
+        assert "ssh-add" in lost.reason
+    finally:
+        project.close()

@@ -226,6 +226,11 @@ class SshMachine:
         """Return whether the thread of the machine was started."""
         return self._thread is not None
 
+    @property
+    def is_running(self) -> bool:
+        """Return whether the thread of the machine runs."""
+        return self._thread is not None and self._thread.is_alive()
+
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send a message to the runner; without a connection it is dropped."""
         if (channel := self._channel) is not None:
@@ -542,6 +547,10 @@ class SshRunners:
                 del self._orders[machine][attempt]
                 lost = {"is": "ended", "cause": "lost", "text": "its runner has no record of it"}
                 returned.append(ended.get(attempt) or {**lost, **self._name(attempt)})
+            elif attempt in self._cancelled:
+                del self._orders[machine][attempt]
+                text = "it was cancelled before it started"
+                returned.append({"is": "ended", "cause": "cancelled", "text": text, **self._name(attempt)})
             else:  # the order was on the way when the connection was lost
                 self._hosts[machine].tell(order)
         if machine in self._measured:
@@ -616,6 +625,8 @@ class SshRunners:
         for machine, host in self._hosts.items():
             host.close(wait_s=_END_S if stop and machine in self._ready else 0.0)
         self._poller.unregister(self._woken)
+        if not any(host.is_running for host in self._hosts.values()):
+            os.close(self._woken)  # a thread that still waits for its host may write to it
 
 
 def _scope_of(context: ProjectContext) -> str:
