@@ -24,7 +24,11 @@ TIMEOUT_S = PATIENCE_S
 
 
 def platform_of(kind: str) -> Platform:
-    machines = (Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind}) for name in ("m0", "m1"))
+    names = ("m0", "m1")
+    more = {name: {"host": name} if kind == "ssh" else {} for name in names}
+    machines = (
+        Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind, **more[name]}) for name in names
+    )
     return Platform(machines=tuple(machines))
 
 

@@ -36,6 +36,7 @@ ALLOWED = {
     "backends/local/processes.py": _RUNNER,
     "backends/local/records.py": _RUNNER,
     "backends/local/runner.py": _RUNNER,
+    "backends/local/runner_link.py": _RUNNER,
     "backends/ssh/connection.py": "folders on an ssh host; files received under names that staging chooses",
 }
 

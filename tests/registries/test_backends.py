@@ -36,7 +36,11 @@ TASKS = {
         "checkpoint": {"files": ["restart"]},
     },
 }
-TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS} | {"child": load_backend_example()}
+ELSEWHERE = {"ssh"}
+"""Backends that need other hosts; ``tests/backends/ssh`` tests them."""
+TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS if kind not in ELSEWHERE} | {
+    "child": load_backend_example()
+}
 
 
 def provide_service(kind, request, monkeypatch):

@@ -136,6 +136,8 @@ def _remove_ended(
         for folder in folders:
             files = found.files
             root, name = folder.parents[1], f"{execution.number}/{folder.name}"
+            if str(root) in shared:
+                continue  # the original project may use it; the run is reported as kept
             _remove(root, name, found, shared, dry_run=dry_run)
             found.attempts += found.files > files
 

@@ -11,6 +11,7 @@ BACKENDS = Registry(
         "local": "weft.backends.local.backend:LocalBackend",
         "simulation": "weft.backends.simulation.backend:SimulationBackend",
         "slurm": "weft.backends.slurm.backend:SlurmBackend",
+        "ssh": "weft.backends.ssh.backend:SshBackend",
     },
 )
 """The classes of all backends, by kind. To add a backend, add a module and one line here."""

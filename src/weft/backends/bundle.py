@@ -5,6 +5,8 @@ library only; a test checks this. Its content depends on these modules alone, so
 digest and gets it once per version of weft. Modes:
 
 - ``python3 BUNDLE files``: serve file operations on standard input and output (``attempt/host_files.py``);
+- ``python3 BUNDLE serve DIR``: run the runner of a directory (``local/runner.py``);
+- ``python3 BUNDLE bridge DIR``: pass messages between a distant engine and this runner (``local/bridge.py``);
 - ``python3 BUNDLE version``: print the version of Python.
 """
 
@@ -24,6 +26,9 @@ HOST_MODULES = (
     "backends.attempt.content", "backends.attempt.digests", "backends.attempt.file_sync",
     "backends.attempt.host_files", "backends.attempt.safe_paths", "backends.attempt.staging",
     "backends.attempt.temporary_files", "backends.attempt.trees",
+    "backends.local.bridge", "backends.local.message_socket", "backends.local.processes",
+    "backends.local.records", "backends.local.runner", "backends.local.runner_link",
+    "backends.local.runner_loop", "backends.local.sensors",
 )  # fmt: skip
 """The modules of the bundle, without the leading ``weft``."""
 
@@ -34,7 +39,7 @@ _MAIN = '''\
 import sys
 
 
-def main(arguments):
+def run(arguments):
     if sys.version_info < (3, 8):
         found = sys.version.split()[0]
         sys.stderr.write("weft needs Python 3.8 or newer on this host; this is " + found + "\\n")
@@ -44,6 +49,15 @@ def main(arguments):
 
         serve(sys.stdin.buffer, sys.stdout.buffer)
         return 0
+    if len(arguments) == 2 and arguments[0] == "serve":
+        from weft.backends.local.runner import close_inherited, main
+
+        close_inherited()
+        return main(arguments[1])
+    if len(arguments) == 2 and arguments[0] == "bridge":
+        from weft.backends.local.bridge import serve
+
+        return serve(arguments[1], [sys.argv[0], "serve"])
     if arguments == ["version"]:
         sys.stdout.write(sys.version.split()[0] + "\\n")
         return 0
@@ -51,7 +65,7 @@ def main(arguments):
     return 2
 
 
-sys.exit(main(sys.argv[1:]))
+sys.exit(run(sys.argv[1:]))
 '''
 
 

@@ -43,6 +43,8 @@ links.
 """
 
 
+_OWN_DISK = ("ssh",)
+"""Kinds of machines whose sandboxes are on other hosts, with mirrors here (``attempt/remote_disk.py``)."""
 _SHORT = 16
 """Number of hexadecimal digits of an identity or nonce that are part of a path: 64 random bits."""
 
@@ -85,8 +87,11 @@ class ProjectLayout:
         """Return the sandbox of a machine: as stated in its ``backend``, or a directory in ``.weft``.
 
         Shares (virtual resources) use the sandbox of their physical machine, because they use its disk. Other
-        projects may use the same sandbox; ``own_sandbox`` returns the directory of one project in it.
+        projects may use the same sandbox; ``own_sandbox`` returns the directory of one project in it. The
+        result for a machine with a disk of its own is the mirror of its sandbox.
         """
+        if machine.backend.get("kind") in _OWN_DISK:
+            return self.home / "mirror" / path_component(machine.host_name)
         stated = machine.backend.get("sandbox")
         if isinstance(stated, str) and stated:
             return _resolve_sandbox(self.project / stated)

@@ -16,6 +16,7 @@ from weft.backends.backend import Product
 from weft.backends.file_record import FileRecord
 from weft.repository.database import Database, storable
 from weft.repository.journal import encode_json
+from weft.urls import is_url
 
 _COLUMNS = (
     "execution", "run", "task", "name", "kind", "workflow", "attempt", "iteration", "machine", "directory",
@@ -132,7 +133,9 @@ class ProductTable:
         return [self._absolute(directory) for (directory,) in self._database.rows(_DIRECTORIES, (execution,))]
 
     def _absolute(self, directory: str) -> str:
-        return directory if not directory or directory.startswith("/") else f"{self._project}{directory}"
+        """Return a stored directory; one on the disk of another host starts with the name of that disk."""
+        elsewhere = not directory or directory.startswith("/") or is_url(directory)
+        return directory if elsewhere else f"{self._project}{directory}"
 
     def _drop_foreign(self, product: Product | None) -> Product | None:
         """Return ``product``, or None if its execution is ignored."""

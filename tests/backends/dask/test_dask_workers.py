@@ -150,7 +150,7 @@ def test_cancelled_program_is_ended_with_all_its_processes(bench: Bench) -> None
 
 
 def test_signal_reaches_only_processes_that_handle_it(bench: Bench) -> None:
-    script = "trap 'kill $!; exit 5' USR1; sleep 1000 & echo ready >trapped; wait"
+    script = "trap 'kill $!; exit 5' USR1; sleep 1000 & until grep -q sleep /proc/$!/comm; do :; done; echo ready >trapped; wait"
     key = bench.start("/bin/sh", "-c", script)
     _until((bench.root / "trapped").exists)
     bench.workers.signal("one", *key, "USR1")

@@ -18,8 +18,8 @@ import pytest
 from backend_project import BackendProject
 from backends.local.runner_bench import is_running, wait_until
 from weft.backends.attempt.attempt import AttemptRecords
-from weft.backends.local.link import RunnerLink, RunnerUnresponsive
 from weft.backends.local.records import SealedRecords
+from weft.backends.local.runner_link import RunnerLink, RunnerUnresponsive
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.errors import Locked

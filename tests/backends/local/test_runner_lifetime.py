@@ -18,7 +18,9 @@ import pytest
 
 from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
 from patience import PATIENCE_S
-from weft.backends.local.link import (
+from weft.backends.local.processes import list_processes, read_process
+from weft.backends.local.records import RecordLog, SealedRecords, encode_record
+from weft.backends.local.runner_link import (
     RunnerFailed,
     RunnerGone,
     RunnerLink,
@@ -26,8 +28,6 @@ from weft.backends.local.link import (
     find_orphans,
     kill_orphans,
 )
-from weft.backends.local.processes import list_processes, read_process
-from weft.backends.local.records import RecordLog, SealedRecords, encode_record
 from weft.randomness import generator
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from backend_project import BackendProject
 from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
-from weft.backends.local import link
-from weft.backends.local.link import RunnerLink, RunnerUnresponsive
+from weft.backends.local import runner_link
 from weft.backends.local.records import SealedRecords
+from weft.backends.local.runner_link import RunnerLink, RunnerUnresponsive
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 
@@ -121,8 +121,8 @@ def test_program_is_started_after_an_idle_runner_was_killed(project: BackendProj
 def test_program_of_a_stopped_runner_continues(
     project: BackendProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "_SILENT_S", 2.5)
-    monkeypatch.setattr(link, "_WAKING_S", 0.2)
+    monkeypatch.setattr(runner_link, "_SILENT_S", 2.5)
+    monkeypatch.setattr(runner_link, "_WAKING_S", 0.2)
     project.start(0, "waiting")
     project.wait_for_file(0, "begun")
     before = runner_pid(project)

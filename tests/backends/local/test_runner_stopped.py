@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
-from weft.backends.local import link
-from weft.backends.local.link import RunnerLink, RunnerUnresponsive
+from weft.backends.local import runner_link
+from weft.backends.local.runner_link import RunnerLink, RunnerUnresponsive
 
 
 def test_stopped_runner_is_detected_and_continued(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_SILENT_S", 2.5)
-    monkeypatch.setattr(link, "_WAKING_S", 0.2)
+    monkeypatch.setattr(runner_link, "_SILENT_S", 2.5)
+    monkeypatch.setattr(runner_link, "_WAKING_S", 0.2)
     bench.sh(1, "sleep 1000")
     bench.wait_for("started", 1)
     os.kill(bench.here["pid"], signal.SIGSTOP)
@@ -97,7 +97,7 @@ def test_runner_stopped_before_its_record_does_not_block_the_next_engine(
     tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its engine was killed: nobody else continues it, and it may hold the lock of the directory."""
-    monkeypatch.setattr(link, "_WAKING_S", 0.2)
+    monkeypatch.setattr(runner_link, "_WAKING_S", 0.2)
     settings = {"token": TOKEN, "idle_s": 60.0, "grace_s": 5.0, "scope": ""}
     stopping = tmp_path / "python"
     stopping.write_text(STOPPING.format(python=sys.executable, stage=stage, settings=settings))

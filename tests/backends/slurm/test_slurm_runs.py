@@ -13,7 +13,7 @@ import pytest
 
 from patience import PATIENCE_S
 from slurm_cluster import SlurmCluster
-from weft.backends.local.link import RunnerScope
+from weft.backends.local.runner_link import RunnerScope
 
 PLATFORM = """weft: 1
 machines:

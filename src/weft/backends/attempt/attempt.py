@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.backends.attempt.command import RESULT_FILE
 from weft.backends.attempt.content import write_all
@@ -31,6 +31,9 @@ from weft.backends.attempt.trees import remove_tree
 from weft.engine.messages import Assign, Start
 from weft.private_files import FILE_MODE, FOLDER_MODE, find_foreign_owner, make_folder
 from weft.records import dataclass
+
+if TYPE_CHECKING:
+    from weft.backends.attempt.remote_disk import RemoteDisk
 
 ProgramReport = Mapping[str, Any]
 """Report of a transport on a program: ``is`` (``ended``, ``stopped``, ``continued``), ``attempt``, ``nonce``.
@@ -59,6 +62,8 @@ class ActiveAttempt:
     count: int
     workdir_path: str
     records_path: str
+    disk: RemoteDisk | None = None
+    """Disk of a machine that has its own file system; None: the machine uses a file system of this host."""
     restart_from: float = 0.0
     """Share of the task's work that the restart files contain, as known at the assignment; 0: no restart
     files.
@@ -181,11 +186,13 @@ class ActiveAttempt:
             self.staleness = known["stale"]
 
     @classmethod
-    def of(cls, command: Assign, nonce: str, workdir: str, records: str) -> ActiveAttempt:
+    def of(
+        cls, command: Assign, nonce: str, workdir: str, records: str, disk: RemoteDisk | None = None
+    ) -> ActiveAttempt:
         """Return the initial state of the attempt that an Assign command creates."""
         place = command.machine, command.nodes, command.count
         saved = command.restart_from
-        return cls(command.attempt, nonce, command.run, command.task, *place, workdir, records, saved)
+        return cls(command.attempt, nonce, command.run, command.task, *place, workdir, records, disk, saved)
 
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -36,6 +36,7 @@ from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.inputs import RunProducts
 from weft.backends.attempt.modules import SelectorPrograms, describe_failure, module_number, read_last_line
 from weft.backends.attempt.preparation import AttemptPreparer, PreparedAttempt, PreparedModule
+from weft.backends.attempt.remote_disk import RemoteDisk
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.backend import Capabilities, Product, ProjectContext, RecoveredAttempt
 from weft.backends.layout import attempt_folder
@@ -186,11 +187,14 @@ class ProgramBackend:
         transport: Callable[[select.poll], Transport],
         *,
         grace_s: float = math.inf,
+        disks: Mapping[int, RemoteDisk] | None = None,
     ) -> None:
         """Create the backend and its transport.
 
-        A program is killed at most ``grace_s`` seconds after SIGTERM.
+        A program is killed at most ``grace_s`` seconds after SIGTERM. ``disks`` are the disks of machines
+        that have file systems of their own.
         """
+        self._disks = disks or {}
         self._context = context
         self._grace_s = grace_s
         self._attempts: dict[int, ActiveAttempt] = {}
@@ -214,7 +218,8 @@ class ProgramBackend:
         """Number of deferred epilogs that run."""
         self._later: list[tuple[float, Callable[[], None]]] = []
         """Callbacks, each with the monotonic time at which it is due."""
-        self._threads = _StagingThreads()
+        # A host that does not answer keeps threads waiting; the other hosts need theirs.
+        self._threads = _StagingThreads(_THREADS + 2 * len(self._disks))
         self._poller = select.poll()
         self._poller.register(self._threads.descriptor, select.POLLIN)
         self._transport = transport(self._poller)
@@ -226,8 +231,10 @@ class ProgramBackend:
         ]
         self._record_folder = str(layout.records(execution, 0, "").parent)
         self._records = AttemptRecords()
-        self._preparer = AttemptPreparer(context, self._records, self._products, self._on_record_problem)
-        self._finisher = AttemptFinisher(context, self._records)
+        self._preparer = AttemptPreparer(
+            context, self._records, self._products, self._on_record_problem, self._disk_of
+        )
+        self._finisher = AttemptFinisher(context, self._records, self._disk_of)
         self._monitor = TaskMonitor(context, self._request_restart_files, self._copy_restart_files)
         self._selector = SelectorPrograms(context)
         self._actions: dict[type, Callable[[Any], None]] = {
@@ -246,6 +253,10 @@ class ProgramBackend:
             cm.SelectMachines: self._select,
         }
 
+    def _disk_of(self, product: Product) -> RemoteDisk | None:
+        """Return the disk that holds a product; None: a disk of this host, or of no machine."""
+        return next((disk for disk in self._disks.values() if disk.holds(product)), None)
+
     # Commands of the engine.
 
     def execute(self, commands: Sequence[cm.Command]) -> None:
@@ -263,7 +274,9 @@ class ProgramBackend:
         nonce = self._context.attempt_nonce(number)
         name = attempt_folder(number, nonce)
         workdir, records = f"{self._workdirs[command.machine]}/{name}", f"{self._record_folder}/{name}"
-        attempt = self._attempts[number] = ActiveAttempt.of(command, nonce, workdir, records)
+        attempt = self._attempts[number] = ActiveAttempt.of(
+            command, nonce, workdir, records, self._disks.get(command.machine)
+        )
         if (earlier := self._recovered.get(number)) is not None:
             attempt.recovered = True
             attempt.iteration, attempt.tries = earlier.iteration, earlier.tries
@@ -400,7 +413,7 @@ class ProgramBackend:
         elif number in survivors.ends:
             attempt.launched = True
             report = survivors.ends.pop(number)
-            attempt.rebooted = report.get("boot") != boot_id()
+            attempt.rebooted = attempt.disk is None and report.get("boot") != boot_id()
             self._program_ended(attempt, report)
         elif self._preparer.needs_no_files(attempt):
             self._launch(attempt, self._preparer.prepare(attempt))
@@ -970,6 +983,8 @@ class ProgramBackend:
         """
         for attempt in self._attempts.values():
             attempt.abandon()
+        for disk in self._disks.values():
+            disk.close()
         self._threads.close()
         self._records.write_pending()
         self._transport.close(stop=stop)
@@ -985,7 +1000,8 @@ def _speed_beside(load: float, cores: int) -> float:
 class _StagingThreads:
     """Thread pool whose results are passed to callbacks in the thread that polls ``descriptor``."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = _THREADS) -> None:
+        self._count = count
         self._pool: ThreadPoolExecutor | None = None
         self._results: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.descriptor, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -996,7 +1012,7 @@ class _StagingThreads:
             # Imported on first use: attempts without files need no threads.
             from concurrent.futures import ThreadPoolExecutor
 
-            self._pool = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="staging")
+            self._pool = ThreadPoolExecutor(max_workers=self._count, thread_name_prefix="staging")
         self._pool.submit(self._run, work, then)
 
     def _run(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:

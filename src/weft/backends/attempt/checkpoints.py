@@ -110,6 +110,8 @@ class CheckpointKeeper:
         try:
             if not context.is_known(context.execution, *find_maker(into)):
                 remove_tree(into.parent, into.name)
+            if attempt.disk is not None and not attempt.disk.pull_restart_files(attempt, names):
+                return False, ""
             if not keep_checkpoint(attempt.workdir, names, into, (attempt.number, attempt.nonce)):
                 return False, ""
         except StagingProblem as problem:

@@ -22,7 +22,7 @@ from typing import Any
 
 from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
 from weft.backends.attempt.checkpoints import CheckpointKeeper
-from weft.backends.attempt.command import EXIT_FILE
+from weft.backends.attempt.command import EXIT_FILE, monitored_files
 from weft.backends.attempt.content import Interrupted, check_interruption, interruptible
 from weft.backends.attempt.digests import boot_id
 from weft.backends.attempt.external_files import publish, publish_as
@@ -35,12 +35,14 @@ from weft.backends.attempt.inputs import (
     refuse_redirection,
     stated_folder,
 )
+from weft.backends.attempt.remote_disk import RemoteDisk
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.staging import collect_outputs
 from weft.backends.attempt.substitution import JobProblem, machine_values
 from weft.backends.attempt.task_files import (
     Observation,
     TaskFiles,
+    has_sweep_files,
     read_result,
     read_sweep_lines,
     read_task_file,
@@ -180,7 +182,10 @@ class TaskMonitor:
             # Restart files that exist now were written by this attempt, unless it restarted from them.
             from_now = attempt.start is not None and attempt.start.restart_from > 0
             compiled = self._context.compiled_workflow(attempt.run)
-            files = TaskFiles.of(compiled, attempt.task, attempt.workdir, from_now=from_now)
+            if attempt.disk is not None:
+                files = attempt.disk.watch(attempt, *monitored_files(compiled, attempt.task))
+            else:
+                files = TaskFiles.of(compiled, attempt.task, attempt.workdir, from_now=from_now)
             attempt.files = files
         seen = attempt.seen = files.observe()
         if seen.done is not None:
@@ -277,9 +282,16 @@ class FinishedAttempt:
 class AttemptFinisher:
     """Collects and publishes the outputs of ended programs; called by staging threads."""
 
-    def __init__(self, context: ProjectContext, records: AttemptRecords) -> None:
+    def __init__(
+        self,
+        context: ProjectContext,
+        records: AttemptRecords,
+        disk_of: Callable[[Product], RemoteDisk | None] = lambda _: None,
+    ) -> None:
+        """Create the finisher; ``disk_of`` returns the disk of a product, None: a disk of this host."""
         self._context = context
         self._records = records
+        self._disk_of = disk_of
         self.checkpoints = CheckpointKeeper(context)
         self._synced: set[Path] = set()
         """Directories above working directories whose entries were synced to the disk."""
@@ -287,7 +299,7 @@ class AttemptFinisher:
     def needs_no_files(self, attempt: ActiveAttempt) -> bool:
         """Return whether an attempt has no outputs and no restart files."""
         description = self._context.compiled_workflow(attempt.run).description(attempt.task)
-        return not description.outputs and description.recovery.checkpoint is None
+        return attempt.disk is None and not description.outputs and description.recovery.checkpoint is None
 
     def finish(
         self, attempt: ActiveAttempt, report: ProgramReport, epilog_problem: str = ""
@@ -299,10 +311,17 @@ class AttemptFinisher:
         """
         try:
             with interruptible(lambda: attempt.abandoned):
+                if attempt.disk is not None and attempt.launched and report.get("cause") != Cause.LOST:
+                    attempt.disk.pull_reports(attempt)
                 return self._finish(attempt, report, epilog_problem)
         except Interrupted:
             ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.CANCELLED)
             return FinishedAttempt(ended, interrupted=True)
+        except StagingProblem as problem:
+            if attempt.disk is None:
+                raise
+            ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.STAGING, story=str(problem))
+            return FinishedAttempt(ended)
 
     def _finish(self, attempt: ActiveAttempt, report: ProgramReport, epilog_problem: str) -> FinishedAttempt:
         compiled = self._context.compiled_workflow(attempt.run)
@@ -442,6 +461,8 @@ class AttemptFinisher:
             machine = self._context.machines[attempt.machine]
             names = output_names(compiled, attempt.task, machine, attempt.iteration)
             files = self._collect_files(attempt, names, all_required=ended.exit_code == 0)
+            if attempt.disk is not None and has_sweep_files(compiled):
+                attempt.disk.pull_reports(attempt, [file.name for file in files])
             silent = not attempt.launched or self._records.has_no_result(attempt.workdir_path)
             result = {} if silent else read_result(attempt.workdir)
             finished.lines = dict(read_sweep_lines(compiled, attempt.task, attempt.workdir_path, names))
@@ -478,19 +499,21 @@ class AttemptFinisher:
     ) -> tuple[FileRecord, ...]:
         if not names:
             return ()
+        if attempt.disk is not None:
+            return attempt.disk.collect(attempt, names, missing_ok=not all_required)
         return collect_outputs(attempt.workdir, names, missing_ok=not all_required, read_only=True)
 
     def finish_transfer(self, attempt: ActiveAttempt) -> Product:
         """Return the product of a transfer whose files were copied; raises StagingProblem."""
         with interruptible(lambda: attempt.abandoned):
-            files = collect_outputs(attempt.workdir, list(attempt.input_digests), read_only=True)
+            files = self._collect_files(attempt, list(attempt.input_digests), all_required=True)
             self._sync(attempt, files)
         compiled = self._context.compiled_workflow(attempt.run)
         return self._product(attempt, {}, compiled, files, {})
 
     def _sync(self, attempt: ActiveAttempt, files: tuple[FileRecord, ...]) -> None:
         """Sync the outputs of an attempt to the disk before its end is reported; raises StagingProblem."""
-        if not files:
+        if not files or attempt.disk is not None:
             return
         parent, *higher = attempt.workdir.parents[:_SANDBOX_DEPTH]
         new = [each for each in higher if each not in self._synced]
@@ -516,7 +539,7 @@ class AttemptFinisher:
             iteration=attempt.iteration,
             counters=attempt.counters,
             machine=self._context.machines[attempt.machine].name,
-            directory=attempt.workdir_path,
+            directory=attempt.workdir_path if attempt.disk is None else attempt.disk.directory(attempt),
             files=files,
             exit_code=int(report.get("code") or 0),
             result=result,
@@ -524,7 +547,7 @@ class AttemptFinisher:
             # Kept when a later run reuses the product: a pickle is read only with the nonce of its writer.
             parts={**attempt.fingerprint_parts, WRITER: attempt.nonce},
             seconds=float(report.get("seconds", 0.0)),
-            boot=boot_id(),
+            boot=boot_id() if attempt.disk is None else attempt.disk.boot,
         )
 
     def stage_out(self, attempt: ActiveAttempt, product: Product | None) -> ev.StagedOut | None:
@@ -548,9 +571,12 @@ class AttemptFinisher:
             if item.target is not None
         }
         results = {fill_template(name, values) for name in compiled.results(attempt.task)}
+        disk = self._disk_of(product)
         try:
             with interruptible(lambda: attempt.abandoned):
                 for file in product.files:
+                    if disk is not None and (file.name in targets or _is_result(file.name, results)):
+                        directory = disk.pull(product, file)
                     if (target := targets.get(file.name)) is not None:
                         refuse_redirection(description, target, values)
                         shown = fill_template(target, values)
@@ -573,6 +599,8 @@ class AttemptFinisher:
     def clean_up(self, attempt: ActiveAttempt) -> str:
         """Remove the working directory of an attempt; return why this failed, or ""."""
         try:
+            if attempt.disk is not None:
+                attempt.disk.remove(attempt)
             remove_tree(attempt.workdir.parent, attempt.workdir.name)
         except StagingProblem as problem:
             return str(problem)

@@ -18,14 +18,18 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import stat
 import sys
+import tarfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from weft.backends.attempt.content import write_all
 from weft.backends.attempt.digests import DIGESTS, boot_id, find_version
 from weft.backends.attempt.file_sync import sync_files
 from weft.backends.attempt.safe_paths import (
@@ -37,7 +41,7 @@ from weft.backends.attempt.safe_paths import (
     split_name,
     staging_errors,
 )
-from weft.backends.attempt.staging import clone_or_copy, collect_outputs, is_intact
+from weft.backends.attempt.staging import atomic_file, clone_or_copy, collect_outputs, is_intact
 from weft.backends.attempt.trees import match_names, remove_tree
 from weft.backends.file_record import FileRecord
 from weft.private_files import FOLDER_MODE, make_folder
@@ -58,10 +62,16 @@ PARTIAL = ".part"
 class HostFiles:
     """The file operations; a method without a leading underscore is an operation of this name."""
 
-    def describe(self) -> dict[str, Any]:
-        """Return facts about the host: its boot, the version of Python and the user's home folder."""
+    def describe(self, sandbox: str = "") -> dict[str, Any]:
+        """Return facts about the host: its boot, the version of Python and the user's home folder.
+
+        ``sandbox`` is a path, absolute or relative to the home folder; it is returned without links.
+        """
         version = ".".join(str(each) for each in sys.version_info[:3])
-        return {"boot": boot_id(), "python": version, "home": str(Path.home()), "user": os.geteuid()}
+        home = Path.home()
+        found = str((home / Path(sandbox).expanduser()).resolve())
+        facts = {"boot": boot_id(), "python": version, "home": str(home), "user": os.geteuid()}
+        return {**facts, "sandbox": found}
 
     def make_workdir(self, sandbox: str, parts: Sequence[str], *, recovered: bool = False) -> None:
         """Create an empty working directory below a sandbox; parents that are missing are created.
@@ -127,6 +137,73 @@ class HostFiles:
         if not keep:
             remove_tree(Path(folder), digest)
 
+    def unpack(self, folder: str, digest: str, root: str) -> None:
+        """Put the files of an accepted archive into a working directory, and remove the archive."""
+        unpack_archive(Path(folder) / digest, Path(root))
+        remove_tree(Path(folder), digest)
+
+    def pack(self, root: str, name: str, folder: str) -> dict[str, Any]:
+        """Return the path of a file to receive, its digest, permissions and time.
+
+        A directory is packed into an archive, which is removed after it was received.
+        """
+        with open_entry(Path(root), split_name(name)) as found:
+            status, is_directory = found.status, found.is_directory
+        facts = {"mode": status.st_mode, "modified_ns": status.st_mtime_ns, "archive": is_directory}
+        if not is_directory:
+            path = "/".join((root, *split_name(name)))
+            return {**facts, "path": path, "digest": DIGESTS.of_path(Path(root), name)}
+        make_folder(Path(folder))
+        archive = Path(folder) / f"archive-{os.urandom(8).hex()}"
+        with tarfile.open(str(archive), "w", format=tarfile.PAX_FORMAT) as packed:
+            packed.add(str(Path(root).joinpath(*split_name(name))), "/".join(split_name(name)))
+        digest = DIGESTS.of_path(Path(folder), archive.name)
+        archive.rename(Path(folder) / digest)
+        return {**facts, "path": f"{folder}/{digest}", "digest": digest}
+
+    def write_records(self, sandbox: str, path: str, texts: Mapping[str, str]) -> None:
+        """Create a directory below a sandbox if it is missing, and write files into it."""
+        parts = Path(path).relative_to(sandbox).parts
+        with open_directory(Path(sandbox), parts, make=True, mode=FOLDER_MODE) as parent:
+            for name, text in texts.items():
+                with staging_errors("cannot be written", name), atomic_file(parent, name, mode=0o600) as fd:
+                    write_all(text.encode(errors="surrogateescape"), fd)
+
+    def find_sizes(self, root: str) -> dict[str, int]:
+        """Return by name the sizes of the regular files in a directory; {} if there is none."""
+        try:
+            with os.scandir(root) as entries:
+                found = [each for each in entries if each.is_file(follow_symlinks=False)]
+        except OSError:
+            return {}
+        return {each.name: each.stat(follow_symlinks=False).st_size for each in found}
+
+    def observe(self, entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return for each entry the files that have changed, and the versions of its restart files.
+
+        An entry has ``root``, ``files`` (by name: the signature that was returned last, or None) and
+        ``patterns``. A signature is inode, size, modification time and status change time; with it comes the
+        last 64 KiB of the file as text.
+        """
+        found: dict[str, Any] = {}
+        for key, entry in entries.items():
+            root, changed = entry["root"], {}
+            for name, known in entry["files"].items():
+                try:
+                    with FileDescriptor(open_inside(Path(root), name)) as fd:
+                        status = os.fstat(fd)
+                        times = [status.st_mtime_ns, status.st_ctime_ns]
+                        signature = [status.st_ino, status.st_size, *times]
+                        if signature == known or not stat.S_ISREG(status.st_mode):
+                            continue
+                        content = os.pread(fd, _MOST_BYTES, max(0, status.st_size - _MOST_BYTES))
+                except StagingProblem:
+                    continue  # missing, or a link out of the directory
+                changed[name] = [signature, content.decode(errors="surrogateescape")]
+            versions = [self.find_versions(root, [pattern]) for pattern in entry["patterns"]]
+            found[key] = {"files": changed, "versions": versions}
+        return found
+
     def collect(self, root: str, patterns: Sequence[str], *, missing_ok: bool) -> list[dict[str, Any]]:
         """Make the declared outputs read-only, sync them to the disk, and return their records."""
         workdir = Path(root)
@@ -174,6 +251,40 @@ class HostFiles:
     def remove(self, root: str, name: str) -> None:
         """Remove a file or directory below a root; it is no error if there is none."""
         remove_tree(Path(root), name)
+
+
+def unpack_archive(archive: Path, root: Path) -> None:
+    """Put the files, links and directories of an archive below a root, without following links there."""
+    with staging_errors("cannot be unpacked", str(archive)), tarfile.open(str(archive)) as packed:
+        for member in packed:
+            parts = split_name(member.name)
+            if member.isdir():
+                with open_directory(root, parts, make=True):
+                    continue
+            with open_directory(root, parts[:-1], make=True) as parent:
+                if member.issym():
+                    with suppress(FileNotFoundError):
+                        os.unlink(parts[-1], dir_fd=parent)
+                    os.symlink(member.linkname, parts[-1], dir_fd=parent)
+                    continue
+                content = packed.extractfile(member)
+                if content is None:
+                    continue
+                with atomic_file(parent, parts[-1], mode=0o600) as fd:
+                    shutil.copyfileobj(content, _Writer(fd))
+                    os.fchmod(fd, member.mode & 0o777)
+                    os.utime(fd, ns=(int(member.mtime * 10**9),) * 2)
+
+
+class _Writer:
+    """File object that writes to a descriptor which stays open."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def write(self, content: bytes) -> int:
+        write_all(content, self._fd)
+        return len(content)
 
 
 def encode_file(file: FileRecord) -> dict[str, Any]:

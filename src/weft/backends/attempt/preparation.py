@@ -47,10 +47,11 @@ from weft.backends.attempt.inputs import (
 )
 from weft.backends.attempt.isolation import isolate_program
 from weft.backends.attempt.modules import module_number
+from weft.backends.attempt.remote_disk import RemoteDisk
 from weft.backends.attempt.safe_paths import StagingProblem, make_parents, split_name
 from weft.backends.attempt.staging import CopyPermissions, clone_or_copy, is_intact, looks_intact
 from weft.backends.attempt.substitution import JobProblem
-from weft.backends.attempt.task_files import read_sweep_lines
+from weft.backends.attempt.task_files import has_sweep_files, read_sweep_lines
 from weft.backends.attempt.trees import is_wildcard
 from weft.backends.backend import Product, ProjectContext
 from weft.backends.file_record import FileRecord
@@ -59,6 +60,7 @@ from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.states import Cause
 from weft.expressions import Value
 from weft.records import dataclass
+from weft.urls import is_url
 
 
 @dataclass(slots=True)
@@ -115,7 +117,10 @@ class AttemptPreparer:
         records: AttemptRecords,
         products: RunProducts,
         on_record_problem: Callable[[ActiveAttempt, str], None],
+        disk_of: Callable[[Product], RemoteDisk | None] = lambda _: None,
     ) -> None:
+        """Create the preparer; ``disk_of`` returns the disk of a product, None: a disk of this host."""
+        self._disk_of = disk_of
         self._context = context
         self._records = records
         self._products = products
@@ -128,7 +133,8 @@ class AttemptPreparer:
     def needs_no_files(self, attempt: ActiveAttempt) -> bool:
         """Return whether an attempt has neither inputs nor restart files, so that preparation is fast."""
         description = self._context.compiled_workflow(attempt.run).description(attempt.task)
-        return not description.inputs and not (attempt.start and attempt.start.restart_from)
+        has_inputs = description.inputs or (attempt.start and attempt.start.restart_from)
+        return attempt.disk is None and not has_inputs
 
     def stage_in(self, attempt: ActiveAttempt, command: StageIn) -> StagedIn | None:
         """Stage the inputs named by a command; return the event, or None if the attempt was abandoned.
@@ -147,6 +153,8 @@ class AttemptPreparer:
                 for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
                     if producers.intersection(item.producers) or (item.source and item.source in named):
                         moved += self._stage(attempt, item)[1]
+                if attempt.disk is not None:
+                    attempt.disk.push(attempt)
         except Interrupted:
             return None
         except StagingProblem as error:
@@ -179,7 +187,7 @@ class AttemptPreparer:
         item = self._task_inputs(attempt.run).of_transfer(attempt.task, attempt.iteration)
         counters = attempt.counters or (attempt.iteration,)
         products = self._products.for_input(compiled, attempt.run, attempt.task, counters, item)
-        files = [file for product in products for file in select_files(product, item.name)]
+        files = [file for product in products for file in self._select(product, item.name)]
         if not files:
             why = "the tasks that produce it have written no such file"
             raise StagingProblem("cannot be copied", item.name, why, lasting=True)
@@ -197,6 +205,8 @@ class AttemptPreparer:
             return PreparedAttempt(reused=self._adopt(attempt, own))
         self._make_workdir(attempt)
         self._stage_products(attempt, item, products)
+        if attempt.disk is not None:
+            attempt.disk.push(attempt)
         return PreparedAttempt()
 
     def prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
@@ -264,8 +274,8 @@ class AttemptPreparer:
             compiled,
             start,
             context.machines[attempt.machine],
-            workdir=attempt.workdir_path,
-            records=attempt.records_path,
+            workdir=attempt.workdir_path if attempt.disk is None else attempt.disk.workdir(attempt),
+            records=attempt.records_path if attempt.disk is None else attempt.disk.records(attempt),
             project=context.layout.project,
             folder=self._folder(attempt.run),
             inputs=inputs,
@@ -287,6 +297,9 @@ class AttemptPreparer:
             if given:
                 self._records.write(attempt.records_path, f"{module}.in", given)
                 order["stdin"] = f"{attempt.records_path}/{module}.in"
+                if attempt.disk is not None:
+                    attempt.disk.prepare_records(attempt, {f"{module}.in": given})
+                    order["stdin"] = f"{attempt.disk.records(attempt)}/{module}.in"
         except (StagingProblem, JobProblem) as problem:
             return PreparedModule(problem=str(problem))
         return PreparedModule(order=order)
@@ -297,6 +310,8 @@ class AttemptPreparer:
         order = self._order(attempt, job, self._context.secrets_of(attempt.run).environment(description))
         self._records.ensure(attempt.records_path)
         self._records.write(attempt.records_path, job.script_name, _encode_script(job))
+        if attempt.disk is not None:
+            attempt.disk.prepare_records(attempt, {job.script_name: _encode_script(job)})
         settings = self._context.task_settings(attempt.run, attempt.task)
         limits = {
             PROLOG: settings.prolog_timeout_s,
@@ -326,7 +341,7 @@ class AttemptPreparer:
                 compiled, attempt.run, attempt.task, attempt.counters or (attempt.iteration,), item
             )
             if products:
-                names += [file.name for each in products for file in select_files(each, item.name)]
+                names += [file.name for each in products for file in self._select(each, item.name)]
             else:
                 names += [_staged_name(source, name) for source, name in self._sources(attempt, item)]
         return names
@@ -361,6 +376,8 @@ class AttemptPreparer:
         with attempt.workdir_lock:
             if not attempt.has_workdir:
                 self._records.make_workdir(attempt.workdir_path, recovered=attempt.recovered)
+                if attempt.disk is not None:
+                    attempt.disk.make_workdir(attempt)
                 attempt.has_workdir = True
 
     def _restore_checkpoint(self, attempt: ActiveAttempt) -> bool:
@@ -403,13 +420,22 @@ class AttemptPreparer:
     ) -> tuple[list[str], float]:
         moved, names = 0.0, []
         for product in products:
-            for file in select_files(product, item.name):
+            for file in self._select(product, item.name):
                 moved += self._stage_file(attempt, product, file)
                 names.append(file.name)
         if not names:
             why = "the tasks that produce it have written no such file"
             raise StagingProblem("cannot be staged", item.name, why, lasting=True)
         return names, moved
+
+    def _select(self, product: Product, name: str) -> list[FileRecord]:
+        """Return the files of a product that match an input name (see ``select_files``)."""
+        disk = self._disk_of(product)
+        inside = [file for file in product.files if name.startswith(f"{file.name.rstrip('/')}/")]
+        if disk is not None and inside and not name.endswith("/"):
+            directory = disk.pull(product, inside[0])
+            return select_files(replace(product, directory=str(directory)), name)
+        return select_files(product, name)
 
     def _stage_file(self, attempt: ActiveAttempt, product: Product, file: FileRecord) -> float:
         if attempt.input_digests.get(file.name) == file.digest:
@@ -424,15 +450,20 @@ class AttemptPreparer:
 
     def _copy_output(self, attempt: ActiveAttempt, product: Product, file: FileRecord) -> float:
         """Copy an output of a task to the working directory of another; return the bytes copied."""
-        directory = Path(product.directory)
+        modes: CopyPermissions = "own" if self._is_rewritten(attempt, file.name) else "read-only"
+        disk = self._disk_of(product)
+        if disk is not None and attempt.disk is not None and disk.name == attempt.disk.name:
+            disk.copy(product, file, attempt, modes)
+            return 0.0
+        directory = Path(product.directory) if disk is None else disk.pull(product, file)
         # The content is verified by the digest of the copy.
-        if not looks_intact(directory, file):
+        if disk is None and not looks_intact(directory, file):
             why = f"the output of {product.name} was modified or removed"
             raise StagingProblem("cannot be staged", file.name, why)
-        modes: CopyPermissions = "own" if self._is_rewritten(attempt, file.name) else "read-only"
-        return clone_or_copy(
+        copied_bytes = clone_or_copy(
             directory, file.name, attempt.workdir, file.name, modes=modes, digest=file.digest
         )
+        return copied_bytes if attempt.disk is None else file.size_bytes
 
     def _is_rewritten(self, attempt: ActiveAttempt, name: str) -> bool:
         """Return whether the task overwrites an input; then the staged input must be writable."""
@@ -472,6 +503,9 @@ class AttemptPreparer:
         compiled = context.compiled_workflow(attempt.run)
         machine = context.machines[attempt.machine]
         names = output_names(compiled, attempt.task, machine, attempt.iteration)
+        disk = self._disk_of(product)
+        if disk is not None or is_url(product.directory):
+            return self._reuse_remote(attempt, product, disk, names)
         directory = Path(product.directory)
         # Size, times and inode do not prove the content of a file that was measured before the last boot: a
         # power failure may have lost it.
@@ -481,6 +515,20 @@ class AttemptPreparer:
             return None
         lines = dict(read_sweep_lines(compiled, attempt.task, product.directory, names))
         reused = self._adopt(attempt, product)
+        return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
+
+    def _reuse_remote(
+        self, attempt: ActiveAttempt, product: Product, disk: RemoteDisk | None, names: list[str]
+    ) -> PreparedAttempt | None:
+        """Return a product on the disk of another host if it is intact; None: it cannot be used."""
+        if disk is None or not has_outputs(product, names) or not disk.is_intact(product):
+            return None
+        compiled, lines = self._context.compiled_workflow(attempt.run), dict[str, tuple[str, ...]]()
+        if has_sweep_files(compiled):
+            places = [disk.pull(product, file) for file in product.files]
+            workdir = str(places[0]) if places else attempt.workdir_path
+            lines = dict(read_sweep_lines(compiled, attempt.task, workdir, names))
+        reused = replace(self._adopt(attempt, product), boot=product.boot)
         return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
 
     def _adopt(self, attempt: ActiveAttempt, product: Product) -> Product:
@@ -539,6 +587,10 @@ class AttemptPreparer:
             )
         for stream in job.streams:
             make_parents(attempt.workdir, stream)
+        if attempt.disk is not None:
+            attempt.disk.push(attempt)
+            scripts = {"command.sh": _encode_script(job)} if job.needs_script else {}
+            attempt.disk.prepare_records(attempt, scripts)
         compiled = self._context.compiled_workflow(attempt.run)
         order = self._order(attempt, job, secrets)
         return {**order, "restart": list(monitored_files(compiled, attempt.task)[1])}
@@ -548,6 +600,9 @@ class AttemptPreparer:
     ) -> dict[str, Any]:
         """Return the order for the transport that starts the program of ``job``."""
         start, records = attempt.start, attempt.records_path
+        if attempt.disk is not None:
+            self._refuse_local_programs(attempt, job)
+            records = attempt.disk.records(attempt)
         argv, env = list(job.argv or ()), dict[str, str | None](job.env)
         if job.isolation is not None:
             argv, env = isolate_program(job, records)
@@ -569,6 +624,19 @@ class AttemptPreparer:
             "grace_s": settings.ending_timeout_s,
             "reminder": attempt.save(),
         }
+
+    def _refuse_local_programs(self, attempt: ActiveAttempt, job: RenderedJob) -> None:
+        """Raise JobProblem for what needs weft on the machine itself."""
+        machine = self._context.machines[attempt.machine].name
+        description = self._context.compiled_workflow(attempt.run).description(attempt.task).job
+        if description is not None and description.call is not None:
+            what = (
+                f"the function {description.call} cannot be called on {machine}: weft is not installed there"
+            )
+            raise JobProblem(what, advice="use `command`, or run the task on a local machine")
+        if job.isolation is not None:
+            what = f"the task cannot be isolated on {machine}"
+            raise JobProblem(what, advice="run it without `isolation`, or on a local machine")
 
     def _task_inputs(self, run: int) -> TaskInputs:
         """Return the inputs of a run's tasks; they are computed again when the workflow has grown."""

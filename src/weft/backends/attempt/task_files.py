@@ -38,7 +38,8 @@ MAX_BYTES = 65_536
 
 Signature = tuple[int, int, int, int]
 """Inode, size, modification time and status change time of a file; they change with its content."""
-_RestartState = list[dict[str, Signature]]
+RestartState = list[dict[str, Signature]]
+"""By declared name or wildcard of restart files: the signatures of its files."""
 
 
 def read_signature(workdir: Path, name: str) -> Signature | None:
@@ -246,7 +247,7 @@ class TaskFiles:
         self._progress_file = progress
         self.restart_files = tuple(restart)
         self._signatures: dict[str, Signature | None] = {}
-        self._restart: _RestartState | None = self._restart_state() if from_now else None
+        self._restart: RestartState | None = self._restart_state() if from_now else None
         self._progress = ReportedProgress()
 
     @classmethod
@@ -297,7 +298,7 @@ class TaskFiles:
         signature = self._signatures.get(name)
         return None if signature is None else signature[2] / 1e9
 
-    def _restart_state(self) -> _RestartState:
+    def _restart_state(self) -> RestartState:
         """Return, for each declared name or wildcard of restart files, its files and their signatures."""
         found = []
         for pattern in self.restart_files:
@@ -376,9 +377,7 @@ def read_sweep_lines(
     A sweep file is a file whose lines define a sweep. ``outputs`` are the names of the task's outputs.
     ``lines(split.parts)`` refers to a file of that name, or to the output ``parts`` of the task ``split``.
     """
-    if (sweep_files := _SWEEP_FILES.get(compiled)) is None:
-        sweep_files = _SWEEP_FILES[compiled] = find_growth_files(compiled.graph.workflow)
-    if not sweep_files:
+    if not (sweep_files := _find_sweep_files(compiled)):
         return {}
     name_of_task = compiled.description(task).name
     written = {
@@ -392,6 +391,17 @@ def read_sweep_lines(
         elif head == name_of_task and file not in written:
             found[file] = _read_lines(Path(workdir), rest if rest in outputs else file)
     return found
+
+
+def _find_sweep_files(compiled: CompiledWorkflow) -> dict[str, str]:
+    if (found := _SWEEP_FILES.get(compiled)) is None:
+        found = _SWEEP_FILES[compiled] = find_growth_files(compiled.graph.workflow)
+    return found
+
+
+def has_sweep_files(compiled: CompiledWorkflow) -> bool:
+    """Return whether the lines of some file define a sweep of the workflow."""
+    return bool(_find_sweep_files(compiled))
 
 
 def _read_lines(workdir: Path, name: str) -> tuple[str, ...]:

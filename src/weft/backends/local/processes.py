@@ -48,7 +48,8 @@ _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
 TICKS_PER_S: int = os.sysconf("SC_CLK_TCK")
 """Clock ticks per second, the unit of process start times."""
 _PAGE_BYTES: int = os.sysconf("SC_PAGE_SIZE")
-_HAS_HANDLES = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
+_open_handle = getattr(os, "pidfd_open", None)
+_signal_handle = getattr(signal, "pidfd_send_signal", None)
 
 
 class Process:
@@ -102,17 +103,17 @@ def signal_exactly(process: Process, number: int) -> bool:
     """
     try:
         # Before Python 3.9 there are no handles; then the number could be reused between check and signal.
-        handle = os.pidfd_open(process.pid) if _HAS_HANDLES else None
+        handle = _open_handle(process.pid) if _open_handle and _signal_handle else None
     except OSError:
         return False
     try:
         now = read_process(process.pid)
         if now is None or now.began_ticks != process.began_ticks:
             return False
-        if handle is None:
+        if handle is None or _signal_handle is None:
             os.kill(process.pid, number)
         else:
-            signal.pidfd_send_signal(handle, number)
+            _signal_handle(handle, number)
     except OSError:
         return False
     finally:

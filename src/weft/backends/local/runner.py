@@ -75,6 +75,11 @@ def main(directory: str) -> int:
     return 0
 
 
+def close_inherited() -> None:
+    """Close inherited descriptors: an open pipe would keep its reader waiting."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+
+
 def _install_package_stubs() -> None:
     """Make the modules of this folder importable without loading the package weft."""
     folder = os.path.dirname(os.path.abspath(__file__))
@@ -86,7 +91,6 @@ def _install_package_stubs() -> None:
 
 
 if __name__ == "__main__":
-    # Close inherited descriptors: an open pipe would keep its reader waiting.
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    close_inherited()
     _install_package_stubs()
     sys.exit(main(sys.argv[1]))

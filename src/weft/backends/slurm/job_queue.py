@@ -29,8 +29,9 @@ from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import SurvivingPrograms
 from weft.backends.attempt.digests import boot_id
 from weft.backends.backend import ProjectContext, RecoveredAttempt
-from weft.backends.local.link import MachineHealth, RunnerScope
+from weft.backends.local.link import MachineHealth
 from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record
+from weft.backends.local.runner_link import RunnerScope
 from weft.backends.slurm.commands import (
     JobPhase,
     JobState,

@@ -1,0 +1,392 @@
+"""Files of attempts on a machine with a disk of its own.
+
+An attempt on such a machine has two working directories: the one on the host, in which its program runs, and
+a *mirror* of it on the engine's disk, with the same path below ``.weft/mirror/MACHINE``. Inputs are staged
+into the mirror as for a local machine and then sent; restart files, result and reports are received into the
+mirror and read there. Outputs stay on the host. ``Product.directory`` of such outputs starts with the name of
+the disk, for example ``ssh://host/path``.
+
+A file is sent under its digest into a folder of the host and verified before it gets its name, so that a
+broken transfer continues where it stopped. A received file is verified in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tarfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from weft.backends.attempt.command import EXIT_FILE, RESULT_FILE
+from weft.backends.attempt.digests import DIGESTS
+from weft.backends.attempt.host_files import PARTIAL, decode_file, encode_file, unpack_archive
+from weft.backends.attempt.safe_paths import StagingProblem, make_parents, staging_errors
+from weft.backends.attempt.staging import CopyPermissions, measure_file
+from weft.backends.attempt.task_files import (
+    PERFORMANCE_FILE,
+    RANK_FILE,
+    REQUIREMENT_FILE,
+    RestartState,
+    TaskFiles,
+)
+from weft.backends.attempt.trees import remove_tree
+from weft.backends.backend import Product
+from weft.backends.file_record import FileRecord
+from weft.private_files import make_folder, write_file
+
+if TYPE_CHECKING:
+    from weft.backends.attempt.attempt import ActiveAttempt
+
+_LARGE_BYTES = 8 << 20
+"""Files of at least this size are sent on their own; smaller ones are sent together."""
+_STREAMS = ("out", "err")
+_WATCH_S = 1.0
+
+
+class HostAccess(Protocol):
+    """Operations on a host. They block until they are done, also while the host does not answer.
+
+    They raise StagingProblem, also when the machine is lost or the attempt of this thread is abandoned.
+    """
+
+    def call(self, operation: str, **arguments: Any) -> Any:
+        """Perform an operation of ``HostFiles`` and return its value."""
+
+    def send(self, local: Path, remote: str) -> None:
+        """Copy a file to the host; bytes that are there are not sent again."""
+
+    def receive(self, remote: str, local: Path) -> None:
+        """Copy a file from the host; bytes that are here are not received again."""
+
+
+class RemoteDisk:
+    """The disk of one machine."""
+
+    def __init__(self, access: HostAccess, name: str, sandbox: str, mirror: Path) -> None:
+        """Create the disk; ``sandbox`` is its path on the host, absolute or relative to the home folder."""
+        self.name = name
+        """Start of ``Product.directory`` of outputs on this disk."""
+        self._access = access
+        self._stated = sandbox
+        self._mirror = mirror
+        self._found: tuple[str, str] | None = None
+        self._lock = threading.Lock()
+        self._versions: dict[int, RestartState] = {}
+        """By attempt: the versions of its restart files that were observed last."""
+        self._pulled: dict[int, Mapping[str, Any]] = {}
+        """By attempt: the versions of its restart files in the mirror."""
+        self._watched: dict[int, dict[str, Any]] = {}
+        self._watcher: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @property
+    def sandbox(self) -> str:
+        """Path of the sandbox on the host, without links."""
+        return self._describe()[0]
+
+    @property
+    def boot(self) -> str:
+        """Identifier of the boot of the host."""
+        return self._describe()[1]
+
+    def _describe(self) -> tuple[str, str]:
+        with self._lock:
+            if self._found is None:
+                found = self._access.call("describe", sandbox=self._stated)
+                self._found = str(found["sandbox"]), str(found["boot"])
+            return self._found
+
+    def refresh(self) -> None:
+        """Forget the facts about the host, which may have been restarted."""
+        with self._lock:
+            self._found = None
+
+    def close(self) -> None:
+        """Stop watching files."""
+        self._closed.set()
+
+    # Paths.
+
+    def workdir(self, attempt: ActiveAttempt) -> str:
+        """Return the working directory of an attempt on the host."""
+        return f"{self.sandbox}/{self._relative(attempt.workdir_path)}"
+
+    def records(self, attempt: ActiveAttempt) -> str:
+        """Return the directory on the host for the streams of an attempt."""
+        project, execution, name = self._relative(attempt.workdir_path).split("/")
+        return f"{self.sandbox}/{project}/records/{execution}/{name}"
+
+    def directory(self, attempt: ActiveAttempt) -> str:
+        """Return the value of ``Product.directory`` for the outputs of an attempt."""
+        return f"{self.name}{self.workdir(attempt)}"
+
+    def holds(self, product: Product) -> bool:
+        """Return whether the outputs of a product are on this disk."""
+        return product.directory.startswith(f"{self.name}/")
+
+    def _relative(self, path: str) -> str:
+        return str(Path(path).relative_to(self._mirror))
+
+    def _path(self, product: Product) -> str:
+        return product.directory.removeprefix(self.name)
+
+    @property
+    def _arrivals(self) -> str:
+        return f"{self.sandbox}/arrivals"
+
+    # Towards the host.
+
+    def make_workdir(self, attempt: ActiveAttempt) -> None:
+        """Create the working directory of an attempt on the host."""
+        parts = self._relative(attempt.workdir_path).split("/")
+        self._access.call("make_workdir", sandbox=self.sandbox, parts=parts, recovered=True)
+
+    def push(self, attempt: ActiveAttempt) -> int:
+        """Move the files in the mirror of an attempt to its directory on the host; return their bytes."""
+        mirror, root, moved = attempt.workdir, self.workdir(attempt), 0
+        small: list[str] = []
+        for name in sorted(_list_entries(mirror)):
+            path = mirror / name
+            if path.is_symlink() or path.is_dir() or path.stat().st_size < _LARGE_BYTES:
+                small.append(name)
+                continue
+            status = path.stat()
+            digest = DIGESTS.of_path(mirror, name)
+            self._send(mirror / name, digest)
+            times = {"mode": status.st_mode, "modified_ns": status.st_mtime_ns}
+            self._access.call(
+                "place", folder=self._arrivals, digest=digest, root=root, name=name, keep=False, **times
+            )
+            moved += status.st_size
+        if small:
+            moved += self._push_archive(attempt, small)
+        for name in os.listdir(mirror):  # noqa: PTH208
+            remove_tree(mirror, name)
+        return moved
+
+    def _push_archive(self, attempt: ActiveAttempt, names: Sequence[str]) -> int:
+        with self._archive(attempt) as archive:
+            with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as packed:
+                for name in names:
+                    packed.add(attempt.workdir / name, name, recursive=False)
+            digest = DIGESTS.of_path(archive.parent, archive.name)
+            self._send(archive, digest)
+            self._access.call("unpack", folder=self._arrivals, digest=digest, root=self.workdir(attempt))
+            return archive.stat().st_size
+
+    @contextlib.contextmanager
+    def _archive(self, attempt: ActiveAttempt) -> Iterator[Path]:
+        folder = self._mirror / "archives"
+        make_folder(folder)
+        archive = folder / f"{attempt.number}-{os.urandom(8).hex()}"
+        try:
+            with staging_errors("cannot be written", str(archive)):
+                yield archive
+        finally:
+            archive.unlink(missing_ok=True)
+
+    def _send(self, local: Path, digest: str) -> None:
+        found = self._access.call("find_arrived", folder=self._arrivals, digests=[digest])
+        if found.get(digest) != -1:
+            self._access.send(local, f"{self._arrivals}/{digest}{PARTIAL}")
+            self._access.call("accept", folder=self._arrivals, digest=digest)
+
+    def prepare_records(self, attempt: ActiveAttempt, files: Mapping[str, bytes]) -> None:
+        """Create the directory of an attempt's streams on the host, with some files."""
+        texts = {name: content.decode(errors="surrogateescape") for name, content in files.items()}
+        self._access.call("write_records", sandbox=self.sandbox, path=self.records(attempt), texts=texts)
+
+    def copy(
+        self, product: Product, file: FileRecord, attempt: ActiveAttempt, modes: CopyPermissions
+    ) -> None:
+        """Copy an output on this disk into the directory of an attempt on this disk."""
+        place = {"root": self.workdir(attempt), "name": file.name}
+        source = {"source_root": self._path(product), "source": file.name}
+        self._access.call("copy", **source, **place, digest=file.digest, modes=modes)
+
+    # From the host.
+
+    def pull(self, product: Product, file: FileRecord) -> Path:
+        """Receive an output; return the directory on the engine's disk in which it has its name."""
+        path = self._path(product)
+        if not path.startswith(f"{self.sandbox}/"):
+            raise StagingProblem("cannot be received", file.name, f"{path} is not in {self.sandbox}")
+        mirror = self._mirror / path.removeprefix(f"{self.sandbox}/")
+        with contextlib.suppress(StagingProblem):
+            if measure_file(mirror, file.name).digest == file.digest:
+                return mirror
+        self._pull(path, file.name, mirror, file.digest)
+        return mirror
+
+    def _pull(self, root: str, name: str, mirror: Path, digest: str | None = None) -> None:
+        """Receive a file or directory into the mirror under the same name; verify its digest."""
+        packed = self._access.call("pack", root=root, name=name, folder=self._arrivals)
+        incoming = self._mirror / "incoming"
+        make_folder(incoming)
+        make_folder(mirror)
+        local = incoming / packed["digest"]
+        self._access.receive(packed["path"], local)
+        if DIGESTS.of_path(incoming, local.name) != packed["digest"]:
+            local.unlink()
+            raise StagingProblem("cannot be received", name, "its content has changed", number=errno.EAGAIN)
+        remove_tree(mirror, name)
+        if packed["archive"]:
+            unpack_archive(local, mirror)
+            local.unlink()
+            self._access.call("remove", root=self._arrivals, name=packed["digest"])
+        else:
+            make_parents(mirror, name)
+            with staging_errors("cannot be placed", name):
+                local.chmod(packed["mode"] & 0o777)
+                local.rename(mirror / name)
+                os.utime(mirror / name, ns=(packed["modified_ns"], packed["modified_ns"]))
+        if digest is not None and (found := measure_file(mirror, name)).digest != digest:
+            remove_tree(mirror, name)
+            why = f"its checksum {found.digest} differs from the recorded one, so it was modified"
+            raise StagingProblem("cannot be staged", name, why)
+
+    def collect(
+        self, attempt: ActiveAttempt, patterns: Sequence[str], *, missing_ok: bool
+    ) -> tuple[FileRecord, ...]:
+        """Measure the outputs of an attempt on the host and sync them there."""
+        root = self.workdir(attempt)
+        found = self._access.call("collect", root=root, patterns=list(patterns), missing_ok=missing_ok)
+        return tuple(decode_file(each) for each in found)
+
+    def is_intact(self, product: Product) -> bool:
+        """Return whether all outputs of a product still have the recorded content."""
+        files = [encode_file(file) for file in product.files]
+        root = self._path(product)
+        return all(self._access.call("find_intact", root=root, files=files, boot=product.boot))
+
+    def pull_reports(self, attempt: ActiveAttempt, names: Sequence[str] = ()) -> None:
+        """Receive the result file, the reports and the streams of an ended program, and these outputs."""
+        self.unwatch(attempt)
+        watched = self._start_watching(attempt, "", ())
+        watched["files"] = {**watched["files"], RESULT_FILE: None, EXIT_FILE: None}
+        self._observe({attempt.number: watched})
+        for name in names:
+            self._pull(self.workdir(attempt), name, attempt.workdir)
+        records = Path(attempt.records_path)
+        for name, size in self._access.call("find_sizes", root=self.records(attempt)).items():
+            if "/" not in name:
+                if size:
+                    self._access.receive(f"{self.records(attempt)}/{name}", records / name)
+                else:
+                    write_file(records / name, b"", is_private=True)
+
+    def pull_restart_files(self, attempt: ActiveAttempt, patterns: Sequence[str]) -> bool:
+        """Receive the restart files of an attempt; return False if they changed meanwhile."""
+        root = self.workdir(attempt)
+        found = self._access.call("find_versions", root=root, patterns=list(patterns))
+        if found == self._pulled.get(attempt.number):
+            return True
+        try:
+            for name in found:
+                self._pull(root, name, attempt.workdir)
+        except StagingProblem as problem:
+            if problem.number in (errno.ENOENT, errno.EAGAIN):
+                return False
+            raise
+        if self._access.call("find_versions", root=root, patterns=list(patterns)) != found:
+            return False
+        self._pulled[attempt.number] = found
+        return True
+
+    def remove(self, attempt: ActiveAttempt) -> None:
+        """Remove the directories of an attempt on the host."""
+        for path in (self.workdir(attempt), self.records(attempt)):
+            above, _, name = path.rpartition("/")
+            self._access.call("remove", root=above, name=name)
+
+    # Files of running programs.
+
+    def watch(self, attempt: ActiveAttempt, progress: str, restart: Sequence[str]) -> TaskFiles:
+        """Observe the files of a running program once a second; return the reader of what was observed."""
+        self._watched[attempt.number] = self._start_watching(attempt, progress, restart)
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._keep_watching, name="weft-watch", daemon=True)
+            self._watcher.start()
+        return MirroredTaskFiles(
+            attempt.workdir, progress, restart, lambda: self._versions.get(attempt.number)
+        )
+
+    def unwatch(self, attempt: ActiveAttempt) -> None:
+        """Stop observing the files of an attempt."""
+        self._watched.pop(attempt.number, None)
+        self._versions.pop(attempt.number, None)
+
+    def _start_watching(
+        self, attempt: ActiveAttempt, progress: str, restart: Sequence[str]
+    ) -> dict[str, Any]:
+        names = (*([progress] if progress else []), REQUIREMENT_FILE, RANK_FILE, PERFORMANCE_FILE)
+        files: dict[str, Any] = dict.fromkeys(names)
+        return {"attempt": attempt, "files": files, "patterns": list(restart), "mirror": attempt.workdir}
+
+    def _keep_watching(self) -> None:
+        while not self._closed.wait(_WATCH_S):
+            with contextlib.suppress(StagingProblem):  # the loss of the machine is reported by its runner
+                self._observe(dict(self._watched))
+
+    def _observe(self, watched: Mapping[int, dict[str, Any]]) -> None:
+        """Receive the changed files of attempts into their mirrors, and the versions of restart files."""
+        if not watched:
+            return
+        entries = {
+            str(number): {
+                "root": self.workdir(each["attempt"]),
+                "files": each["files"],
+                "patterns": each["patterns"],
+            }
+            for number, each in watched.items()
+        }
+        for key, found in self._access.call("observe", entries=entries).items():
+            number = int(key)
+            each = watched[number]
+            for name, (signature, text) in found["files"].items():
+                each["files"][name] = signature
+                with contextlib.suppress(StagingProblem, OSError):  # a name may be that of a directory here
+                    _write_report(each["mirror"], name, signature, text)
+            if each["patterns"]:
+                versions = [
+                    {name: (v[2], v[0], v[1], v[3]) for name, v in group.items()}
+                    for group in found["versions"]
+                ]
+                self._versions[number] = versions
+
+
+def _write_report(mirror: Path, name: str, signature: Sequence[int], text: str) -> None:
+    make_parents(mirror, name)
+    content = text.encode(errors="surrogateescape")
+    write_file(mirror / name, content, is_private=True)
+    if signature[1] > len(content):  # too large for a report: the reader refuses it by its size
+        os.truncate(mirror / name, signature[1])
+    os.utime(mirror / name, ns=(signature[2], signature[2]))
+
+
+class MirroredTaskFiles(TaskFiles):
+    """Observer of the files of an attempt through its mirror; restart files are observed on the host."""
+
+    def __init__(
+        self,
+        mirror: Path,
+        progress: str,
+        restart: Sequence[str],
+        versions: Callable[[], RestartState | None],
+    ) -> None:
+        self._versions = versions
+        super().__init__(mirror, progress, restart)
+
+    def _restart_state(self) -> RestartState:
+        return self._versions() or [{} for _ in self.restart_files]
+
+
+def _list_entries(mirror: Path) -> Iterator[str]:
+    """Yield the names of all files, links and directories below a mirror."""
+    for folder, folders, files in os.walk(mirror):
+        for name in (*folders, *files):
+            yield str(Path(folder, name).relative_to(mirror))

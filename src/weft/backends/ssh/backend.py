@@ -1,0 +1,636 @@
+"""The ssh backend: hosts that are reached by ssh, each with its own disk and one runner per machine.
+
+A thread per machine connects to its host, copies the bundle there once per version of weft, starts the bridge
+(``local/bridge.py``) and passes its messages to the thread of the engine. While a connection is lost, the
+state of the host is unknown: its programs go on, orders wait, and the thread connects again after pauses that
+double. A host that cannot be reached for longer than the stated silence is reported as lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import math
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, ClassVar
+
+from weft.backends.attempt.attempt import ProgramReport
+from weft.backends.attempt.backend import ProgramBackend, SurvivingPrograms
+from weft.backends.attempt.content import check_interruption
+from weft.backends.attempt.host_files import decode_problem
+from weft.backends.attempt.remote_disk import RemoteDisk
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
+from weft.backends.bundle import bundle_name, make_bundle
+from weft.backends.layout import path_component
+from weft.backends.local.runner_link import RunnerScope, read_message
+from weft.backends.ssh.connection import HostConnection, HostConnections, LineChannel
+from weft.backends.ssh.host import HostError, HostFailure, read_host_settings
+from weft.errors import InvalidInput, Problem, WeftError, shorten
+from weft.platform.machine import Machine
+from weft.private_files import make_folder, write_file
+
+_DEFAULT_FOLDER = ".cache/weft"
+"""Folder on a host, below the home folder, for the bundle and, by default, the sandbox."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_CONNECT_S = 20.0
+_RECOVER_S = 30.0
+"""Seconds for which a new engine waits for the hosts on which programs were running."""
+_SILENT_S = 5.0
+"""Seconds without a sign of life after which a runner counts as unresponsive, while it is connected."""
+_END_S = 5.0
+_RETRY_S = 0.2
+
+
+class SshBackend(ProgramBackend):
+    """Runs programs on hosts that are reached by ssh."""
+
+    kind: ClassVar[str] = "ssh"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        runs_programs=True,
+        virtual_time=False,
+        reattaches=True,
+        limits_time=True,
+        limits_memory=True,
+        signals=True,
+        own_disk=True,
+    )
+
+    def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
+        self._connections = HostConnections()
+        self._hosts = {
+            index: SshMachine(context, index, self._connections) for index in range(len(context.machines))
+        }
+        disks = {index: host.disk for index, host in self._hosts.items()}
+        transport = partial(SshRunners, context, self._hosts)
+        super().__init__(context, transport, grace_s=grace_s, disks=disks)
+
+    @staticmethod
+    def check_machines(machines: Iterable[Machine]) -> None:
+        """Raise InvalidInput for unknown keys and invalid values of machines."""
+        problems: list[Problem] = []
+        for machine in machines:
+            try:
+                read_host_settings(machine.backend, machine.name)
+                _read_words(machine)
+            except InvalidInput as error:
+                problems += error.problems
+        if problems:
+            raise InvalidInput(problems)
+
+    def close(self, *, stop: bool) -> None:
+        """Disconnect from the hosts; if ``stop`` is False, programs continue to run."""
+        for host in self._hosts.values():
+            host.give_up()
+        super().close(stop=stop)
+        self._connections.close()
+
+
+def _read_words(machine: Machine) -> tuple[str, str]:
+    """Return the sandbox and the Python interpreter of a machine."""
+    found = []
+    for key, default in (("sandbox", f"{_DEFAULT_FOLDER}/sandbox"), ("python", "python3")):
+        value = machine.backend.get(key, default)
+        if not isinstance(value, str) or not value or not value.isprintable() or value.startswith("-"):
+            path = ("machines", machine.name, "backend", key)
+            raise InvalidInput(f"{key} {value!r}", rule="a path of printable characters", path=path)
+        found.append(value)
+    return found[0], found[1]
+
+
+class SshMachine:
+    """One machine: its connection, its bridge and its disk. A thread of its own connects and receives."""
+
+    def __init__(self, context: ProjectContext, index: int, connections: HostConnections) -> None:
+        machine = context.machines[index]
+        self.index = index
+        self.settings = read_host_settings(machine.backend, machine.name)
+        self.sandbox, self._python = _read_words(machine)
+        self.down_since_s: float | None = None
+        """Time on the monotonic clock since which the host cannot be reached; None: it can."""
+        self.error = ""
+        """Why the host cannot be reached."""
+        self.is_lost = False
+        """Whether the machine was reported as lost; file operations then fail at once."""
+        self._context = context
+        self._connections = connections
+        self._connection: HostConnection | None = None
+        self._bundle = ""
+        self._lock = threading.Lock()
+        self._files: _FileServer | None = None
+        self._thread: threading.Thread | None = None
+        self._channel: LineChannel | None = None
+        self._stopped = threading.Event()
+        self._closing = False
+        user = f"{self.settings.user}@" if self.settings.user else ""
+        port = f":{self.settings.port}" if self.settings.port else ""
+        mirror = context.layout.sandbox(machine)
+        self.disk = RemoteDisk(self, f"ssh://{user}{self.settings.host}{port}", self.sandbox, mirror)
+
+    # File operations, called by staging threads.
+
+    def call(self, operation: str, **arguments: Any) -> Any:
+        """Perform an operation of ``HostFiles``; wait while the host does not answer."""
+        return self._persist(lambda: self._file_server().call(operation, arguments))
+
+    def send(self, local: Path, remote: str) -> None:
+        """Copy a file to the host."""
+        self._persist(lambda: self._connect().put(local, remote))
+
+    def receive(self, remote: str, local: Path) -> None:
+        """Copy a file from the host."""
+        self._persist(lambda: self._connect().get(remote, local))
+
+    def _persist(self, work: Callable[[], Any]) -> Any:
+        """Return the result of work; repeat it while the connection is lost, until the machine is lost."""
+        while True:
+            check_interruption()
+            try:
+                return work()
+            except HostError as error:
+                lasting = error.cause.is_permanent
+                if lasting or self.is_lost or self._closing or error.cause not in _PASSING:
+                    what = "cannot be used"
+                    raise StagingProblem(what, self.settings.host, str(error), lasting=lasting) from error
+            time.sleep(_RETRY_S)
+
+    def _file_server(self) -> _FileServer:
+        connection = self._connect()
+        with self._lock:
+            if self._files is None or self._files.ended:
+                channel = connection.open_lines([self._python, "-I", "-S", self._bundle, "files"])
+                self._files = _FileServer(channel)
+            return self._files
+
+    def _connect(self) -> HostConnection:
+        """Return the connection after the bundle was copied; raises HostError."""
+        if self._closing:
+            raise HostError(self.settings.host, HostFailure.LOST, "the engine stops")
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._connections.host(self.settings)
+            connection = self._connection
+            connection.connect(_CONNECT_S)
+            if not self._bundle:
+                self._bundle = self._copy_bundle(connection)
+        return connection
+
+    def _copy_bundle(self, connection: HostConnection) -> str:
+        """Copy the bundle to the host unless it is there; return its path."""
+        home = connection.run(["sh", "-c", "cd && pwd -P"], timeout_s=_CONNECT_S).out.decode().strip()
+        folder, name = f"{home}/{_DEFAULT_FOLDER}", bundle_name()
+        path, size = f"{folder}/{name}", len(make_bundle())
+        there = connection.run(["sh", "-c", 'wc -c < "$0"', path], timeout_s=_CONNECT_S)
+        if there.code == 0 and there.out.strip() == str(size).encode():
+            return path
+        local = self._context.layout.home / "mirror" / name
+        make_folder(local.parent)
+        write_file(local, make_bundle())
+        connection.make_folder(folder)
+        arriving = f"{path}.{os.urandom(4).hex()}"
+        connection.put(local, arriving, resume=False)
+        connection.run(["mv", arriving, path], timeout_s=_CONNECT_S)
+        done = connection.run([self._python, "-I", "-S", path, "version"], timeout_s=_CONNECT_S)
+        if done.code:
+            said = shorten(done.err.decode(errors="replace").strip())
+            what = f"{self._python} cannot run weft's file there: {said}"
+            raise HostError(
+                self.settings.host, HostFailure.NO_COMMAND, what, "weft needs Python 3.8 or newer"
+            )
+        return path
+
+    # The bridge.
+
+    def open(self, greeting: Callable[[], dict[str, Any]], deliver: Callable[[dict[str, Any]], None]) -> None:
+        """Start the thread that connects and receives; the first call starts it.
+
+        ``greeting`` returns the first message to a bridge. ``deliver`` gets the messages of the bridge.
+        """
+        if self._thread is None:
+            work = partial(self._keep_connected, greeting, deliver)
+            self._thread = threading.Thread(target=work, name=f"weft-{self.settings.host}", daemon=True)
+            self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the thread of the machine was started."""
+        return self._thread is not None
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the thread of the machine runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Send a message to the runner; without a connection it is dropped."""
+        if (channel := self._channel) is not None:
+            channel.send(json.dumps(message, separators=(",", ":")).encode())
+
+    def give_up(self) -> None:
+        """Let waiting file operations fail."""
+        self._closing = True
+
+    def close(self, *, wait_s: float) -> None:
+        """End the thread; the bridge may end by itself within ``wait_s`` seconds."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(wait_s)
+        if (channel := self._channel) is not None:
+            channel.send(b"")
+            self._channel = None
+        if (files := self._files) is not None:
+            files.close()
+
+    def _keep_connected(
+        self, greeting: Callable[[], dict[str, Any]], deliver: Callable[[dict[str, Any]], None]
+    ) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while not self._stopped.is_set():
+            text, lasting = "", False
+            try:
+                self._serve_bridge(greeting, deliver)
+                pause_s = _FIRST_PAUSE_S
+            except WeftError as error:
+                text = str(error)
+                lasting = isinstance(error, HostError) and error.cause.is_permanent
+                self.error = text
+                if self.down_since_s is None:
+                    self.down_since_s = time.monotonic()
+            deliver({"is": "disconnected", "text": text, "lasting": lasting})
+            self._bundle = ""  # the host may have lost its disk
+            self._stopped.wait(pause_s)
+            pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
+
+    def _serve_bridge(
+        self, greeting: Callable[[], dict[str, Any]], deliver: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Start a bridge and deliver its messages until it ends.
+
+        Raises WeftError if the connection fails or is lost, or if no runner was reached.
+        """
+        connection = self._connect()
+        self.disk.refresh()
+        sandbox = self.disk.sandbox
+        place = greeting()
+        folder = f"{sandbox}/{place.pop('folder')}"
+        channel = connection.open_lines([self._python, "-I", "-S", self._bundle, "bridge", folder])
+        reached = False
+        try:
+            channel.send(json.dumps(place).encode())
+            poller = select.poll()
+            poller.register(channel, select.POLLIN)
+            while (lines := channel.receive()) is not None:
+                for line in lines:
+                    message = _read_line(line)
+                    if message["is"] == "programs":
+                        known = [each for each in message["found"] if self._context.is_known(*each)]
+                        channel.send(json.dumps({"known": known}).encode())
+                        continue
+                    if message["is"] == "here":
+                        reached, self._channel = True, channel
+                        self.down_since_s, self.error = None, ""
+                    elif message["is"] == "failed":
+                        raise HostError(self.settings.host, HostFailure.FILE, str(message["text"]))
+                    deliver(message)
+                if self._stopped.is_set() and not reached:
+                    return
+                poller.poll(500.0)
+            if channel.error is not None:
+                raise channel.error
+            if not reached:
+                said = shorten(channel.stderr.decode(errors="replace").strip())
+                what = f"the bridge to its runner ended with code {channel.exit_code}: {said}"
+                raise HostError(self.settings.host, HostFailure.FILE, what)
+        finally:
+            self._channel = None
+            channel.close()
+
+
+_PASSING = {
+    HostFailure.LOST, HostFailure.REFUSED, HostFailure.TIMED_OUT, HostFailure.UNREACHABLE,
+    HostFailure.NO_CHANNEL, HostFailure.CANNOT_RESOLVE,
+}  # fmt: skip
+"""Failures after which an operation is repeated when the host answers again."""
+
+
+def _read_line(line: bytes) -> dict[str, Any]:
+    if line.startswith((b'{"is":"programs"', b'{"is":"failed"', b'{"is":"beat"')):
+        found: dict[str, Any] = json.loads(line)
+        return found
+    try:
+        return read_message(line)
+    except (ValueError, RecursionError) as error:
+        what = f"its bridge sent a line that is not a message: {shorten(str(error))}"
+        raise HostError("host", HostFailure.FILE, what) from None
+
+
+class _FileServer:
+    """The process ``files`` of the bundle on a host; several threads may call it."""
+
+    def __init__(self, channel: LineChannel) -> None:
+        self._channel = channel
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._answers: dict[int, SimpleQueue[dict[str, Any] | None]] = {}
+        self.ended = False
+        threading.Thread(target=self._receive, name="weft-files", daemon=True).start()
+
+    def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """Perform an operation and return its value; raises StagingProblem, HostError."""
+        answers: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        with self._lock:
+            number = next(self._numbers)
+            self._answers[number] = answers
+            if self.ended:
+                answers.put(None)
+        self._channel.send(json.dumps({"id": number, "do": operation, **arguments}).encode())
+        answer = answers.get()
+        if answer is None:
+            raise self._channel.error or HostError("host", HostFailure.LOST, "its file server ended")
+        if "problem" in answer:
+            raise decode_problem(answer["problem"])
+        return answer["value"]
+
+    def close(self) -> None:
+        """End the process."""
+        self._channel.close()
+
+    def _receive(self) -> None:
+        poller = select.poll()
+        with contextlib.suppress(OSError, ValueError):  # the channel was closed
+            poller.register(self._channel, select.POLLIN)
+            while (lines := self._channel.receive()) is not None:
+                for line in lines:
+                    answer = json.loads(line)
+                    self._answers.pop(answer["id"]).put(answer)
+                poller.poll(500.0)
+        with self._lock:
+            self.ended = True
+            for waiting in self._answers.values():
+                waiting.put(None)
+
+
+class SshRunners:
+    """Transport to the runners of hosts; it never waits for a host, except in ``recover`` and ``close``."""
+
+    def __init__(self, context: ProjectContext, hosts: Mapping[int, SshMachine], poller: select.poll) -> None:
+        self._context = context
+        self._hosts = hosts
+        self._scope = _scope_of(context)
+        self._inbox: SimpleQueue[tuple[int, dict[str, Any]]] = SimpleQueue()
+        self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        poller.register(self._woken, select.POLLIN)
+        self._poller = poller
+        self._orders: dict[int, dict[int, Mapping[str, Any]]] = {each: {} for each in hosts}
+        """By machine and attempt: the order of a program whose end was not reported."""
+        self._confirmed: dict[int, set[int]] = {each: set() for each in hosts}
+        """By machine: attempts that its runner has mentioned."""
+        self._known: dict[int, str] = {}
+        self._cancelled: dict[int, float] = {}
+        self._measured: dict[int, float] = {}
+        self._cleared: set[int] = set()
+        self._ready: dict[int, str] = {}
+        """By machine whose runner is connected: the boot of its host."""
+        self._pids: dict[int, int] = {}
+        self._alive_at_s: dict[int, float] = {}
+        self._lost: dict[int, str] = {}
+        self._backlog: list[ProgramReport] = []
+
+    # Requests.
+
+    def start(self, machine: int, order: Mapping[str, Any]) -> str:
+        """Start a program, at once or when the host is connected; return why this is impossible, or ""."""
+        if machine in self._lost:
+            return self._lost[machine]
+        attempt = int(order["attempt"])
+        self._known[attempt] = str(order["nonce"])
+        self._orders[machine][attempt] = {**order, "reports_start": True}
+        self._send(machine, self._orders[machine][attempt])
+        return ""
+
+    def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
+        """Terminate a program; if the host cannot be reached now, when it is connected again."""
+        self._cancelled[attempt] = grace_s
+        self._send(machine, {"do": "cancel", **self._name(attempt), "grace_s": grace_s})
+
+    def signal(self, machine: int, attempt: int, name: str) -> None:
+        """Send the signal ``name`` to a program."""
+        self._send(machine, {"do": "signal", **self._name(attempt), "signal": name})
+
+    def forget(self, machine: int, attempt: int) -> None:
+        """Drop the stored end of an attempt's program."""
+        self._cancelled.pop(attempt, None)
+        self._known.pop(attempt, None)
+        self._confirmed[machine].discard(attempt)
+        self._send(machine, {"do": "forget", "attempts": [attempt]})
+
+    def measure(self, machine: int, every_s: float) -> None:
+        """Measure the state of a machine every ``every_s`` seconds."""
+        self._measured[machine] = every_s
+        self._open(machine)
+        if machine in self._ready:
+            self._request_measurement(machine)
+
+    def _request_measurement(self, machine: int) -> None:
+        order = {
+            "do": "measure", "every_s": self._measured[machine],
+            "nodes": self._context.machines[machine].nodes, "sandbox": self._hosts[machine].disk.sandbox,
+            "runners": [self._pids[machine]], "engine": self._pids[machine],
+        }  # fmt: skip
+        self._send(machine, order)
+
+    def inspect(self, machine: int) -> str:
+        """Return why a machine cannot run programs now; "": it can, or its state is unknown."""
+        self._find_lost(machine)
+        return self._lost.get(machine, "")
+
+    def responds(self, machine: int) -> bool:
+        """Return whether the runner has responded recently; True while the connection is lost."""
+        if machine not in self._ready:
+            return True
+        return (
+            time.monotonic() - self._alive_at_s[machine] < _SILENT_S + self._hosts[machine].settings.silence_s
+        )
+
+    def reattach(self, machine: int) -> None:
+        """Do nothing: the thread of the machine connects again by itself."""
+
+    def flush(self) -> None:
+        """Do nothing: messages are sent at once."""
+
+    def _name(self, attempt: int) -> dict[str, Any]:
+        return {"attempt": attempt, "nonce": self._known.get(attempt, "")}
+
+    def _send(self, machine: int, message: Mapping[str, Any]) -> None:
+        self._open(machine)
+        if machine in self._ready:
+            self._hosts[machine].tell(message)
+
+    def _open(self, machine: int) -> None:
+        def deliver(message: dict[str, Any]) -> None:
+            self._inbox.put((machine, message))
+            os.eventfd_write(self._woken, 1)
+
+        self._hosts[machine].open(partial(self._greeting, machine), deliver)
+
+    def _greeting(self, machine: int) -> dict[str, Any]:
+        """Return the first message to the bridge of a machine; called in the thread of the machine."""
+        self._context.check_claim()
+        clear = machine not in self._cleared
+        self._cleared.add(machine)
+        described = self._context.machines[machine]
+        cores = described.backend.get("cores")
+        return {
+            "folder": f"runners/{self._scope}/{path_component(described.name)}",
+            "token": self._context.token,
+            "scope": self._scope,
+            "cores": cores,
+            "known": list(self._known.copy().items()),
+            "clear": clear,
+        }
+
+    # Reports.
+
+    def receive(self, descriptor: int) -> list[ProgramReport]:
+        """Return the reports that have arrived."""
+        del descriptor
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._woken)
+        found: list[ProgramReport] = []
+        while not self._inbox.empty():
+            found += self._handle(*self._inbox.get())
+        return found
+
+    def _handle(self, machine: int, message: dict[str, Any]) -> list[ProgramReport]:
+        self._alive_at_s[machine] = time.monotonic()
+        what = message["is"]
+        if what == "here":
+            return self._handle_greeting(machine, message)
+        if what == "disconnected":
+            self._ready.pop(machine, None)
+            if message["lasting"]:
+                self._lose(machine, message["text"], lasting=True)
+            return self._take_backlog()
+        if what == "measured":
+            return [{**message, "machine": machine}]
+        if what in ("started", "ended"):
+            self._confirmed[machine].add(message["attempt"])
+        if what == "ended":
+            self._orders[machine].pop(message["attempt"], None)
+        return [] if what in ("beat", "problem") else [message]
+
+    def _handle_greeting(self, machine: int, here: dict[str, Any]) -> list[ProgramReport]:
+        """Compare the programs of a runner with those that were started; return the ends."""
+        self._ready[machine], self._pids[machine] = str(here["boot"]), int(here["pid"])
+        returned: list[ProgramReport] = []
+        if self._lost.pop(machine, None) is not None:
+            self._hosts[machine].is_lost = False
+            returned.append({"is": "back", "machine": machine})
+        running = {int(each["attempt"]) for each in here["running"]}
+        ended = {int(each["attempt"]): each for each in here["ended"]}
+        for attempt, order in list(self._orders[machine].items()):
+            if attempt in running:
+                self._confirmed[machine].add(attempt)
+                if attempt in self._cancelled:
+                    self.cancel(machine, attempt, self._cancelled[attempt])
+            elif attempt in ended or attempt in self._confirmed[machine]:
+                del self._orders[machine][attempt]
+                lost = {"is": "ended", "cause": "lost", "text": "its runner has no record of it"}
+                returned.append(ended.get(attempt) or {**lost, **self._name(attempt)})
+            elif attempt in self._cancelled:
+                del self._orders[machine][attempt]
+                text = "it was cancelled before it started"
+                returned.append({"is": "ended", "cause": "cancelled", "text": text, **self._name(attempt)})
+            else:  # the order was on the way when the connection was lost
+                self._hosts[machine].tell(order)
+        if machine in self._measured:
+            self._request_measurement(machine)
+        return returned
+
+    def check(self) -> list[ProgramReport]:
+        """Return reports on machines that were lost since the last call."""
+        for machine in self._hosts:
+            self._find_lost(machine)
+        return self._take_backlog()
+
+    def _take_backlog(self) -> list[ProgramReport]:
+        found, self._backlog = self._backlog, []
+        return found
+
+    def _find_lost(self, machine: int) -> None:
+        host = self._hosts[machine]
+        down_since_s = host.down_since_s
+        if down_since_s is not None and time.monotonic() - down_since_s > host.settings.silence_s:
+            self._lose(machine, host.error, lasting=False)
+
+    def _lose(self, machine: int, text: str, *, lasting: bool) -> None:
+        if machine not in self._lost:
+            self._lost[machine] = text
+            self._hosts[machine].is_lost = True
+            self._backlog.append({"is": "lost", "machine": machine, "text": text, "lasting": lasting})
+
+    # Start and end of the engine.
+
+    def recover(self, attempts: Sequence[RecoveredAttempt]) -> SurvivingPrograms:
+        """Connect to the hosts of these attempts; return their programs.
+
+        The programs of a host that does not answer in time count as running: their state is unknown.
+        """
+        found = SurvivingPrograms()
+        self._known.update((each.attempt, each.nonce) for each in attempts)
+        machines = sorted({each.machine for each in attempts})
+        for machine in machines:
+            self._open(machine)
+        end_s = time.monotonic() + _RECOVER_S
+        greetings: dict[int, dict[str, Any]] = {}
+        while set(machines) - greetings.keys() and time.monotonic() < end_s:
+            if self._inbox.empty():
+                time.sleep(0.01)
+                continue
+            machine, message = self._inbox.get()
+            if message["is"] == "here":
+                greetings[machine] = message
+            self._backlog += self._handle(machine, message)
+        for each in attempts:
+            here = greetings.get(each.machine)
+            self._confirmed[each.machine].add(each.attempt)
+            if here is None:
+                running = True
+            else:
+                running = any(one["attempt"] == each.attempt for one in here["running"])
+                found.ends.update(
+                    (int(one["attempt"]), one) for one in here["ended"] if one["attempt"] == each.attempt
+                )
+                found.starts.update((int(one["attempt"]), one) for one in here["starts"])
+            if running:
+                found.running.add(each.attempt)
+                self._orders[each.machine][each.attempt] = {}
+        return found
+
+    def close(self, *, stop: bool) -> None:
+        """Disconnect from all hosts; with ``stop``, the runners exit when no program runs."""
+        for machine, host in self._hosts.items():
+            if host.is_open and machine in self._ready and stop:
+                host.tell({"do": "end"})
+        for machine, host in self._hosts.items():
+            host.close(wait_s=_END_S if stop and machine in self._ready else 0.0)
+        self._poller.unregister(self._woken)
+        if not any(host.is_running for host in self._hosts.values()):
+            os.close(self._woken)  # a thread that still waits for its host may write to it
+
+
+def _scope_of(context: ProjectContext) -> str:
+    """Return the scope of this project's processes on hosts, which processes of other computers share."""
+    local = RunnerScope.of(context.layout.home, context.execution)
+    text = f"{socket.gethostname()}\0{context.project}\0{local.home}"
+    return f"{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}-{context.execution}"
