@@ -51,7 +51,7 @@ demo: $(RUNTIME) ## run a real loop on this computer until it converges (under t
 	@echo "Where to look: open $(CURDIR)/$(DEMO)/report.html in a browser; the result is $(DEMO)/density.txt."
 	@echo "The same command without --fresh, in $(DEMO)/, reuses all results; 'weft explain TASK' shows the decisions about a task."
 
-test: lint $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) $(SSH_SERVER) $(SLURM) ## lint, then every test (under ten minutes)
+test: lint $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) $(SSH_SERVER) $(SLURM) ## lint, then every test (under fifteen minutes)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not real_time" $(PYTEST_OPTIONS)
 	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS)
 
