@@ -84,7 +84,7 @@ def test_simulation_without_progress_ends_and_states_the_reason():
     for preset in ("default", "s3"):
         simulated = weft.simulate(sweep(), on="identical:1", policy="fcfs", scenario=scenario, preset=preset)
         assert simulated.outcome == "stuck"
-        assert "(ready) wait for a machine: m1: is down" in simulated.first.stuck[0]
+        assert "(ready) wait for a machine: m1: is lost: " in simulated.first.stuck[0]
         assert any(note.startswith("standstill: ") for note in simulation_notes(simulated.first))
         assert ("outcome", "stuck") in simulation_facts(simulated.first)
         # Later timers do not count: the failure is detected within a few probes.

@@ -321,3 +321,17 @@ class TestSettings:
     def test_invalid_values_are_refused(self, backend: dict[str, object], message: str) -> None:
         with pytest.raises(InvalidInput, match=message):
             read_host_settings(backend, "m")
+
+
+def test_channel_and_calls_of_other_threads_after_all_connections_were_closed(ssh_hosts: SshHosts) -> None:
+    own = HostConnections()
+    host = own.host(settings_of(ssh_hosts, ssh_hosts.hosts[0]))
+    host.connect(PATIENCE_S)
+    channel = host.open_lines(["cat"])
+    own.close()
+    channel.send(b"late")
+    assert channel.receive() in (None, [])
+    channel.close()
+    with pytest.raises(HostError) as raised:
+        host.run(["true"])
+    assert raised.value.cause == HostFailure.LOST

@@ -182,7 +182,13 @@ class HostConnection:
         self._call(self._close())
 
     def _call(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        try:
+            done = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:  # another thread has closed all connections
+            coroutine.close()
+            why = "all connections were closed"
+            raise HostError(self.settings.host, HostFailure.LOST, why) from None
+        return done.result()
 
     def _set_state(self, state: ConnectionState, error: HostError | None = None) -> None:
         self.error = error
@@ -404,7 +410,7 @@ class LineChannel:
             self._outgoing.append(line)
             if len(self._outgoing) > 1 or self._ended:
                 return
-        self._loop.call_soon_threadsafe(self._flush)
+        self._post(self._flush)
 
     def receive(self) -> list[bytes] | None:
         """Return the lines that arrived, without their ends; None after the last one."""
@@ -417,7 +423,7 @@ class LineChannel:
                     os.eventfd_read(self._readable)
             resume, self._unread_bytes = self._unread_bytes > _UNREAD_BYTES, 0
         if resume:
-            self._loop.call_soon_threadsafe(self._resume)
+            self._post(self._resume)
         return lines
 
     def close(self) -> None:
@@ -427,7 +433,12 @@ class LineChannel:
                 return
             self._closed = self._ended = True
             os.close(self._readable)
-        self._loop.call_soon_threadsafe(self._close_channel)
+        self._post(self._close_channel)
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        """Call a function in the thread of the connections, unless they were all closed meanwhile."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
 
     def _close_channel(self) -> None:
         if self._channel is not None:
