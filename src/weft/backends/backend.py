@@ -7,7 +7,7 @@ engine. It makes no decisions. Commands are idempotent: a command repeated after
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import ClassVar, Protocol
 
@@ -16,6 +16,7 @@ from weft.backends.layout import ProjectLayout
 from weft.backends.secret_values import NO_SECRETS, SecretValues
 from weft.engine.messages import Command, Event
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.errors import Problem, suggest
 from weft.expressions import Value
 from weft.instance.instance import Instance
 from weft.platform.machine import Machine
@@ -169,6 +170,14 @@ class Backend(Protocol):
 
         If ``stop`` is True, no more work follows; otherwise programs continue to run.
         """
+
+
+def find_unknown_keys(machine: Machine, keys: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem for each key of a machine's ``backend`` that is not one of ``keys``."""
+    for key in machine.backend:
+        if key not in keys:
+            advice = suggest(key, keys, f"known: {', '.join(keys)}")
+            yield Problem(what=f"machine {machine.name!r}: backend: unknown key {key!r}", advice=advice)
 
 
 @message

@@ -96,7 +96,7 @@ END
 def test_runner_stopped_before_its_record_does_not_block_the_next_engine(
     tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its engine was killed: nobody else continues it, and it may hold the lock of the directory."""
+    """Its engine was killed: no other process continues it, and it may hold the lock of the directory."""
     monkeypatch.setattr(runner_link, "_WAKING_S", 0.2)
     settings = {"token": TOKEN, "idle_s": 60.0, "grace_s": 5.0, "scope": ""}
     stopping = tmp_path / "python"

@@ -210,7 +210,7 @@ def test_invalid_settings_are_all_reported() -> None:
 
 
 def test_order_that_never_arrived_is_repeated_unless_it_was_cancelled(project) -> None:
-    """The connection was lost while the orders were on the way; the runner knows neither program."""
+    """The connection was lost while the orders were on the way; the runner has received neither program."""
     runners = project.backend._transport
     for attempt in (5, 6):
         order = {"do": "start", "attempt": attempt, "nonce": "ab", "argv": ["true"], "cwd": "/"}

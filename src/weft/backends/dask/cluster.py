@@ -29,8 +29,9 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, BinaryIO
 
+from weft.backends.backend import find_unknown_keys
 from weft.backends.dask import workers
-from weft.errors import InvalidInput, Problem, WeftError, nearest, shorten
+from weft.errors import InvalidInput, Problem, WeftError, shorten
 from weft.platform.machine import Machine
 from weft.records import dataclass
 
@@ -80,11 +81,7 @@ def read_machine(machine: Machine) -> DaskMachine:
 
 def _find_problems(machine: Machine) -> Iterator[Problem]:
     where, stated = f"machine {machine.name!r}: backend", machine.backend
-    for key in stated:
-        if key not in _KEYS:
-            near = nearest(key, _KEYS)
-            advice = f"did you mean {near!r}?" if near else f"known: {', '.join(_KEYS)}"
-            yield Problem(what=f"{where}: unknown key {key!r}", advice=advice)
+    yield from find_unknown_keys(machine, _KEYS)
     scheduler = stated.get("scheduler")
     if not (isinstance(scheduler, str) and _is_address(scheduler)):
         what = f"{where}: scheduler {shorten(scheduler)}"

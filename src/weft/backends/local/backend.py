@@ -9,9 +9,9 @@ from functools import partial
 from typing import ClassVar
 
 from weft.backends.attempt.backend import ProgramBackend
-from weft.backends.backend import Capabilities, ProjectContext
+from weft.backends.backend import Capabilities, ProjectContext, find_unknown_keys
 from weft.backends.local.link import RunnerPool
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
 
 _KEYS = ("kind", "cores", "sandbox")
@@ -45,11 +45,7 @@ class LocalBackend(ProgramBackend):
 
 def _problems(machine: Machine, available: list[int]) -> Iterator[Problem]:
     where = f"machine {machine.name!r}: backend"
-    for key in machine.backend:
-        if key not in _KEYS:
-            near = nearest(key, _KEYS)
-            advice = f"did you mean {near!r}?" if near else f"known: {', '.join(_KEYS)}"
-            yield Problem(what=f"{where}: unknown key {key!r}", advice=advice)
+    yield from find_unknown_keys(machine, _KEYS)
     cores, sandbox = machine.backend.get("cores"), machine.backend.get("sandbox")
     listed = isinstance(cores, list | tuple) and bool(cores) and all(core in available for core in cores)
     if cores is not None and not listed:

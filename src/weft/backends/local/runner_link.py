@@ -219,7 +219,7 @@ def _list_pids() -> list[int]:
 
 
 def _is_own(pid: int) -> bool:
-    """Return whether a process belongs to the user who runs this process."""
+    """Return whether a process has the user of this process."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
     except OSError:

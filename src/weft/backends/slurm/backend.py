@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from weft.backends.attempt.attempt import ActiveAttempt
 from weft.backends.attempt.backend import ProgramBackend
-from weft.backends.backend import Capabilities, ProjectContext
+from weft.backends.backend import Capabilities, ProjectContext, find_unknown_keys
 from weft.backends.slurm.commands import NodeGroup
 from weft.backends.slurm.controller import SlurmController, SlurmRefused, SlurmUnreachable
 from weft.backends.slurm.job_queue import JobQueue
@@ -82,11 +82,7 @@ class SlurmBackend(ProgramBackend):
 
 def _find_wrong_settings(machine: Machine) -> Iterator[Problem]:
     where, stated = f"machine {machine.name!r}: backend", machine.backend
-    for key in stated:
-        if key not in _KEYS:
-            near = nearest(key, _KEYS)
-            advice = f"did you mean {near!r}?" if near else f"known: {', '.join(_KEYS)}"
-            yield Problem(what=f"{where}: unknown key {key!r}", advice=advice)
+    yield from find_unknown_keys(machine, _KEYS)
     for key in _TEXTS:
         value = stated.get(key)
         if value is not None and not (isinstance(value, str) and value and value.isprintable()):

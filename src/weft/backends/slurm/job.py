@@ -3,7 +3,7 @@
 Called as ``python3 -I -S BUNDLE DIR``. ``DIR`` is on a file system that the engine sees, too. It contains
 ``order``: the order that a runner gets (``local/runner.py``), and a key for the records. Whoever removes this
 file may decide on the attempt: a job that finds none has nothing to do. So a program is never started twice,
-if a job is submitted again because nobody knows whether the first submission has arrived. The job writes
+if a job is submitted again because it is not known whether the first submission has arrived. The job writes
 sealed records: ``start``, ``beat`` (once a second) and ``exit``. Slurm itself is only the second witness.
 
 Signals: SIGTERM ends the program (as cancelled, if the engine has written the record ``cancel``), SIGUSR1

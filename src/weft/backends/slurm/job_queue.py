@@ -74,7 +74,7 @@ _RESERVE_BYTES = 64 << 20
 """Memory that a job gets beyond the limit of its program."""
 _SETTINGS = ("partition", "account", "qos", "constraint", "gres")
 _SIGNALS = {"STOP": "TSTP"}
-"""Signals under another name: nobody can catch SIGSTOP, so it would stop the job instead of the program."""
+"""Signals under another name: SIGSTOP cannot be caught, so it would stop the job instead of the program."""
 _NEVER = (SlurmCause.ACCOUNT, SlurmCause.QOS, SlurmCause.TIME_LIMIT, SlurmCause.CONFIGURATION)
 """Reasons of pending jobs that do not pass."""
 _CAUSES: Mapping[JobState, tuple[str, str]] = {
@@ -475,7 +475,7 @@ class JobQueue:
         self._thread.run(work, lambda answer: self._submitted(job, answer))
 
     def _find(self, job: QueuedJob) -> str:
-        """Return the number of the job with this name; "" if Slurm knows none."""
+        """Return the number of the job with this name; "" if Slurm has none."""
         found = self._controller.find([job.name]).get(job.name, ())
         living = [each.id for each in found if each.state.phase is not JobPhase.FINAL]
         return [*(each.id for each in found), *living][-1] if found else ""

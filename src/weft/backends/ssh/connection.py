@@ -789,5 +789,5 @@ async def _pipeline(
                 reached, answer = pending.popleft()
                 finish(reached, await answer)
     finally:
-        # Answers to cancelled requests would be reported as errors that nobody handles.
+        # Answers to cancelled requests would be reported as unhandled errors.
         await asyncio.gather(*(answer for _, answer in pending), return_exceptions=True)
