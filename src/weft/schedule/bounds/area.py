@@ -389,8 +389,6 @@ _CELLS = 250_000
 _MOST_WINDOWS = 20
 """Largest number of window starts, and of window ends."""
 _MOMENTS = (1, 2, 3, 4)
-_NOTHING = 1e-300
-"""Seconds used instead of 0, because infinity times 0 is undefined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -453,7 +451,8 @@ class TimeWindows:
 
 def _sum_taken(rate: Floats, inside: Floats) -> Floats:
     """Return for each window the least amount of the supply that all tasks together take inside it."""
-    taken: Floats = (rate * np.maximum(inside, _NOTHING)).min(axis=1).sum(axis=0)
+    with np.errstate(invalid="ignore"):  # steps that do not exist: infinity times 0 is NaN, which fmin skips
+        taken: Floats = np.fmin.reduce(rate * inside, axis=1).sum(axis=0)
     return taken
 
 
