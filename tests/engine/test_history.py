@@ -214,6 +214,25 @@ def test_task_of_a_removed_machine_without_another_machine_is_shown_as_stopped_u
     assert len(engine.history.stops) == 1
 
 
+def test_stopped_task_is_shown_as_stopped_until_another_machine_has_free_nodes():
+    flow = Builder("jobs")
+    flow.task("job", sweep={"i": "1..2"}, work=100)
+    engine = RecordedEngine(flow.build(), platform_of(1.0, 1.0))
+    waiting = []
+    for event in (
+        ev.Started(attempt=0),
+        ev.Started(attempt=1),
+        ev.MachineChanged(machine=1, admission=Admission.REMOVED),
+        ev.Ended(attempt=1, exit_code=None, cause="cancelled"),
+        ev.Ended(attempt=0, exit_code=0),
+    ):
+        engine.handle(event, at=engine.now + 1)
+        waiting.append([each.label for each in engine.history.stops if not each.over])
+    assert waiting == [[], [], ["job[2]"], ["job[2]"], []]
+    (move,) = engine.history.begun_moves
+    assert (move.label, move.source, move.target, move.ran) == ("job[2]", 1, 0, True)
+
+
 def test_task_that_had_not_started_is_reassigned_and_does_not_migrate():
     flow = Builder("jobs")
     flow.task("job", sweep={"i": "1..2"}, work=100)

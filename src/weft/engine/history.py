@@ -318,7 +318,7 @@ class StopRecord:
     ran: bool
     """Whether its program had started on the machine."""
     over: bool = False
-    """Whether the task has a machine again, or has ended."""
+    """Whether nodes of another machine are the task's, or it has ended; it may be in a queue before."""
 
     @property
     def text(self) -> str:
@@ -823,7 +823,8 @@ class History:
         if before is not None:
             tried.task_attempt = max(before.task_attempt, self._newest.get((command.run, name), 0)) + 1
         self.attempts[command.attempt] = last[name] = tried
-        self._end_stop(command.run, name)
+        if command.reserve:
+            self._end_stop(command.run, name)
         if before is not None and before.counters == tried.counters:
             self._note_move(before, tried, command)
 
@@ -893,6 +894,7 @@ class History:
     def _stage_in(self, command: messages.StageIn) -> None:
         attempt = self.attempts[command.attempt]
         self._begin_move(attempt)
+        self._end_stop(attempt.run, attempt.task)
         if attempt.staging_s is None:
             attempt.staging_s = self.now
         if attempt.is_transfer:
@@ -901,6 +903,7 @@ class History:
     def _start(self, command: messages.Start) -> None:
         attempt = self.attempts[command.attempt]
         self._begin_move(attempt)
+        self._end_stop(attempt.run, attempt.task)
         attempt.submitted_s = self.now
         attempt.restart_from = command.restart_from
         attempt.memory_bytes, attempt.time_limit_s = command.memory_bytes, command.time_limit_s
@@ -941,7 +944,7 @@ class History:
             self._stopped[attempt.run, attempt.task] = stop
 
     def _end_stop(self, run: int, task: str) -> None:
-        """Record that a stopped task has a machine again, or has ended."""
+        """Record that a stopped task has nodes of a machine again, or has ended."""
         if (stop := self._stopped.pop((run, task), None)) is not None:
             stop.over = True
 
