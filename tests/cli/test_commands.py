@@ -460,17 +460,17 @@ def test_check_reads_tables_of_predictions(tmp_path: Path) -> None:
     noted = weft("check", "measured.csv", "--on", "identical:2", folder=tmp_path).out
     assert "note: predictions of machine 'x' have no effect: there is no such machine" in noted
     refused = weft("check", "holes.csv", folder=tmp_path)
-    assert (refused.code, refused.err) == (
-        2,
+    assert refused.code == 2
+    assert refused.err == (
         "error: holes.csv:3: seconds is '-3'; must be a time above 0\n"
-        "error: holes.csv:4: seconds is missing; must be a time above 0\n",
+        "error: holes.csv:4: seconds is missing; must be a time above 0\n"
     )
     assert "other.csv:1: there is no column 'kind'" in weft("check", "other.csv", folder=tmp_path).err
     planned = weft("plan", "measured.csv", folder=tmp_path)
-    assert (planned.code, planned.err) == (
-        2,
+    assert planned.code == 2
+    assert planned.err == (
         "error: measured.csv: this file is a table, which may hold predictions; it describes no tasks; "
-        "use it beside a workflow: --predictions FILE; `weft check FILE` checks it\n",
+        "use it beside a workflow: --predictions FILE; `weft check FILE` checks it\n"
     )
 
 

@@ -232,7 +232,7 @@ BASH_ARITHMETIC = [
     'v={x}; declare -i y="$v"',
     'v={x}; declare -i "$v"',
     'v={x}; declare "$v"',
-    'v={x}; typeset -i y=$v',
+    "v={x}; typeset -i y=$v",
     'f() {{ local -i y="$1"; }}; set -- {x}; f "$1"',
     'v={x}; f() {{ local -xi y="$v"; }}; f',
     'v={x}; f() {{ local "$v"; }}; f',
@@ -263,7 +263,7 @@ def test_field_with_data_is_refused_in_a_variable_that_bash_evaluates_as_arithme
 
 @pytest.mark.parametrize("text", BASH_ARITHMETIC)
 def test_bash_executes_code_in_these_commands(text, tmp_path):
-    """The list above names real attacks: each command runs a program that a value names, where it is allowed."""
+    """The list above names real attacks: each command runs a program that a value names."""
     if "readonly -i" in text:
         pytest.skip("bash has no such option; other shells have")
     marker = tmp_path / "executed"

@@ -374,7 +374,9 @@ def _has_only_predictions(source: SourceFile) -> bool:
     if _TASKS_KEY.search(source.head) or not _PREDICTIONS_KEY.search(source.head):
         return False
     root = parse_document(source.text(), source.name).root
-    return root is not None and isinstance(root.value, dict) and not root.value.keys() - {"weft", "predictions"}
+    if root is None or not isinstance(root.value, dict):
+        return False
+    return not root.value.keys() - {"weft", "predictions"}
 
 
 def _check_scenario(

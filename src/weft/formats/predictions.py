@@ -67,7 +67,7 @@ def read_yaml_predictions(source: SourceFile) -> tuple[Prediction, ...]:
 
 
 def is_csv_predictions(source: SourceFile) -> bool:
-    """Return whether a file is a table of predictions: its header has a required column, or it is a .csv file."""
+    """Return whether a file is a table of predictions: it is a .csv file, or has the required columns."""
     lines = (line.strip() for line in source.head.splitlines())
     header = next((line for line in lines if line and not line.startswith("#")), "")
     names = [name.strip().strip('"') for name in header.split(",")]

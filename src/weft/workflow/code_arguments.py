@@ -341,8 +341,8 @@ def _find_evaluating_type(words: Sequence[ShellWord]) -> str:
 def find_evaluated_names(words: Sequence[ShellWord]) -> Iterator[tuple[str, str]]:
     """Yield the variables that a simple command names and whose values bash evaluates, and by what.
 
-    These are names in arithmetic (``let y=x``, ``[[ x -eq 0 ]]``), and variables that are declared as integers,
-    references or arrays (``declare -i y``), to which any value may be assigned.
+    These are names in arithmetic (``let y=x``, ``[[ x -eq 0 ]]``), and variables that are declared as
+    integers, references or arrays (``declare -i y``), to which any value may be assigned.
     """
     command = words[find_command_word(words) :]
     name = command[0].literal if command else ""
