@@ -449,6 +449,18 @@ def test_check_reads_files_of_predictions(tmp_path: Path) -> None:
     assert "a workflow without the key 'tasks'" in weft("check", "flow.yaml", folder=tmp_path).err
 
 
+@pytest.mark.parametrize("text", ["command: 'true', stdout: '{a.result.x}'", "command: 'echo {a.result.x}'"])
+def test_check_refuses_the_result_of_a_sweep_without_a_common_variable(tmp_path: Path, text: str) -> None:
+    flow = "weft: 1\nname: s\ntasks:\n  a: {sweep: {i: 1..2}, command: 'true'}\n  b: {after: a, %s}\n"
+    (tmp_path / "bad.yaml").write_text(flow % text)
+    (tmp_path / "good.yaml").write_text(flow % f"sweep: {{i: 1..2}}, {text}")
+    for command in ("check", "run"):
+        refused = weft(command, "bad.yaml", folder=tmp_path)
+        assert refused.code == 2
+        assert "refers to the result of a, which has 2 subtasks" in refused.err
+    assert weft("check", "good.yaml", folder=tmp_path).code == 0
+
+
 def test_check_reads_tables_of_predictions(tmp_path: Path) -> None:
     (tmp_path / "measured.csv").write_text("# ours\nkind,machine,nodes,seconds\na,m1,1,5\na,x,2,3\n")
     (tmp_path / "table.txt").write_text("kind,seconds\na,5\n")

@@ -152,7 +152,7 @@ def _machine_names(platform: Platform | None) -> list[str] | None:
 
 def _check_file(name: str, machines: Platform | None, findings: _Findings) -> dict[str, Any]:
     """Return the summary record of a file without problems; problems are added to ``findings`` or raised."""
-    from weft.api.file_names import check_file_names, find_open_secrets
+    from weft.api.file_names import check_file_names, check_result_references, find_open_secrets
     from weft.formats.files import detect_format, open_source
     from weft.formats.native import WeftYaml, describes_platform, read_platform_file
     from weft.formats.services import bind_services
@@ -186,6 +186,8 @@ def _check_file(name: str, machines: Platform | None, findings: _Findings) -> di
     if reader.name == WeftYaml.name:
         with findings.collect(name):
             check_file_names(graph.workflow)
+        with findings.collect(name):
+            check_result_references(graph)
     notes = list[str]()
     with findings.collect(name):
         notes += _check_inputs(graph, name, noted=reader.name in _RUN_FORMATS)
