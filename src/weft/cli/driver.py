@@ -57,6 +57,7 @@ class RunDriver:
         self._only_errors = quiet and errors
         self._printed_failures = self._printed_moves = self._printed_changes = self._printed_modules = 0
         self._printed_stages = self._printed_reservations = self._printed_cancelled = 0
+        self._printed_stops = 0
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
@@ -84,6 +85,7 @@ class RunDriver:
         self._printed_failures = len(self.view.progress.history.failures)
         self._printed_moves = len(self.view.progress.history.begun_moves)
         self._printed_cancelled = len(self.view.progress.history.cancelled_moves)
+        self._printed_stops = len(self.view.progress.history.stops)
         self._printed_reservations = len(self.view.progress.history.reservations)
         self._printed_changes = len(self.view.progress.history.machine_changes)
         self._printed_modules = len(self.view.progress.history.module_failures)
@@ -131,6 +133,10 @@ class RunDriver:
         for move in moves[self._printed_moves :] if not self._only_errors else ():
             self.live.say(self.view.describe_migration(move))
         self._printed_moves = len(moves)
+        stops = self.view.progress.history.stops
+        for stop in stops[self._printed_stops :] if not self._only_errors else ():
+            self.live.say(self.view.describe_stop(stop))
+        self._printed_stops = len(stops)
         reservations = self.view.progress.history.reservations
         for each in reservations[self._printed_reservations :] if not self._only_errors else ():
             self.live.say(self.view.describe_reservation(each))

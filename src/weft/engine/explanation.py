@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ class Condition:
 
     name: str
     """One of ``demands``, ``up``, ``admission``, ``listed``, ``access``, ``state``, ``bound``,
-    ``failures``, ``requirements``, ``application``, ``left``, ``shared``, ``room``."""
+    ``failures``, ``requirements``, ``application``, ``shared``, ``room``."""
     holds: bool
     text: str
     """The condition and its current value, in words."""
@@ -297,7 +297,7 @@ class _MessageText:
                 machine = self.state.machines[command.machine].label
                 how = "bound to" if command.reserve else "sent to the queue of"
                 if command.replaces is not None:
-                    how = f"migrates from {self._machine_of(command.replaces)} to"
+                    how = self._describe_move(command)
                 again = "it had failed there before" if self._has_failed_there(command) else ""
                 reasons = "; ".join(filter(None, (command.reason, again)))
                 why = f" ({reasons})" if reasons else ""
@@ -350,8 +350,14 @@ class _MessageText:
             for each in self.history.failures
         )
 
-    def _machine_of(self, number: int) -> str:
-        return self.state.machines[self.history.attempts[number].machine].name
+    def _describe_move(self, command: messages.Assign) -> str:
+        """Return how an assignment replaces an earlier attempt; the name of the machine follows the text."""
+        if (move := self.history.find_move(command.attempt)) is None:
+            return "assigned again to"
+        source = self.state.machines[move.source].name
+        if move.ran:
+            return f"migrates from {source} to"
+        return f"had not started on {source}, assigned to"
 
     def _attempt(self, number: int) -> str:
         return f"attempt {self.history.attempts[number].task_attempt}"
@@ -559,6 +565,8 @@ class ExplanationStep:
     text: str
     routine: bool = False
     """Whether this step is a progress report or a checkpoint; a task may have very many of these."""
+    migration: bool = False
+    """Whether this step assigns the task to another machine than before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -578,10 +586,14 @@ class PlacementChoice:
     ahead: int
     """If the attempt was queued: the number of attempts that were before it in the queue."""
     candidates: tuple[Candidate, ...]
-    """All machines with the conditions and estimates that held just before the assignment.
+    """Machines with the conditions and estimates that held just before the assignment.
 
-    For a migration, the old attempt counts as gone from its machine.
+    They are all machines except ``left``. For a migration, the old attempt counts as gone from its machine.
     """
+    left: str = ""
+    """Machine that the task leaves for another one; "": it leaves none."""
+    ran: bool = False
+    """Whether the task had started before this assignment, so that it migrates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -660,8 +672,16 @@ def explain(
         with refuse_damage(entry):
             text = describe(each.message)
         if text:
-            routine = isinstance(each.message, messages.Progressed | messages.Checkpointed)
-            story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text, routine=routine))
+            story.append(
+                ExplanationStep(
+                    entry=entry.sequence,
+                    now=entry.now,
+                    text=text,
+                    routine=isinstance(each.message, messages.Progressed | messages.Checkpointed),
+                    migration=isinstance(each.message, Assign)
+                    and history.find_move(each.message.attempt) is not None,
+                )
+            )
     state = _last_state(chosen) if is_over else TaskState(there.state[position])
     waiting = not is_over and state in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
     waits = [] if is_over or state in FINAL else _list_wait_reasons(engine.state, there, position)
@@ -806,7 +826,9 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
     assert isinstance(command, Assign)
     run = state.runs[command.run]
     old = state.find_attempt(command.replaces)
+    left, ran = "", False
     if old is not None:
+        left, ran = state.machines[old.machine].name, _has_started(state, old)
         _leave_machine(state, run, old)
     later = entry.commands[position + 1 :]
     starts = any(isinstance(each, messages.Start) and each.attempt == command.attempt for each in later)
@@ -814,7 +836,8 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
     mine = (math.inf if command.order is None else command.order, command.attempt)
     by, chosen = f"policy {engine.policy.name!r}", state.machines[command.machine].name
     if command.replaces is not None:
-        by = f"migration: {command.reason}" if command.reason else f"{by}, for a task that migrates"
+        change = "migration" if ran else "reassignment"
+        by = f"{change}: {command.reason}" if command.reason else f"{by}, {change}"
     elif command.reason:
         by = f"{by}: {command.reason}"
     return PlacementChoice(
@@ -828,15 +851,20 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
         queued=queued,
         ahead=sum(turn < mine for turn in state.machines[command.machine].queue) if queued else 0,
         candidates=tuple(
-            replace(each, conditions=(*each.conditions, _LEFT), options=())
-            if old is not None and each.machine == state.machines[old.machine].name != chosen
-            else each
+            each
             for each in _judge_candidates(state, run, command.task)
+            if each.machine == chosen or each.machine != left
         ),
+        left=left if left != chosen else "",
+        ran=ran,
     )
 
 
-_LEFT = Condition(name="left", holds=False, text="the task leaves it")
+def _has_started(state: EngineState, attempt: Attempt | None) -> bool:
+    """Return whether an attempt, or one that it replaces, has started its program."""
+    while attempt is not None and attempt.started_s is None:
+        attempt = state.find_attempt(attempt.replaces)
+    return attempt is not None
 
 
 def _leave_machine(state: EngineState, run: RunState, old: Attempt) -> None:
