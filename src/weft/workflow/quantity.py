@@ -26,8 +26,8 @@ Context = Mapping[str, Value]
 """Values by name that expressions use: parameters, sweep variables, results of other tasks."""
 
 
-_MOST_BITS = 996
-"""Maximum number of bits of an integer that is converted to a float."""
+LARGEST_NUMBER = 1e300
+"""All quantities must be smaller than this in magnitude; a larger one is a mistake whose sums overflow."""
 
 
 def evaluate_quantity(quantity: Quantity, context: Context) -> float:
@@ -35,9 +35,9 @@ def evaluate_quantity(quantity: Quantity, context: Context) -> float:
     if not isinstance(quantity, Expression):
         return quantity
     number = evaluate_number(quantity, context)
-    if isinstance(number, int) and number.bit_length() > _MOST_BITS:
-        what = f"{shorten(quantity.text)} gives a number of {number.bit_length()} bits"
-        raise InvalidInput(what, rule="must lie between -1e300 and 1e300")
+    if not -LARGEST_NUMBER < number < LARGEST_NUMBER:
+        size = f"a number of {number.bit_length()} bits" if isinstance(number, int) else f"{number:g}"
+        raise InvalidInput(f"{shorten(quantity.text)} gives {size}", rule="must lie between -1e300 and 1e300")
     return number
 
 

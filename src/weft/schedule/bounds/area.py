@@ -435,11 +435,11 @@ class TimeWindows:
             length = ends[later] - start
             early = self.seconds_s - np.maximum(0.0, start - self.head_s)[:, None]
             inside = np.minimum(np.minimum(late[:, :, later], early[:, :, None]), length)
-            if (_sum_taken(rate, inside) + self._held(start, ends[later]) > length + slack).any():
+            if (sum_taken(rate, inside) + self._held(start, ends[later]) > length + slack).any():
                 return True
             for moments in _MOMENTS:
                 met = np.ceil((moments + 1) * inside / length - SLACK) - 1.0
-                if (_sum_taken(rate, met) > moments * (1 + SLACK)).any():
+                if (sum_taken(rate, met) > moments * (1 + SLACK)).any():
                     return True
         return False
 
@@ -449,10 +449,10 @@ class TimeWindows:
         return np.asarray((self.held_rate[:, None] * inside).sum(axis=0), dtype=np.float64)
 
 
-def _sum_taken(rate: Floats, inside: Floats) -> Floats:
+def sum_taken(rate: Floats, inside: Floats) -> Floats:
     """Return for each window the least amount of the supply that all tasks together take inside it."""
     with np.errstate(invalid="ignore"):  # steps that do not exist: infinity times 0 is NaN, which fmin skips
-        taken: Floats = np.fmin.reduce(rate * inside, axis=1).sum(axis=0)
+        taken: Floats = np.fmin.reduce(rate * np.maximum(inside, 0.0), axis=1).sum(axis=0)
     return taken
 
 
