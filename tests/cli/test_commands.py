@@ -461,6 +461,22 @@ def test_check_refuses_the_result_of_a_sweep_without_a_common_variable(tmp_path:
     assert weft("check", "good.yaml", folder=tmp_path).code == 0
 
 
+def test_result_of_a_task_that_need_not_have_ended_is_refused(tmp_path: Path) -> None:
+    flow = "weft: 1\nname: s\ntasks:\n  a: {command: 'true'}\n  m: {after: a, command: 'true'}\n  b: {command: 'echo {a.result.x}'%s}\n"
+    loop = "  c: {after: b, command: 'true'}\nloops: {l: {from: c, to: b, max_iterations: 2}}\n"
+    (tmp_path / "bad.yaml").write_text(flow % "")
+    (tmp_path / "direct.yaml").write_text(flow % ", after: a")
+    (tmp_path / "indirect.yaml").write_text(flow % ", after: m")
+    (tmp_path / "iteration.yaml").write_text((flow % "" + loop).replace("a.result", "c.result"))
+    for command in ("check", "run"):
+        refused = weft(command, "bad.yaml", folder=tmp_path)
+        assert refused.code == 2
+        assert "uses the result of a, but b does not run after a" in refused.err
+        assert "add `after: a`" in refused.err
+    for name in ("direct.yaml", "indirect.yaml", "iteration.yaml"):
+        assert weft("check", name, folder=tmp_path).code == 0
+
+
 def test_check_reads_tables_of_predictions(tmp_path: Path) -> None:
     (tmp_path / "measured.csv").write_text("# ours\nkind,machine,nodes,seconds\na,m1,1,5\na,x,2,3\n")
     (tmp_path / "table.txt").write_text("kind,seconds\na,5\n")

@@ -163,8 +163,11 @@ def _first_word(line: str | Sequence[str]) -> str:
 
 
 def check_result_references(graph: TaskGraph) -> None:
-    """Raise InvalidInput if a text refers to the result of a sweep of which no single subtask is meant."""
-    if found := list(_ambiguous_results(graph)):
+    """Raise InvalidInput if a text refers to a result that is not known when its task starts.
+
+    The other task must end before, and be one subtask of a sweep.
+    """
+    if found := [*_ambiguous_results(graph), *_unordered_results(graph)]:
         raise InvalidInput(list(locate_problems(found, graph.workflow.document)))
 
 
@@ -188,6 +191,53 @@ def _ambiguous_results(graph: TaskGraph) -> Iterator[Problem]:
                     )
 
 
+def _unordered_results(graph: TaskGraph) -> Iterator[Problem]:
+    """Yield a problem for each text with the result of a task that need not have ended when the text is used.
+
+    Inside a loop, a text may use the result of the iteration before.
+    """
+    places = {task.name: place for place, task in enumerate(graph.workflow.tasks)}
+    before: list[set[int]] | None = None
+    for place, task in enumerate(graph.workflow.tasks):
+        for key, text in _job_texts(task):
+            for name in dict.fromkeys(field.name.partition(".")[0] for field in list_fields(text)):
+                other = places.get(name)
+                if other is None or other == place:
+                    continue
+                before = before or _list_earlier_templates(graph)
+                if other not in before[place]:
+                    used = f"{shorten(text)!r} uses the result of {name}"
+                    yield Problem(
+                        what=f"{used}, but {task.name} does not run after {name}",
+                        rule="a result is known when its task has ended",
+                        advice=f"add `after: {name}` to the task",
+                        path=("tasks", task.name, key),
+                    )
+
+
+def _list_earlier_templates(graph: TaskGraph) -> list[set[int]]:
+    """Return for each task of the workflow the tasks that end before it, or are in a common loop with it."""
+    template = graph.template.astype(np.int64)
+    behind = np.repeat(template, np.diff(graph.predecessor_pointer))
+    edges = np.unique(np.stack([template[graph.predecessor], behind]), axis=1)
+    direct: list[set[int]] = [set() for _ in graph.workflow.tasks]
+    for earlier, later in edges.T.tolist():
+        direct[later].add(earlier)
+    for body in graph.loops:
+        members = set(template[body.tasks].tolist())
+        for member in members:
+            direct[member] |= members
+    found = []
+    for start in range(len(direct)):
+        known, waiting = set(direct[start]), list(direct[start])
+        while waiting:
+            fresh = direct[waiting.pop()] - known
+            known |= fresh
+            waiting.extend(fresh)
+        found.append(known)
+    return found
+
+
 def _job_texts(task: Task) -> Iterator[tuple[str, str]]:
     """Yield (key, text) for the texts of a task that may contain results of other tasks."""
     if (job := task.job) is None:
@@ -204,7 +254,7 @@ def _job_texts(task: Task) -> Iterator[tuple[str, str]]:
 def check_runnable(graphs: Iterable[TaskGraph], platform: Platform) -> None:
     """Raise InvalidInput if workflows cannot be run on a platform; the error lists all problems.
 
-    Problems are results of sweeps of which no single subtask is meant, compute tasks without a program, tasks
+    Problems are results that are not known when a task starts, compute tasks without a program, tasks
     that read a source without data, and transfers of files that no task writes.
     None of them prevents planning or simulation.
     """
@@ -217,6 +267,7 @@ def _find_run_problems(graph: TaskGraph, platform: Platform) -> Iterator[Problem
     other = ", or use `weft simulate`" if _offers_services(platform, workflow) else ""
     found = [
         *_ambiguous_results(graph),
+        *_unordered_results(graph),
         *_unwritten_transfers(graph),
         *_tasks_without_data(workflow, other),
         *_tasks_without_program(workflow, other),
