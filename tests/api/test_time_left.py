@@ -130,7 +130,7 @@ def test_load_counts_once_in_the_time_left_of_a_plan_made_beside_it():
     for machine in range(2):
         hand.handle(ev.Fetched(machine=machine, speed_factor=0.5, load=1.0), 0.0)
     hand.migrate(0, 10.0)
-    assert set(hand.engine.state.runs[0].plan.line) == {1}  # planned with 20 s
+    assert set(hand.engine.state.runs[0].plan.planned_tasks) == {1}  # planned with 20 s
     assert hand.left(10.0).p50_s == pytest.approx(80.0 + 20.0)
     assert hand.left(50.0).p50_s == pytest.approx(40.0 + 20.0)
     hand.handle(ev.Ended(attempt=hand.engine.state.runs[0].attempt_of[0]), 90.0)
@@ -225,7 +225,7 @@ def test_time_left_after_a_migration_includes_the_tasks_that_run_outside_the_new
     flow.task("y2", after="y", work=5)
     hand = CountedEngine(flow.build(), speeds=(1, 1, 1))
     hand.migrate(0, 5.0)
-    assert set(hand.engine.state.runs[0].plan.line) == {2}
+    assert set(hand.engine.state.runs[0].plan.planned_tasks) == {2}
     assert [hand.left(now_s).p50_s for now_s in (5.0, 10.0)] == pytest.approx([40.0, 35.0])
     hand.handle(ev.Ended(attempt=1), 15.0)
     assert hand.left(18.0).p50_s == pytest.approx(27.0)
@@ -246,10 +246,10 @@ def test_time_left_adds_tasks_that_wait_for_a_migrated_task_or_for_its_machine()
     flow = Builder("queue")
     flow.task("x", sweep={"k": "1..3"}, work=40)
     hand = CountedEngine(flow.build(), speeds=(1, 1))
-    kept = hand.engine.state.runs[0].plan.line[2].machine
+    kept = hand.engine.state.runs[0].plan.planned_tasks[2].machine
     drained = ev.MachineChanged(machine=1 - kept, admission=Admission.DRAINED)
     hand.plan(hand.handle(drained, 5.0), 5.0)
-    assert set(hand.engine.state.runs[0].plan.line) == {2}
+    assert set(hand.engine.state.runs[0].plan.planned_tasks) == {2}
     assert hand.left(10.0).p50_s == pytest.approx(30.0 + 40.0)
     hand.handle(ev.Progressed(attempt=kept, work_done=0.25), 20.0)
     assert hand.left(20.0).p50_s == pytest.approx(30.0 + 40.0)

@@ -104,7 +104,7 @@ def test_binding_of_an_abstract_machine_is_a_condition():
 
 def test_free_capacity_is_a_condition_of_a_placement():
     judged = by_name(Recorded().explain("beside").choice.candidates)
-    assert failing(judged["quick"]) == ["room"]
+    assert failing(judged["quick"]) == ["capacity"]
     assert judged["quick"].refusals[0].text == "0 of 1 nodes are free, the task needs 1 (expected at 5 s)"
     (option,) = judged["quick"].options
     assert (option.free, option.finish_s) == (False, 5.5)

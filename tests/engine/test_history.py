@@ -301,7 +301,7 @@ def test_suspension_is_counted_in_the_history():
     assert (attempt.suspended_s, attempt.ended_s) == (4, 14)
 
 
-def test_permanent_failure_has_no_useful_work():
+def test_attempt_that_failed_permanently_counts_no_useful_seconds():
     history = simulate_history({"one": one_task()}, {"m": {}}, scenario=Scenario(exit_codes={"work": (7,)}))
     (failure,) = history.failures
     assert (failure.cause, failure.for_good) == ("error", True)

@@ -244,10 +244,10 @@ def time_left(
         return TimeLeft(p50_s=None, p90_s=None, why="all machines are lost")
     if unplaced := describe_unplaceable(progress.state, run):
         return TimeLeft(p50_s=None, p90_s=None, why=unplaced)
-    further_s = None if run.plan is None else _further_s(run, run.plan.line)
+    further_s = None if run.plan is None else _further_s(run, run.plan.planned_tasks)
     if run.plan is None or further_s is None:
         return UNKNOWN
-    lines = run.plan.line
+    lines = run.plan.planned_tasks
     open_tasks = [task for task in lines if run.state[task] not in FINAL]
     # A plan made during the run has no lines for the tasks that were running then.
     unplanned = {
@@ -323,7 +323,7 @@ def _reached_by_unplanned(
     """
     if not rest_s or run.plan is None:
         return []
-    state, lines = progress.state, run.plan.line
+    state, lines = progress.state, run.plan.planned_tasks
     waiting = [task for task in open_tasks if not _has_begun(run, progress, task)]
     by_machine: dict[int, list[int]] = {}
     for task in waiting:

@@ -40,6 +40,7 @@ _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
     metavar="PLATFORM",
     help="Also check that tasks can run on this platform and that scenarios name its machines.",
 )
+@click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Print all problems, not only 30.")
 @options.as_json
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
     """Report all problems of files: workflow, platform, scenario, profile, grid, services, predictions.

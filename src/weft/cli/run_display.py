@@ -293,10 +293,10 @@ class RunDisplay:
             rows = [*rows[: most - 2], (f"… {hidden}", *[""] * (len(columns) - 1))]
         return TextTable(heading=columns, rows=tuple(rows), texts=1).lines()
 
-    def stray_line(self) -> str:
+    def stray_line(self, *, verbose: bool = False) -> str:
         """Return a line about processes that programs left behind; "" if there were none."""
         every = self.progress.history.attempts.values()
-        return strays_text(each for each in every if self.run in (None, each.run))
+        return strays_text((each for each in every if self.run in (None, each.run)), verbose=verbose)
 
     def failure_lines(self, most: int = _FAILURES) -> list[str]:
         """Return lines about the last ``most`` failures: cause, last lines of the log, path of the log."""

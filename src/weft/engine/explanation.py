@@ -54,7 +54,7 @@ class Condition:
 
     name: str
     """One of ``demands``, ``up``, ``admission``, ``listed``, ``access``, ``state``, ``bound``,
-    ``failures``, ``requirements``, ``application``, ``shared``, ``room``."""
+    ``failures``, ``requirements``, ``application``, ``shared``, ``capacity``."""
     holds: bool
     text: str
     """The condition and its current value, in words."""
@@ -82,7 +82,10 @@ class Candidate:
     machine: str
     conditions: tuple[Condition, ...]
     options: tuple[CandidateMode, ...] = ()
-    """Modes of the task on this machine, by node count; empty if a condition other than ``room`` fails."""
+    """Modes of the task on this machine, by node count.
+
+    Empty if a condition other than ``capacity`` fails.
+    """
     rank: float | None = None
     """Value of the task's ranking expression for the machine; None: the task has no such expression."""
 
@@ -194,12 +197,12 @@ def _check_capacity(
     state: EngineState, run: RunState, task: int, machine: MachineState, options: tuple[CandidateMode, ...]
 ) -> Condition:
     if any(option.free for option in options):
-        return Condition(name="room", holds=True, text="nodes and resources are free")
+        return Condition(name="capacity", holds=True, text="nodes and resources are free")
     if machine.awaited_by:
         first = state.attempts[next(iter(machine.awaited_by))]
         moved = state.runs[first.run].name(first.task)
         text = f"its next free nodes are kept for {moved}, which the user moves there"
-        return Condition(name="room", holds=False, text=text)
+        return Condition(name="capacity", holds=False, text=text)
     if not may_use(run, task, machine.index):
         text = "another task of the same abstract machine cannot use it"
         return Condition(name="shared", holds=False, text=text)
@@ -220,7 +223,7 @@ def _check_capacity(
             if name in machine.amounts
         )
         text = f"not enough resources are free ({left})"
-    return Condition(name="room", holds=False, text=text)
+    return Condition(name="capacity", holds=False, text=text)
 
 
 _SHOWN_RECORDS = (
@@ -504,8 +507,8 @@ def _describe_stage(state: EngineState, run: RunState, attempt: Attempt) -> list
         found.append(f"input data that are being copied to {machine.label}")
     if not found and attempt.queued:
         before = sum(1 for turn in machine.queue if turn < attempt.turn)
-        room = f"{machine.free_nodes} of {machine.nodes} nodes are free, the task needs {attempt.nodes}"
-        found.append(f"its turn on {machine.label}: {before} attempts are before it in the queue, {room}")
+        free = f"{machine.free_nodes} of {machine.nodes} nodes are free, the task needs {attempt.nodes}"
+        found.append(f"its turn on {machine.label}: {before} attempts are before it in the queue, {free}")
     return found
 
 

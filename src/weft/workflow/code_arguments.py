@@ -434,7 +434,7 @@ def _find_operands(name: str, arguments: Sequence[ShellWord]) -> Iterator[_Refus
 
 def find_program_text(words: Sequence[ShellWord]) -> Iterator[_Refused]:
     """Yield the fields in program text that a command passes to a shell or an interpreter."""
-    command = list(dropwhile(_is_runner_word, words))
+    command = list(dropwhile(_is_wrapper_word, words))
     name = command[0].base_name if command else ""
     if name in _REMOTE_SHELLS:
         yield _fields(command[1:]), f"in text that `{name}` passes to a shell", STANDARD_INPUT, Scope.ALL
@@ -481,7 +481,7 @@ def find_input_reader(words: Sequence[ShellWord]) -> tuple[str, str, Scope] | No
     """
     if any(word.base_name in _SHELLS or word.base_name in _REMOTE_SHELLS for word in words):
         return "a shell reads", STANDARD_INPUT, Scope.ALL
-    command = list(dropwhile(_is_runner_word, words))
+    command = list(dropwhile(_is_wrapper_word, words))
     name = command[0].base_name if command else ""
     program = _INTERPRETERS.get(_base_name(name))
     if program is None or program.files is not None:
@@ -624,8 +624,8 @@ def _is_operand(word: ShellWord) -> bool:
     return word.literal == "--" or word.literal[:1] not in ("-", "+")
 
 
-def _is_runner_word(word: ShellWord) -> bool:
-    """Return whether a word may precede the command that a runner such as ``timeout 5`` runs."""
+def _is_wrapper_word(word: ShellWord) -> bool:
+    """Return whether a word may precede the command in a wrapper such as ``timeout 5``."""
     return word.literal in _RUNNERS or word.literal[:1] in ("-", *"0123456789") or "=" in word.literal
 
 

@@ -735,7 +735,10 @@ class FileDependencies:
 
 
 def _plain_bytes(output: Output) -> float:
-    """Return the stated bytes of an output, _UNSIZED, or NaN if they must be evaluated or are invalid."""
+    """Return the stated size of an output in bytes.
+
+    The result is _UNSIZED if no size is stated, and NaN if the size must be evaluated or is invalid.
+    """
     if output.seconds is not None or isinstance(output.size, Expression):
         return math.nan
     if output.size is None:

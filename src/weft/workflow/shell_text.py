@@ -219,7 +219,7 @@ class _Unreadable(Exception):
 
 
 @dataclass(slots=True)
-class _Document:
+class _HereDocument:
     """A here-document whose text begins in the line after the operator."""
 
     delimiter: str
@@ -265,7 +265,7 @@ class _Scanner:
         self.places: list[FieldPlace] = []
         self.refused: list[tuple[int, str, str, Scope]] = []
         self._known: set[tuple[int, Scope]] = set()
-        self._documents: list[_Document] = []
+        self._documents: list[_HereDocument] = []
         """Here-documents whose text follows the next newline."""
         self._here_strings: list[tuple[Sequence[int], list[str], list[ShellWord]]] = []
         """Fields and expanded variables after ``<<<``, and the words of the command that reads them."""
@@ -622,7 +622,7 @@ class _Scanner:
             delimiter = self._word()
             if delimiter.fields or EXPANSION_MARK in delimiter.literal:
                 raise _Unreadable(start, "the end mark of a here-document must be a fixed word")
-            document = _Document(delimiter.literal, not delimiter.is_plain, strips_tabs, words)
+            document = _HereDocument(delimiter.literal, not delimiter.is_plain, strips_tabs, words)
             self._documents.append(document)
             return
         self.at = start
@@ -825,7 +825,7 @@ class _Scanner:
 
     # Here-documents (2.7.4).
 
-    def _read_document(self, document: _Document) -> None:
+    def _read_document(self, document: _HereDocument) -> None:
         """Read the text of a here-document, from the start of its first line."""
         first, expanded = len(self.places), len(self._expanded)
         stop, after = self._find_end(document)
@@ -851,7 +851,7 @@ class _Scanner:
             if scope is Scope.DATA or reads_piped_code(words):
                 self._evaluated += [(name, "as the input of a program") for name in names]
 
-    def _find_end(self, document: _Document) -> tuple[int, int]:
+    def _find_end(self, document: _HereDocument) -> tuple[int, int]:
         """Return the offsets of the line with the end mark and of the line after the end mark."""
         start, is_joined = self.at, False
         while start < self.end:

@@ -655,12 +655,12 @@ class ProgramRegistry:
             cause = "lost" if problem.is_temporary else "error"
             return _end_record(*key, program.began, code=problem.code, cause=cause, text=str(problem))
         program.pid = process.pid
-        self._tell_guard(f"+ {process.pid}")
+        self._send_to_guard(f"+ {process.pid}")
         program.watch()
         strays = program.end_left()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = code = os.waitstatus_to_exitcode(status)
-        self._tell_guard(f"- {process.pid}")
+        self._send_to_guard(f"- {process.pid}")
         end = _end_record(
             *key, program.began, code=code if code >= 0 else None, signal=-code if code < 0 else None,
             cause=program.cause, text=program.text, seconds=time.monotonic() - program.began_s,
@@ -672,7 +672,7 @@ class ProgramRegistry:
             end["disk"] = _measure_fullest((str(program.order.get("cwd") or "/"), os.path.dirname(errors)))
         return end
 
-    def _tell_guard(self, line: str) -> None:
+    def _send_to_guard(self, line: str) -> None:
         """Send a line to the guard process, which is started for the first program."""
         with self._lock:
             if self._guard is None and source:

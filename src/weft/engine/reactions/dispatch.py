@@ -247,7 +247,7 @@ def _select_next(
 ) -> int | None:
     """Return the number of the queued attempt that a machine starts next; None: no attempt can start now."""
     attempts = context.state.attempts
-    if not machine.has_room(1):
+    if not machine.has_free_nodes(1):
         return None
     startable = (attempts[number] for _, number in machine.queue if prepared(attempts[number]))
     if (first := next(startable, None)) is None:
@@ -359,8 +359,8 @@ def _delays_turn(
 ) -> bool:
     """Return whether an attempt would start before its planned time and delay the next planned task."""
     assert run.plan is not None
-    now, mine = context.state.now, run.plan.line.get(attempt.task)
-    due_s = _passed_s(run.plan.line[first].start_s)
+    now, mine = context.state.now, run.plan.planned_tasks.get(attempt.task)
+    due_s = _passed_s(run.plan.planned_tasks[first].start_s)
     if now >= due_s or (mine is not None and mine.start_s <= _passed_s(now)):
         return False
     if now + attempt.seconds / machine.speed_factor <= due_s:
@@ -402,8 +402,8 @@ def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
     that it starts first.
     """
     assert run.plan is not None
-    mine = run.plan.line.get(attempt.task)
-    return mine is None or (mine.start_s, attempt.task) < (run.plan.line[first].start_s, first)
+    mine = run.plan.planned_tasks.get(attempt.task)
+    return mine is None or (mine.start_s, attempt.task) < (run.plan.planned_tasks[first].start_s, first)
 
 
 def start_prepared_attempts(context: DecisionContext) -> None:

@@ -150,8 +150,8 @@ def _bound_nested_sets(
         return best
 
     def at(limit_s: float) -> float:
-        room_s = limit_s - around_s + SLACK * limit_s
-        return _largest(nests, load.front.area_within(room_s, tasks))
+        limits_s = limit_s - around_s + SLACK * limit_s
+        return _largest(nests, load.front.area_within(limits_s, tasks))
 
     return find_crossing(best, at)
 
