@@ -154,7 +154,11 @@ def test_error_message_does_not_contain_the_password(grounds) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["nosuch://x/y", "simplecache::http://127.0.0.1:9/x", "filecache::file:///etc/passwd"]
+    "text",
+    [
+        *("nosuch://x/y", "simplecache::http://127.0.0.1:9/x", "filecache::file:///etc/passwd"),
+        *("dir:///etc/passwd", "zip://etc/passwd", "reference://x", "generic://x", "cached://x"),
+    ],
 )
 def test_unknown_and_chained_urls_are_refused(grounds, text: str) -> None:
     with pytest.raises(StagingProblem):

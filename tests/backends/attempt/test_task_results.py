@@ -92,14 +92,13 @@ def test_lines_are_read_only_from_the_task_that_a_sweep_names(tmp_path):
     assert found == {"split.l": ("right",)}
 
 
-@pytest.mark.parametrize(("line", "words"), [("data", "a cycle: "), ("l", "'l' is written by")])
-def test_lines_that_make_the_workflow_invalid_are_refused(line, words, tmp_path):
+def test_lines_that_make_the_workflow_invalid_are_refused(tmp_path):
     flow = Builder("w")
     flow.task("split", work=1, command="s", inputs=["data"], outputs=["l"])
     flow.task("work", sweep={"part": "lines(split.l)"}, work=1, command="w {part}", outputs=["{part}"])
     known = compile_flow(flow)
-    (tmp_path / "l").write_text(f"{line}\n")
-    with pytest.raises(JobProblem, match=words):
+    (tmp_path / "l").write_text("data\n")
+    with pytest.raises(JobProblem, match="a cycle: "):
         read_sweep_lines(known, known.names.index("split"), str(tmp_path), ["l"])
 
 

@@ -395,7 +395,7 @@ def read_sweep_lines(
 
 def _check_growth(workflow: Workflow, lines: dict[str, tuple[str, ...]]) -> None:
     """Raise JobProblem if the workflow has problems with these lines as values of its sweeps."""
-    _, problems = try_unfold(set_growth_lines(workflow, lines), strictly=True)
+    _, problems = try_unfold(set_growth_lines(workflow, lines))
     if problems:
         what = f"with the lines of {' and '.join(map(shorten, lines))} the workflow is invalid"
         raise JobProblem(f"{what}: {problems[0].what}", rule=problems[0].rule)
