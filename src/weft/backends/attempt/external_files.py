@@ -1,7 +1,7 @@
 """Inputs fetched from, and outputs published to, paths and URLs outside the sandboxes.
 
 A relative path starts at the workflow's folder. A path is named by the user, so it may lead anywhere and
-contain links. Links inside a named directory must not lead out of it. Links in the part of a path that a task
+contain links. Links inside a named directory must not lead out of its parent directory. Links in the part of a path that a task
 wrote must not lead out of the folder that the user named. URLs are opened with fsspec, which is imported on
 first use. A compressed input is decompressed; its format is detected from the first bytes.
 
@@ -418,7 +418,8 @@ class InputSource:
             stamp = url_version(self.opened, self.text)
             lasting = stamp is not None
         else:
-            version = find_version(path.parent, path.name)
+            with _lasting_refusals():
+                version = find_version(path.parent, path.name)
             where, lasting = str(path), version.settled
             stamp = f"{boot_id()} {path.stat().st_dev} {replace(version, settled=True)}"
         text = json.dumps([where, stamp, self.compressed])
@@ -485,9 +486,23 @@ def fetch(source: InputSource, root: Path, name: str, *, modes: CopyPermissions 
 
 def _fetch_tree(path: Path, root: Path, parts: Parts, modes: CopyPermissions) -> FetchedInput:
     name = "/".join(parts)
-    there = measure_file(path.parent, path.name)
+    with _lasting_refusals():
+        there = measure_file(path.parent, path.name)
     copied_bytes = clone_or_copy(path.parent, path.name, root, name, digest=there.digest, modes=modes)
     return FetchedInput(file=replace(there, name=name), copied_bytes=copied_bytes)
+
+
+@contextmanager
+def _lasting_refusals() -> Iterator[None]:
+    """Mark refusals of links, pipes and devices in a folder of the user as lasting.
+
+    Problems with the number of a system error are unchanged, because a retry may succeed.
+    """
+    try:
+        yield
+    except StagingProblem as problem:
+        problem.lasting = problem.lasting or problem.number is None
+        raise
 
 
 def _fetch_compressed(source: InputSource, path: Path | None, root: Path, name: str) -> FetchedInput:
