@@ -1,9 +1,10 @@
 """Inputs fetched from, and outputs published to, paths and URLs outside the sandboxes.
 
 A relative path starts at the workflow's folder. A path is named by the user, so it may lead anywhere and
-contain links. Links inside a named directory must not lead out of its parent directory. Links in the part of a path that a task
-wrote must not lead out of the folder that the user named. URLs are opened with fsspec, which is imported on
-first use. A compressed input is decompressed; its format is detected from the first bytes.
+contain links. Links inside a named directory must not lead out of its parent directory. Links in the part of
+a path that a task wrote must not lead out of the folder that the user named. URLs are opened with fsspec,
+which is imported on first use. A compressed input is decompressed; its format is detected from the first
+bytes.
 
 Every input is a clone or a copy. Shared and compressed inputs of a machine are fetched once into a cache,
 stored by content, and copied from there. The version of a source (inode, size and times, or a validator sent
