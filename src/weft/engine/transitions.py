@@ -35,7 +35,7 @@ from weft.engine.states import (
 )
 from weft.instance.preferences import uses_measurements
 from weft.workflow.task_graph import COMPUTE
-from weft.workflow.unfold import unfold
+from weft.workflow.unfold import try_unfold
 from weft.workflow.workflow import set_growth_lines
 
 
@@ -48,8 +48,11 @@ def _grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]
     lines = {file: found for file, found in lines.items() if found}
     if not lines or old.ending or old.stopping:
         return
-    workflow = set_growth_lines(old.compiled.graph.workflow, lines)
-    compiled = state.library.grown(old.compiled, unfold(workflow))
+    graph, _ = try_unfold(set_growth_lines(old.compiled.graph.workflow, lines))
+    if graph is None:
+        # The lines of several files are invalid together. The task of the sweep fails when it is ready.
+        return
+    compiled = state.library.grown(old.compiled, graph)
     new = state.create_run(index, compiled, terms=old.terms, now=old.arrival_s, planned=old.planned)
     if old.promises is not None:
         old.promises.withdraw()

@@ -212,10 +212,14 @@ def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, r
         context.settle(run, task, TaskState.STOPPED, cause=cause, reason=reason)
     elif rule == "reschedule" and _has_other_machine(context, run, task, cause):
         _retry_task(context, run, task, cause, f"{reason}; another machine is tried next", avoid=True)
-    elif rule == "continue":
-        _fail_permanently(context, run, task, cause, reason)
     else:
-        _fail_permanently(context, run, task, cause, reason)
+        fail_finally(context, run, task, cause, reason)
+
+
+def fail_finally(context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str) -> None:
+    """Fail a task permanently, whatever retries are left; stop the run unless its rule is to continue."""
+    _fail_permanently(context, run, task, cause, reason)
+    if run.settings_of(task).on_failure != "continue":
         stop_run(context, run, f"{run.name(task)} failed: {reason}")
 
 

@@ -658,8 +658,8 @@ class RunState:
         return False
 
     def offer_early(self, task: int) -> None:
-        """Let a policy assign a waiting task early, unless a condition may still skip the task."""
-        if task not in self.compiled.conditional:
+        """Let a policy assign a waiting task early, unless it may be skipped, or subtasks may replace it."""
+        if task not in self.compiled.conditional and task not in self.compiled.growing:
             self.early.add(task)
 
     def bind(self, task: int, machine: int) -> None:
