@@ -4,8 +4,8 @@ See docs/papers/adaptive-jobs.md, section 5, and docs/papers/unified.md, C9. If 
 ``on_failure`` of the task or run decides: the task is held, started on another machine, fails alone, or stops
 the run. A task uses a machine on which it failed only if there is no other; after it ran out of memory or
 time, its limit grows instead. A task that lost its machine or was preempted continues from its files, as in a
-migration, on another machine that is free; if none is, on the same machine. A machine that was down and is back
-is used like any other.
+migration, on another machine that is free; if none is, on the same machine. A machine that was down and is
+back is used like any other.
 
 Completed tasks run again if their outputs are lost: outputs stay on the machine that produced them. If that
 machine does not answer when the outputs are needed, the producer runs again, recursively
