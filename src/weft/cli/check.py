@@ -386,7 +386,7 @@ def _check_scenario(
     source: SourceFile, machines: Platform | None, findings: _Findings
 ) -> dict[str, object] | None:
     """Check a scenario and the workflows that it names; return its summary record, None for other files."""
-    from weft.backends.simulation.scenario_checks import check_scenario, workflow_keys
+    from weft.backends.simulation.scenario_checks import check_scenario, list_submissions
     from weft.backends.simulation.scenario_reader import is_scenario, load_arrival_workflows, read_scenario
     from weft.formats.native import WeftYaml
     from weft.formats.yaml_document import parse_document
@@ -401,10 +401,10 @@ def _check_scenario(
     workflows = load_arrival_workflows(scenario)
     for key, workflow in workflows.items():
         _check_settings(workflow, key, findings)
-    arrivals = sum(1 for entry in scenario.arrivals for _ in workflow_keys(entry))
+    files = [file for entry in scenario.arrivals for file, _ in list_submissions(entry)]
     check_scenario(scenario, machines, workflows or None)
     summary = (
-        f"a scenario of {format_count(arrivals, 'arrival')} of "
-        f"{format_count(len(workflows), 'workflow')}; no problems found"
+        f"a scenario of {format_count(len(files), 'arrival')} of "
+        f"{format_count(len(set(files)), 'workflow')}; no problems found"
     )
     return {"file": source.name, "kind": "scenario", "summary": summary}

@@ -147,6 +147,7 @@ def _record(
         "left_p50_s": left.p50_s,
         "left_p90_s": left.p90_s,
         "left_unknown": left.why,
+        "left_without_held": left.without,
         "slowdowns": {
             name: asdict(summarise(values)) for name, values in list_slowdowns(followed.history.runs).items()
         },

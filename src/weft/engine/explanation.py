@@ -291,6 +291,8 @@ class _MessageText:
             return f"{f'its {event.module}' if event.module else 'staging in'} failed: {event.problem}"
         if event.taken_over is not None:
             return f"its copy was reused from {self.name_source(attempt)}"
+        if attempt.is_transfer and attempt.moved_from == attempt.machine and not event.moved_bytes:
+            return "its file was there already: nothing was copied"
         copied = f" ({format_bytes(event.moved_bytes)} copied)" if event.moved_bytes else ""
         return f"its {'file' if attempt.is_transfer else 'input data'} arrived{copied}"
 
@@ -307,9 +309,10 @@ class _MessageText:
                 saved = f", {where}" if (where := describe_restart(command.restart_from)) else ""
                 return f"{self._attempt(command.attempt)}: {how} {machine}{why}{saved}"
             case messages.StageIn(parcels=parcels) if self.history.attempts[command.attempt].is_transfer:
-                return (
-                    f"copying of its file from {self.state.machines[parcels[0].source].label} was requested"
-                )
+                source = parcels[0].source
+                if source == command.machine:
+                    return ""  # nothing is copied within one machine
+                return f"copying of its file from {self.state.machines[source].label} was requested"
             case messages.StageIn(parcels=parcels, prolog=prolog):
                 copied = f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
                 return f"{copied}, then its own prolog" if prolog else copied

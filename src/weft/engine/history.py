@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 from weft.engine import messages
 from weft.engine.journal import JournalEntry
 from weft.engine.reactions.failures import requests_rerun
-from weft.engine.replan.executed import TaskExecution, count_epoch, find_reference
+from weft.engine.replan.executed import TaskExecution, count_epoch, find_reference, planned_alone_s
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.state import EngineState
 from weft.engine.states import (
@@ -375,8 +375,8 @@ class RunSummary:
     alone_s: float = 0.0
     """Estimated makespan on the empty platform: mk in docs/papers/many-workflows.md, section 3.
 
-    After the end of a run it is computed for the tasks that were executed (``replan.executed``); 0: all
-    outputs were reused.
+    After the end of a run it is computed for the tasks that were executed (``replan.executed``), and is at
+    most the time of the run's own first plan if no other run was active; 0: all outputs were reused.
     """
     tasks: int = 0
     """Number of tasks; a task in a loop counts once for every iteration that has begun."""
@@ -580,6 +580,8 @@ class History:
         """By run and task name, only for tasks in loops: the last state set in the current iteration."""
         self._problems: dict[int, str] = {}
         """By attempt: the message of the backend about a failure that has no FailureRecord yet."""
+        self._shared: set[int] = set()
+        """Runs that were active at the same time as another run."""
         self._executions: defaultdict[int, dict[tuple[int, int], TaskExecution]] = defaultdict(dict)
         """By run, only for runs with loops: completed executions by (task index, ``count_epoch``)."""
         self._repeated: defaultdict[int, Counter[int]] = defaultdict(Counter)
@@ -661,6 +663,8 @@ class History:
 
     def _submitted(self, event: messages.Submitted) -> None:
         compiled = self._state.runs[event.run].compiled
+        if others := [run.index for run in self.runs if not run.outcome]:
+            self._shared.update((*others, event.run))
         self.runs.append(
             RunSummary(
                 index=event.run,
@@ -1121,10 +1125,14 @@ class History:
         summary.ended_s, summary.outcome, summary.reason = self.now, command.outcome, command.reason
         summary.tasks = len(self._state.runs[command.run]) + self.past_iterations[command.run].total()
         if command.outcome == RunOutcome.COMPLETED:
-            run = self._state.runs[command.run]
-            summary.alone_s, reference = find_reference(run, self._list_executions(command.run))
+            run, executions = self._state.runs[command.run], list(self._list_executions(command.run))
+            summary.alone_s, reference = find_reference(run, executions)
             if reference is not None:
                 self.references[command.run] = reference
+            plan = self._state.plans.get(self.first_plans.get(command.run, ""))
+            if plan is not None and command.run not in self._shared:
+                planned_s = planned_alone_s(run, executions, plan, summary.arrival_s)
+                summary.alone_s = min(summary.alone_s, planned_s)
         self.active.add(self.now, -1)
 
     def _report_violation(self, _: messages.ReportViolation) -> None:

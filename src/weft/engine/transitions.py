@@ -319,12 +319,20 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
         state.machines[event.machine].lasting = event.lasting
         state.inquiries.set_up(event.machine, event.up, state.now)
         state.copies.lose(state.machines[event.machine].host)
+        if event.up:
+            _readmit_machine(state, event.machine)
     if event.speed_factor is not None:
         state.machines.set_speed(event.machine, event.speed_factor, state.now)
     if event.admission is not None:
         state.inquiries.set_admission(event.machine, event.admission, state.now)
     state.pending.queues[event.machine] = None
     state.pending.policy = True
+
+
+def _readmit_machine(state: EngineState, machine: int) -> None:
+    for run in state.active.values():
+        if run.facts:
+            run.readmit_machine(machine)
 
 
 def _undo_start(attempt: Attempt) -> None:
@@ -868,6 +876,8 @@ def _mark_machine(state: EngineState, command: messages.MarkMachine) -> None:
     machine = state.machines[command.machine]
     machine.reason, machine.lasting = "" if command.up else command.reason, False
     state.inquiries.set_up(command.machine, command.up, state.now)
+    if command.up:
+        _readmit_machine(state, command.machine)
     state.pending.policy = True
 
 

@@ -232,7 +232,9 @@ def relocate_attempt(
         if must:
             context.cancel(attempt, reason)
         else:
-            _record_stay(context, attempt, reason, "no other machine is free")
+            accepted = run.facts_of(attempt.task).order is not None
+            what = "no other machine that its selector accepts" if accepted else "no other machine for it"
+            _record_stay(context, attempt, reason, f"{what} is free")
         return
     target, there_s = found
     if (
@@ -335,11 +337,11 @@ def find_best_mode(
     order = run.facts_of(attempt.task).order
     view = EngineView(context.state)
     seen = view.run(run.index)
-    modes = view.modes(seen, attempt.task, but=attempt.machine, rebind=True)
+    modes = view.modes(seen, attempt.task, but=attempt.machine, rebind=True, among=order)
     best: tuple[bool, float, float, int, int] | None = None
     chosen = None
     for mode in modes:
-        if mode.machine == attempt.machine or (order is not None and mode.machine not in order):
+        if mode.machine == attempt.machine:
             continue
         rank = view.rank(seen, attempt.task, mode.machine) if order is None else -order.index(mode.machine)
         there_s = _time_there_s(context, run, attempt, mode, behind)
