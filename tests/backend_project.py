@@ -25,11 +25,20 @@ TIMEOUT_S = PATIENCE_S
 
 def platform_of(kind: str) -> Platform:
     names = ("m0", "m1")
-    more = {name: {"host": name} if kind == "ssh" else {} for name in names}
     machines = (
-        Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind, **more[name]}) for name in names
+        Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind, **_settings(kind, name)})
+        for name in names
     )
     return Platform(machines=tuple(machines))
+
+
+def _settings(kind: str, name: str) -> dict[str, object]:
+    if kind == "ssh":
+        return {"host": name}
+    if kind == "dask":
+        scheduler = os.environ.get("DASK_SCHEDULER_ADDRESS", "tcp://127.0.0.1:8786")
+        return {"scheduler": scheduler, "worker": name, "shared": True}
+    return {}
 
 
 class BackendProject:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from patience import PATIENCE_S
 
 TESTS = Path(__file__).parent
@@ -110,6 +112,7 @@ class DaskProcesses:
             **{key: value for key, value in os.environ.items() if not key.startswith("WEFT_")},
             "PYTHONPATH": str(hidden.parent),
             "DASK_TEMPORARY_DIRECTORY": str(folder),
+            "HOME": str(folder),
         }
 
     @property
@@ -176,6 +179,13 @@ def dask_processes(folder: Path, names: Sequence[str], *, threads: int = 2) -> I
         yield found
     finally:
         found.end_all()
+
+
+@pytest.fixture(scope="session")
+def dask_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskProcesses]:
+    """A scheduler and the workers m0 and m1 for all tests of a process."""
+    with dask_processes(tmp_path_factory.mktemp("dask"), ("m0", "m1")) as found:
+        yield found
 
 
 def _free_ports(count: int) -> list[int]:

@@ -45,6 +45,9 @@ TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS if kind not in ELSEWHER
 
 def provide_service(kind, request, monkeypatch):
     """Start the service that a kind of backend needs, and let this process find it."""
+    if kind == "dask":
+        cluster = request.getfixturevalue("dask_cluster")
+        monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", cluster.address)
     if kind == "slurm":
         cluster = request.getfixturevalue("slurm_cluster")
         for name in ("SLURM_CONF", "PATH"):

@@ -35,7 +35,7 @@ from weft.backends.bundle import bundle_name, make_bundle
 from weft.backends.layout import path_component
 from weft.backends.local.runner_link import RunnerScope, read_message
 from weft.backends.ssh.connection import HostConnection, HostConnections, LineChannel
-from weft.backends.ssh.host import HostError, HostFailure, read_host_settings
+from weft.backends.ssh.host import HostError, HostFailure, HostSettings, read_host_settings
 from weft.errors import InvalidInput, Problem, WeftError, shorten
 from weft.platform.machine import Machine
 from weft.private_files import make_folder, write_file
@@ -114,8 +114,8 @@ class SshMachine:
     def __init__(self, context: ProjectContext, index: int, connections: HostConnections) -> None:
         machine = context.machines[index]
         self.index = index
-        self.settings = read_host_settings(machine.backend, machine.name)
-        self.sandbox, self._python = _read_words(machine)
+        self.settings = self._read_settings(machine)
+        self.sandbox, self._python = self._read_words(machine)
         self.down_since_s: float | None = None
         """Time on the monotonic clock since which the host cannot be reached; None: it can."""
         self.error = ""
@@ -132,10 +132,19 @@ class SshMachine:
         self._channel: LineChannel | None = None
         self._stopped = threading.Event()
         self._closing = False
+        self.disk = RemoteDisk(self, self._name_disk(), self.sandbox, context.layout.sandbox(machine))
+
+    def _read_settings(self, machine: Machine) -> HostSettings:
+        return read_host_settings(machine.backend, machine.name)
+
+    def _read_words(self, machine: Machine) -> tuple[str, str]:
+        return _read_words(machine)
+
+    def _name_disk(self) -> str:
+        """Return the start of ``Product.directory`` of outputs on this disk."""
         user = f"{self.settings.user}@" if self.settings.user else ""
         port = f":{self.settings.port}" if self.settings.port else ""
-        mirror = context.layout.sandbox(machine)
-        self.disk = RemoteDisk(self, f"ssh://{user}{self.settings.host}{port}", self.sandbox, mirror)
+        return f"ssh://{user}{self.settings.host}{port}"
 
     # File operations, called by staging threads.
 
