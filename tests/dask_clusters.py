@@ -125,21 +125,24 @@ class DaskProcesses:
     def start_scheduler(self) -> None:
         self._start("", "scheduler", "--port", str(self._port[""]))
 
-    def start_worker(self, name: str) -> None:
-        """Start a worker; one of the same name has the same port and directory as before."""
+    def start_worker(self, name: str, *prefix: str) -> None:
+        """Start a worker; one of the same name has the same port and directory as before.
+
+        ``prefix`` are words before its command.
+        """
         local = self.folder / f"local-{name}"
         local.mkdir(exist_ok=True)
         self._start(
             name, "worker", self.address, "--name", name, "--worker-port", str(self._port[name]),
-            "--nthreads", str(self.threads), "--no-nanny", "--local-directory", str(local),
+            "--nthreads", str(self.threads), "--no-nanny", "--local-directory", str(local), prefix=prefix,
         )  # fmt: skip
 
-    def _start(self, name: str, kind: str, *arguments: str) -> None:
+    def _start(self, name: str, kind: str, *arguments: str, prefix: Sequence[str] = ()) -> None:
         assert name not in self._started or self._started[name].poll() is not None
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, "--host", "127.0.0.1"]
         with (self.folder / f"{name or 'scheduler'}.log").open("ab") as log:
             self._started[name] = subprocess.Popen(
-                [*command, "--no-dashboard"],
+                [*prefix, *command, "--no-dashboard"],
                 env=self._variables,
                 cwd=self.folder,
                 stdout=log,

@@ -27,7 +27,8 @@ HOST_MODULES = (
     "backends.attempt.content", "backends.attempt.digests", "backends.attempt.file_sync",
     "backends.attempt.host_files", "backends.attempt.safe_paths", "backends.attempt.staging",
     "backends.attempt.temporary_files", "backends.attempt.trees",
-    "backends.dask.guard", "backends.local.bridge", "backends.local.message_socket", "backends.local.processes",
+    "backends.dask.guard",
+    "backends.local.bridge", "backends.local.message_socket", "backends.local.processes",
     "backends.local.records", "backends.local.runner", "backends.local.runner_link",
     "backends.local.runner_loop", "backends.local.sensors",
 )  # fmt: skip

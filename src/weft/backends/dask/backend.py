@@ -174,8 +174,7 @@ class DaskMachine(SshMachine):
             lease_s = LEASE_SHARE * self.settings.silence_s
             words = [self._python, "-I", "-S", self._bundle, "guard", folder, f"{lease_s:g}"]
             settings = json.dumps({"token": place["token"], "scope": place["scope"]}).encode()
-            connection = self._connect()
-            assert isinstance(connection, WorkerConnection)
+            connection: Any = self._connect()
             connection.guard(words, folder, settings)
             return place
 

@@ -255,8 +255,9 @@ class WorkerConnection:
     async def _connect(self, timeout_s: float) -> None:
         client = await self._client()
         address, name = self.settings.scheduler, self.settings.worker
+        wait_s = min(timeout_s, self.settings.answer_s)
         try:
-            found = await asyncio.wait_for(client.scheduler.identity(), min(timeout_s, self.settings.answer_s))
+            found = await asyncio.wait_for(client.scheduler.identity(), wait_s)
         except (OSError, TimeoutError, AttributeError) as error:
             await self._cluster.disconnect()
             raise self._fail_scheduler(error) from error
@@ -266,7 +267,7 @@ class WorkerConnection:
             what = f"no worker of this name is connected to the scheduler; connected are: {shorten(others)}"
             advice = f"start it with `dask worker {address} --name {name}`"
             raise self._fail(HostFailure.UNREACHABLE, what, advice)
-        await self._run(client, places[0], "describe", (), self.settings.answer_s)
+        await self._run(client, places[0], "describe", (), wait_s)
         self._address = places[0]
 
     async def _client(self) -> Any:

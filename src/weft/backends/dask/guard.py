@@ -6,7 +6,8 @@ guard's standard input twice a second, and if nothing arrives for longer than th
 was killed or stopped, the guard kills the runner and its programs. The lease is shorter than the silence
 after which the engine reports the worker as lost.
 
-A worker that was restarted has another guard. The file ``guard`` in the runner's directory contains the
+A ``?`` in the input announces that a runner may be started; the guard answers ``ready``, or has ended. A
+worker that was restarted has another guard. The file ``guard`` in the runner's directory contains the
 process number of the guard in charge; the others do nothing. A guard exits when no runner is left.
 
 Hosts load this module without weft being installed there: it uses Python 3.8 and the standard library.
@@ -23,10 +24,10 @@ from pathlib import Path
 from weft.backends.local.runner_link import RunnerFailed, RunnerLink
 from weft.private_files import write_file
 
-_READ_S, _LOOK_S = 0.5, 5.0
+_READ_S, _LOOK_S = 0.2, 1.0
 """Seconds between reads of the beats of the worker, and between looks whether there is a runner."""
-_UNUSED_S = 90.0
-"""Seconds without a runner after which a guard exits; a runner may just be starting."""
+_STARTING_S, _UNUSED_S = 90.0, 3.0
+"""Seconds without a runner after which a guard exits: before the runner has started, and after its end."""
 
 
 def serve(directory: str, lease_s: float) -> int:
@@ -51,6 +52,7 @@ def _wait(link: RunnerLink, lease_s: float) -> bool:
     poller = select.poll()
     poller.register(0, select.POLLIN)
     beat_s = alive_s = looked_s = time.monotonic()
+    unused_s = _STARTING_S
     while True:
         now_s = time.monotonic()
         if now_s - beat_s > lease_s:
@@ -58,14 +60,18 @@ def _wait(link: RunnerLink, lease_s: float) -> bool:
         if now_s - looked_s > _LOOK_S:
             looked_s = now_s
             if link.alive:
-                alive_s = now_s
-            elif now_s - alive_s > _UNUSED_S:
+                alive_s, unused_s = now_s, _UNUSED_S
+            elif now_s - alive_s > unused_s:
                 return False
         if poller.poll(_READ_S * 1000):
-            if os.read(0, 65536):
+            beats = os.read(0, 65536)
+            if beats:
                 beat_s = time.monotonic()
             else:  # the worker has ended; another one may take over before the lease expires
                 poller.unregister(0)
+            if b"?" in beats:
+                alive_s, unused_s = time.monotonic(), _STARTING_S
+                os.write(1, b"ready\n")
             time.sleep(_READ_S)
 
 

@@ -16,6 +16,8 @@ import os
 import socket
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 _BEAT_S = 0.5
@@ -64,10 +66,8 @@ class Channel:
         self.taken_s = time.monotonic()
         if not self._out and not self._ended:
             self._changed.clear()
-            try:
+            with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), wait_s)
-            except asyncio.TimeoutError:
-                pass
         out, self._out = b"".join(self._out), []
         self._has_space.set()
         self.taken_s = time.monotonic()
@@ -77,11 +77,9 @@ class Channel:
     async def write(self, data: bytes) -> None:
         """Pass bytes to the process; bytes for a process that has ended are dropped."""
         assert self.process.stdin is not None
-        try:
+        with suppress(ConnectionError, RuntimeError):
             self.process.stdin.write(data)
             await self.process.stdin.drain()
-        except (ConnectionError, RuntimeError):
-            pass
 
     async def close(self) -> None:
         """End the process: it gets an end of file, and SIGKILL if it does not end."""
@@ -91,7 +89,7 @@ class Channel:
         self._has_space.set()
         try:
             await asyncio.wait_for(self.process.wait(), _END_S)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self.process.kill()
             await self.process.wait()
 
@@ -109,7 +107,7 @@ def _spawn(work: Any) -> None:
 
 async def describe() -> dict[str, Any]:
     """Return the Python, home folder, host and process number of the worker."""
-    home = os.path.expanduser("~")
+    home = str(Path.home())
     return {"python": sys.executable, "home": home, "host": socket.gethostname(), "pid": os.getpid()}
 
 
@@ -158,7 +156,7 @@ def _find(name: str) -> Channel:
 async def guard(folder: str, argv: list[str], settings: bytes) -> None:
     """Start the guard of a runner's folder, unless this worker has one; return when it guards."""
     found = _guards.get(folder)
-    if found is not None and found.returncode is None:
+    if found is not None and await _is_guarding(found):
         return
     devnull = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
@@ -174,6 +172,17 @@ async def guard(folder: str, argv: list[str], settings: bytes) -> None:
     _guards[folder] = process
 
 
+async def _is_guarding(process: asyncio.subprocess.Process) -> bool:
+    """Return whether a guard will not end before a runner has started."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(b"?")
+        return await process.stdout.readline() == b"ready\n"
+    except (ConnectionError, RuntimeError):
+        return False
+
+
 async def _beat() -> None:
     """Renew the lease of every guard."""
     while _guards:
@@ -182,10 +191,8 @@ async def _beat() -> None:
                 del _guards[folder]
                 continue
             assert process.stdin is not None
-            try:
+            with suppress(ConnectionError, RuntimeError):
                 process.stdin.write(b".")
-            except (ConnectionError, RuntimeError):
-                pass
         await asyncio.sleep(_BEAT_S)
 
 
@@ -195,23 +202,22 @@ async def _beat() -> None:
 def read_text(path: str) -> str:
     """Return the content of a small file; "" if there is none."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read(1024)
-    except OSError:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError):
         return ""
 
 
 def find_size(path: str) -> int:
     """Return the size of a file; -1 if there is none."""
     try:
-        return os.stat(path).st_size
+        return Path(path).stat().st_size
     except FileNotFoundError:
         return -1
 
 
 def make_folder(path: str) -> None:
     """Create a folder of mode 0700 with its parents; it may exist."""
-    os.makedirs(path, 0o700, exist_ok=True)
+    Path(path).mkdir(0o700, parents=True, exist_ok=True)
 
 
 def write_chunk(path: str, offset: int, data: bytes) -> None:
@@ -239,7 +245,7 @@ def read_chunk(path: str, offset: int, size: int) -> bytes:
 
 def rename(path: str, new_path: str) -> None:
     """Give a complete file its final name."""
-    os.replace(path, new_path)
+    Path(path).replace(new_path)
 
 
 _CALLS = (describe, open_channel, take, write, close_channel, guard)

@@ -122,6 +122,8 @@ class SshMachine:
         """Why the host cannot be reached."""
         self.is_lost = False
         """Whether the machine was reported as lost; file operations then fail at once."""
+        self.is_wanted = False
+        """Whether a file operation waits for the host, so that its loss must be noticed."""
         self._context = context
         self._connections = connections
         self._connection: HostConnection | None = None
@@ -171,6 +173,7 @@ class SshMachine:
                 if lasting or self.is_lost or self._closing or error.cause not in _PASSING:
                     what = "cannot be used"
                     raise StagingProblem(what, self.settings.host, str(error), lasting=lasting) from error
+                self.is_wanted = True
             time.sleep(_RETRY_S)
 
     def _file_server(self) -> _FileServer:
@@ -578,6 +581,8 @@ class SshRunners:
 
     def _find_lost(self, machine: int) -> None:
         host = self._hosts[machine]
+        if host.is_wanted and not host.is_open:
+            self._open(machine)
         down_since_s = host.down_since_s
         if down_since_s is not None and time.monotonic() - down_since_s > host.settings.silence_s:
             self._lose(machine, host.error, lasting=False)
