@@ -66,12 +66,13 @@ class HostFiles:
         """Return facts about the host: its boot, the version of Python and the user's home folder.
 
         ``sandbox`` is a path, absolute or relative to the home folder; it is returned without links.
+        ``run_module`` is the command that runs a module of the bundle.
         """
         version = ".".join(str(each) for each in sys.version_info[:3])
         home = Path.home()
         found = str((home / Path(sandbox).expanduser()).resolve())
         facts = {"boot": boot_id(), "python": version, "home": str(home), "user": os.geteuid()}
-        return {**facts, "sandbox": found}
+        return {**facts, "sandbox": found, "run_module": [sys.executable, str(Path(sys.argv[0]).resolve())]}
 
     def make_workdir(self, sandbox: str, parts: Sequence[str], *, recovered: bool = False) -> None:
         """Create an empty working directory below a sandbox; parents that are missing are created.
@@ -181,9 +182,10 @@ class HostFiles:
     def observe(self, entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return for each entry the files that have changed, and the versions of its restart files.
 
-        An entry has ``root``, ``files`` (by name: the signature that was returned last, or None) and
-        ``patterns``. A signature is inode, size, modification time and status change time; with it comes the
-        last 64 KiB of the file as text.
+        The sizes of the streams of the program are returned, too. An entry has ``root``, ``records``,
+        ``files`` (by name: the signature that was returned last, or None) and ``patterns``. A signature is
+        inode, size, modification time and status change time; with it comes the last 64 KiB of the file as
+        text.
         """
         found: dict[str, Any] = {}
         for key, entry in entries.items():
@@ -201,7 +203,12 @@ class HostFiles:
                     continue  # missing, or a link out of the directory
                 changed[name] = [signature, content.decode(errors="surrogateescape")]
             versions = [self.find_versions(root, [pattern]) for pattern in entry["patterns"]]
-            found[key] = {"files": changed, "versions": versions}
+            streams = {
+                name: size
+                for name, size in self.find_sizes(entry["records"]).items()
+                if name in ("out", "err")
+            }
+            found[key] = {"files": changed, "versions": versions, "streams": streams}
         return found
 
     def collect(self, root: str, patterns: Sequence[str], *, missing_ok: bool) -> list[dict[str, Any]]:
