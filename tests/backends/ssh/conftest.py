@@ -22,6 +22,6 @@ def connections() -> Generator[HostConnections]:
 @pytest.fixture
 def grid(ssh_hosts: SshHosts, tmp_path: Path) -> Path:
     """Return a project with a platform ``grid.yaml``, of which each host is a machine."""
-    write_grid(tmp_path, ssh_hosts)
+    write_grid(tmp_path, ssh_hosts, silence=15)
     (tmp_path / "data.txt").write_text("some words here\n")
     return tmp_path

@@ -125,17 +125,19 @@ def test_output_of_a_running_task_is_shown(grid: Path, ssh_hosts: SshHosts) -> N
 
 
 def test_shares_of_a_host_and_its_sensors_are_used(grid: Path, ssh_hosts: SshHosts) -> None:
-    host = ssh_hosts[0]
-    machine = {"nodes": 4, "shares": 2, "backend": {"kind": "ssh", **host.backend}}
-    (grid / "grid.yaml").write_text(json.dumps({"machines": {"m": machine}}))
+    machine = {"nodes": 4, "memory": "2GB", "backend": {"kind": "ssh", **ssh_hosts[0].backend}}
+    platform = {"machines": {"m": machine}, "virtual": [{"machine": "m", "service": "s", "nodes": 2}]}
+    (grid / "grid.yaml").write_text(json.dumps(platform))
+    common = {"requirements": "free_memory > 1*MB and free_disk > 1*MB and load >= 0", "rank": "-load"}
     tasks = {
-        f"t{number}": {"command": f"hostname > t{number}", "outputs": [f"t{number}"],
-                       "requirements": "free_memory > 1*MB and free_disk > 1*MB", "rank": "-load"}
+        f"t{number}": {"command": f"hostname > t{number}", "outputs": [f"t{number}"], **common}
         for number in range(4)
-    }  # fmt: skip
+    }
+    tasks["t0"]["service"] = tasks["t1"]["service"] = "s"
     tasks["all"] = {"command": "cat t0 t1 t2 t3 > all", "inputs": list(tasks), "outputs": ["all"]}
     finish(grid, tasks)
     assert (grid / "all").read_text() == "host1\n" * 4
+    assert "m/s" in weft(grid, "explain", "t0")
 
 
 def test_host_behind_another_host_is_used(grid: Path, ssh_hosts: SshHosts) -> None:

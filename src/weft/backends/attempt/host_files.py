@@ -255,9 +255,54 @@ class HostFiles:
             found[name] = content.decode(errors="surrogateescape")
         return found
 
+    def clean(
+        self, sandbox: str, folders: Sequence[str], spared: Sequence[str], *, dry_run: bool
+    ) -> dict[str, Any]:
+        """Remove folders below a sandbox, except for the paths in ``spared``; return what was removed.
+
+        Parents of the folders that are empty then are removed, too, and the sandbox itself.
+        """
+        root = Path(sandbox)
+        found: dict[str, Any] = {"files": 0, "freed_bytes": 0, "folders": []}
+        for folder in folders:
+            for name in _without_spared(root, folder, spared):
+                self._clean_folder(root, name, found, dry_run)
+        if not dry_run:
+            parents = {str(each) for folder in folders for each in Path(folder).parents}
+            for each in [*sorted(parents, key=len, reverse=True), "arrivals"]:
+                with suppress(OSError):  # it is not empty, or missing
+                    (root / each).rmdir()
+            with suppress(OSError):
+                root.rmdir()
+        return found
+
+    def _clean_folder(self, root: Path, name: str, found: dict[str, Any], dry_run: bool) -> None:
+        if not (root / name).is_dir():
+            return
+        for parent, _, names in os.walk(str(root / name)):
+            for each in names:
+                status = os.lstat(os.path.join(parent, each))  # noqa: PTH118
+                found["files"] += 1
+                found["freed_bytes"] += status.st_size if status.st_nlink == 1 else 0
+        found["folders"].append(str(root / name))
+        if not dry_run:
+            remove_tree(root, name)
+
     def remove(self, root: str, name: str) -> None:
         """Remove a file or directory below a root; it is no error if there is none."""
         remove_tree(Path(root), name)
+
+
+def _without_spared(root: Path, folder: str, spared: Sequence[str]) -> list[str]:
+    """Return a folder, or its entries that are not spared if one of them is."""
+    path = root.joinpath(*split_name(folder))
+    if not any(each.startswith(f"{path}/") for each in spared):
+        return [folder]
+    try:
+        names = sorted(os.listdir(str(path)))  # noqa: PTH208
+    except OSError:
+        return []
+    return [f"{folder}/{name}" for name in names if f"{path}/{name}" not in spared]
 
 
 def unpack_archive(archive: Path, root: Path) -> None:
