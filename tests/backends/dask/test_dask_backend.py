@@ -54,7 +54,7 @@ def open_project(
     machines = [
         Machine(name=name, nodes=4, memory=8e9, backend={**backend, "worker": name}) for name in ("m0", "m1")
     ]
-    monkeypatch.setattr(backend_project, "platform_of", lambda _: Platform(machines=tuple(machines)))
+    monkeypatch.setattr(backend_project, "platform_of", lambda *_: Platform(machines=tuple(machines)))
     return BackendProject("dask", folder, TASKS, DaskBackend)
 
 
@@ -249,7 +249,8 @@ def test_worker_without_the_shared_files_is_a_lasting_loss_with_advice(
         ({"worker": None}, "--name NAME"),
         ({"worker": True}, "name of a Dask worker"),
         ({"shared": "yes"}, "true or false"),
-        ({"silence": 1}, "at least 3"),
+        ({"silence": 1.5}, "at least 3"),
+        ({"silence": "soon"}, "5m"),
         ({"sandbox": 3}, "must be a path"),
         ({"sheduler": "x"}, "scheduler"),
     ],

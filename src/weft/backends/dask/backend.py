@@ -16,7 +16,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -25,14 +25,13 @@ from weft.backends.backend import Capabilities, ProjectContext, find_unknown_key
 from weft.backends.bundle import bundle_name, make_bundle
 from weft.backends.dask.connection import (
     LEASE_SHARE,
-    SILENCE_S,
     WorkerConnection,
     WorkerConnections,
     WorkerSettings,
 )
-from weft.backends.layout import path_component
-from weft.backends.ssh.backend import SshMachine, SshRunners
-from weft.backends.ssh.host import HostError, HostFailure
+from weft.backends.layout import ProjectLayout, path_component
+from weft.backends.ssh.backend import SshMachine, SshRunners, clean_host
+from weft.backends.ssh.host import DEFAULT_SILENCE_S, HostError, HostFailure, read_silence
 from weft.errors import InvalidInput, Problem, shorten
 from weft.platform.machine import Machine
 from weft.private_files import make_folder, write_file
@@ -58,7 +57,8 @@ class DaskBackend(ProgramBackend):
     def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
         self._connections = WorkerConnections()
         self._workers = {
-            index: DaskMachine(context, index, self._connections) for index in range(len(context.machines))
+            index: DaskMachine(context.layout, machine, self._connections, context.is_known)
+            for index, machine in enumerate(context.machines)
         }
         disks = {index: worker.disk for index, worker in self._workers.items() if not worker.shared}
         transport = partial(SshRunners, context, self._workers)
@@ -76,6 +76,24 @@ class DaskBackend(ProgramBackend):
             problems.append(Problem(what=what, advice="pip install 'weft[dask]'"))
         if problems:
             raise InvalidInput(problems)
+
+    @staticmethod
+    def clean_machine(
+        layout: ProjectLayout,
+        machine: Machine,
+        executions: Mapping[int, str],
+        spared: Iterable[str],
+        *,
+        dry_run: bool,
+    ) -> Mapping[str, Any]:
+        """Remove the directories of finished executions on a worker; see ``SshBackend.clean_machine``."""
+        connections = WorkerConnections()
+        worker = DaskMachine(layout, machine, connections, lambda *_: False)
+        try:
+            return clean_host(worker, layout, machine, executions, spared, dry_run=dry_run)
+        finally:
+            worker.close(wait_s=0.0)
+            connections.close()
 
     def close(self, *, stop: bool) -> None:
         """Disconnect from the workers; if ``stop`` is False, programs continue to run."""
@@ -104,11 +122,19 @@ def _find_problems(machine: Machine) -> Iterator[Problem]:
         yield Problem(what=f"{where}: sandbox {shorten(sandbox)}", rule="must be a path")
     if not isinstance(stated.get("shared", False), bool):
         yield Problem(what=f"{where}: shared {shorten(stated['shared'])}", rule="must be true or false")
-    silence = stated.get("silence", SILENCE_S)
-    is_number = isinstance(silence, int | float) and not isinstance(silence, bool)
-    if not (is_number and _SHORTEST_SILENCE_S <= float(str(silence)) < math.inf):
-        rule = f"must be a number of seconds, at least {_SHORTEST_SILENCE_S:g}"
-        yield Problem(what=f"{where}: silence {shorten(silence)}", rule=rule)
+    try:
+        silence_s = _read_silence(machine)
+    except InvalidInput as error:
+        yield from error.problems
+    else:
+        if silence_s < _SHORTEST_SILENCE_S:
+            rule = f"must be at least {_SHORTEST_SILENCE_S:g} s"
+            yield Problem(what=f"{where}: silence {silence_s:g} s", rule=rule)
+
+
+def _read_silence(machine: Machine) -> float:
+    path = ("machines", machine.name, "backend")
+    return read_silence(machine.backend.get("silence", DEFAULT_SILENCE_S), path)
 
 
 class DaskMachine(SshMachine):
@@ -116,11 +142,16 @@ class DaskMachine(SshMachine):
 
     settings: WorkerSettings
 
-    def __init__(self, context: ProjectContext, index: int, connections: WorkerConnections) -> None:
-        machine = context.machines[index]
-        self.shared = machine.backend.get("shared") is True
-        self._local_sandbox = context.layout.sandbox(machine)
-        super().__init__(context, index, connections)  # type: ignore[arg-type]
+    def __init__(
+        self,
+        layout: ProjectLayout,
+        machine: Machine,
+        connections: WorkerConnections,
+        is_known: Callable[[int, int, str], bool],
+    ) -> None:
+        self.shared = not machine.has_own_disk
+        self._local_sandbox = layout.sandbox(machine)
+        super().__init__(layout, machine, connections, is_known)  # type: ignore[arg-type]
 
     def _read_settings(self, machine: Machine) -> WorkerSettings:
         if problems := list(_find_problems(machine)):
@@ -131,7 +162,7 @@ class DaskMachine(SshMachine):
             host=f"{worker} (Dask worker at {scheduler})",
             scheduler=scheduler,
             worker=worker,
-            silence_s=float(str(stated.get("silence", SILENCE_S))),
+            silence_s=_read_silence(machine),
         )
 
     def _read_words(self, machine: Machine) -> tuple[str, str]:

@@ -33,11 +33,9 @@ _Result = TypeVar("_Result")
 _CONNECT_S = 5.0
 _CLOSE_S = 5.0
 _CHUNK_BYTES = 4 << 20
-_CHUNK_S = 60.0
+_ANSWER_S, _CHUNK_S = 10.0, 60.0
 _TAKE_S = 2.0
 """Seconds for which a worker waits for output of a process; a bridge writes once a second."""
-SILENCE_S = 30.0
-"""A worker that does not answer for this long is lost, unless the machine states another time."""
 LEASE_SHARE = 0.6
 """Part of the silence after which a guard ends the programs of a worker that is gone."""
 
@@ -48,12 +46,11 @@ class WorkerSettings(HostSettings):
 
     scheduler: str
     worker: str
-    silence_s: float = SILENCE_S
 
     @property
     def answer_s(self) -> float:
         """Seconds within which the worker answers a call."""
-        return self.silence_s / 3.0
+        return min(_ANSWER_S, self.silence_s / 3.0)
 
 
 class WorkerFacts(NamedTuple):
