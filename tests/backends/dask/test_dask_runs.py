@@ -213,7 +213,7 @@ def test_scheduler_that_is_not_there_is_named_and_the_run_can_be_resumed(
     told = f"m0 is lost: host m0 (Dask worker at {absent.address}): no Dask scheduler answers"
     wait_until(lambda: told in (tmp_path / "engine.log").read_text(), "the loss is not told")
     engine.send_signal(signal.SIGINT)
-    assert engine.wait(PATIENCE_S) == 130
+    assert engine.wait(PATIENCE_S) == 75  # `weft resume` continues
     try:
         absent.start_scheduler()
         for name in ("m0", "m1"):

@@ -101,6 +101,7 @@ class WorkerConnections:
         loop = self._loop
         assert loop is not None
         asyncio.set_event_loop(loop)
+        loop.set_exception_handler(_handle_exception)
         loop.run_forever()
         left = asyncio.all_tasks(loop)
         for task in left:
@@ -108,6 +109,12 @@ class WorkerConnections:
         if left:
             loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_S))
         loop.close()
+
+
+def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Ignore failures of connections that Dask leaves in futures which nobody awaits."""
+    if not isinstance(context.get("exception"), OSError):
+        loop.default_exception_handler(context)
 
 
 class _Cluster:
