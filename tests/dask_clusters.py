@@ -179,6 +179,7 @@ def dask_processes(folder: Path, names: Sequence[str], *, threads: int = 2) -> I
         found.start_scheduler()
         for name in names:
             found.start_worker(name)
+        _await_workers(found.address, len(names))
         yield found
     finally:
         found.end_all()

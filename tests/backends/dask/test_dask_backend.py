@@ -221,6 +221,44 @@ def test_scheduler_that_is_gone_is_reported_and_found_again(unsafe, unsafe_proce
     assert unsafe.end().exit_code == 0
 
 
+def test_group_spreads_its_programs_and_loses_only_those_of_a_killed_worker(
+    unsafe_processes, tmp_path, monkeypatch
+) -> None:
+    backend = {"kind": "dask", "scheduler": unsafe_processes.address, "silence": 8, "shared": True}
+    machine = Machine(name="group", nodes=4, memory=8e9, backend={**backend, "workers": ["m0", "m1"]})
+    monkeypatch.setattr(backend_project, "platform_of", lambda *_: Platform(machines=(machine,)))
+    project = BackendProject("dask", tmp_path, TASKS, DaskBackend)
+    try:
+        names = {}
+        for attempt in (0, 1):
+            project.start(attempt, "slow")
+            project.wait_for_file(attempt)
+            names[attempt] = find_runner(int((project.workdir(attempt) / "ready").read_text()))
+        assert sorted(names.values()) == ["group.m0", "group.m1"]
+        project.backend.close(stop=False)
+        project.open()
+        project.backend.find([project.recovered(attempt, "slow") for attempt in (0, 1)])
+        for attempt in (0, 1):
+            project.backend.execute(project.commands(attempt, "slow"))
+        unsafe_processes.kill("m0")
+        events = project.wait_for(ev.Ended, ev.MachineChanged)
+        killed = next(attempt for attempt, name in names.items() if name == "group.m0")
+        assert [(event.attempt, event.cause) for event in events] == [(killed, "lost")]
+        project.start(2, "quick")
+        assert project.end().exit_code == 0
+        unsafe_processes.start_worker("m0")
+        project.backend.execute([cm.Cancel(attempt=1 - killed, machine=0)])
+        assert project.end().cause == "cancelled"
+    finally:
+        project.close()
+
+
+def find_runner(pid: int) -> str:
+    """Return the last part of the folder of the runner that started a program."""
+    parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    return Path(f"/proc/{parent}/cmdline").read_text().rstrip("\0").rpartition("/")[2]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide a folder from a process")
 def test_worker_without_the_shared_files_is_a_lasting_loss_with_advice(
     tmp_path, tmp_path_factory, monkeypatch
@@ -247,6 +285,7 @@ def test_worker_without_the_shared_files_is_a_lasting_loss_with_advice(
     [
         ({"scheduler": "host"}, "tcp://HOST:8786"),
         ({"worker": None}, "--name NAME"),
+        ({"workers": ["a"]}, "either worker"),
         ({"worker": True}, "name of a Dask worker"),
         ({"shared": "yes"}, "true or false"),
         ({"silence": 1.5}, "at least 3"),
@@ -260,6 +299,16 @@ def test_invalid_settings_are_refused(change: dict[str, object], text: str) -> N
     DaskBackend.check_machines([Machine(name="m", backend=backend)])
     with pytest.raises(InvalidInput, match=text):
         DaskBackend.check_machines([Machine(name="m", backend={**backend, **change})])
+
+
+def test_group_needs_shared_files_and_different_names() -> None:
+    backend = {"kind": "dask", "scheduler": "tcp://h:8786", "workers": ["w", "w"]}
+    with pytest.raises(InvalidInput) as caught:
+        DaskBackend.check_machines([Machine(name="m", backend=backend)])
+    assert [problem.rule for problem in caught.value.problems] == [
+        "must be names of Dask workers, each once",
+        "the workers of a group must see the file system of the project",
+    ]
 
 
 def test_missing_dask_is_refused_with_the_command_that_installs_it(monkeypatch) -> None:

@@ -691,6 +691,10 @@ class SshRunners:
                 self._orders[each.machine][each.attempt] = {}
         return found
 
+    def drop_order(self, machine: int, attempt: int) -> None:
+        """Do not expect the end of a program, which was never started."""
+        self._orders[machine].pop(attempt, None)
+
     def close(self, *, stop: bool) -> None:
         """Disconnect from all hosts; with ``stop``, the runners exit when no program runs."""
         for machine, host in self._hosts.items():
