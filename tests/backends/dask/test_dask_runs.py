@@ -136,6 +136,19 @@ def test_pipeline_over_two_workers_is_published_and_reused(
     assert "reused" in finish(project, start(project, "run", "flow.yaml", "--on", "grid.yaml"))
 
 
+def test_function_is_called_on_a_worker_without_weft_and_the_worker_is_cleaned(
+    project: Path, cluster: DaskProcesses
+) -> None:
+    (project / "own.py").write_text("def double(k):\n    return {'value': 2 * k}\n")
+    flow = "weft: 1\nname: calling\nparameters: {k: 21}\ntasks:\n  f: {call: 'own:double'}\n"
+    finish(project, run(project, f'{flow}  g: {{command: "echo {{f.value}} > g.out", outputs: [g.out]}}\n'))
+    assert (project / "g.out").read_text() == "42\n"
+    sandbox = cluster.folder / ".cache/weft/sandbox"
+    before = [path for path in sandbox.glob("m?/*/1/*") if path.is_dir()]
+    finish(project, start(project, "clean", "1"))
+    assert any(not path.exists() for path in before)
+
+
 def test_engine_killed_five_times_runs_every_task_once(project: Path) -> None:
     moments = random.Random(18)
     log = project / "log"
