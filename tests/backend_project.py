@@ -7,9 +7,11 @@ import time
 
 from patience import PATIENCE_S
 from planning_examples import instance
+from ssh_hosts import SANDBOX, SshHosts
 from weft.backends import BACKENDS
 from weft.backends.backend import ProjectContext, RecoveredAttempt
 from weft.backends.layout import ProjectLayout
+from weft.backends.local.processes import read_process
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.state.compiled import CompiledWorkflow
@@ -23,22 +25,38 @@ __all__ = ["TIMEOUT_S", "BackendProject", "platform_of"]
 TIMEOUT_S = PATIENCE_S
 
 
-def platform_of(kind: str) -> Platform:
+def platform_of(kind: str, hosts: SshHosts | None = None) -> Platform:
+    """Return a platform of two machines; those of the kind ssh are the first of ``hosts``, if given."""
     names = ("m0", "m1")
-    more = {name: {"host": name} if kind == "ssh" else {} for name in names}
+    more = {name: _settings(kind, name) for name in names}
+    if hosts is not None:
+        more = {name: hosts[index].backend for index, name in enumerate(names)}
     machines = (
         Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind, **more[name]}) for name in names
     )
     return Platform(machines=tuple(machines))
 
 
+def _settings(kind: str, name: str) -> dict[str, object]:
+    if kind == "ssh":
+        return {"host": name}
+    if kind == "dask":
+        scheduler = os.environ.get("DASK_SCHEDULER_ADDRESS", "tcp://127.0.0.1:8786")
+        return {"scheduler": scheduler, "worker": name, "shared": True}
+    return {}
+
+
 class BackendProject:
     """A backend in a project of its own; tests send it commands without an engine."""
 
-    def __init__(self, kind, folder, tasks, backend=None):
-        """Open the backend registered as ``kind``, or the class ``backend`` if one is given."""
+    def __init__(self, kind, folder, tasks, backend=None, hosts=None):
+        """Open the backend registered as ``kind``, or the class ``backend`` if one is given.
+
+        ``hosts`` are the ssh hosts of the machines, in the same order.
+        """
         self.folder = folder
-        self.platform = platform_of(kind)
+        self.hosts = hosts
+        self.platform = platform_of(kind, hosts)
         self.compiled = CompiledWorkflow("flow", instance(tasks, self.platform))
         self.layout = ProjectLayout(folder.resolve())
         self.database = open_database(self.layout.database, create=True)
@@ -103,7 +121,17 @@ class BackendProject:
 
     def workdir(self, attempt, machine=0):
         place = self.platform.machines[machine], self.database.identity
-        return self.layout.workdir(*place, 1, attempt, self.nonces[attempt])
+        found = self.layout.workdir(*place, 1, attempt, self.nonces[attempt])
+        if self.hosts is None:
+            return found
+        below = found.relative_to(self.layout.sandbox(self.platform.machines[machine]))
+        return self.hosts[machine].path(f"{SANDBOX}/{below}")
+
+    def is_running(self, pid, machine=0):
+        """Return whether a process runs on a machine."""
+        if self.hosts is None:
+            return read_process(pid) is not None
+        return str(pid) in self.hosts[machine].run("ps", "-eo", "pid").split()
 
     def records(self, attempt):
         return self.layout.records(1, attempt, self.nonces[attempt])

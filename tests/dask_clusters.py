@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from patience import PATIENCE_S
 
 TESTS = Path(__file__).parent
@@ -110,6 +112,7 @@ class DaskProcesses:
             **{key: value for key, value in os.environ.items() if not key.startswith("WEFT_")},
             "PYTHONPATH": str(hidden.parent),
             "DASK_TEMPORARY_DIRECTORY": str(folder),
+            "HOME": str(folder),
         }
 
     @property
@@ -122,21 +125,24 @@ class DaskProcesses:
     def start_scheduler(self) -> None:
         self._start("", "scheduler", "--port", str(self._port[""]))
 
-    def start_worker(self, name: str) -> None:
-        """Start a worker; one of the same name has the same port and directory as before."""
+    def start_worker(self, name: str, *prefix: str) -> None:
+        """Start a worker; one of the same name has the same port and directory as before.
+
+        ``prefix`` are words before its command.
+        """
         local = self.folder / f"local-{name}"
         local.mkdir(exist_ok=True)
         self._start(
             name, "worker", self.address, "--name", name, "--worker-port", str(self._port[name]),
-            "--nthreads", str(self.threads), "--no-nanny", "--local-directory", str(local),
+            "--nthreads", str(self.threads), "--no-nanny", "--local-directory", str(local), prefix=prefix,
         )  # fmt: skip
 
-    def _start(self, name: str, kind: str, *arguments: str) -> None:
+    def _start(self, name: str, kind: str, *arguments: str, prefix: Sequence[str] = ()) -> None:
         assert name not in self._started or self._started[name].poll() is not None
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, "--host", "127.0.0.1"]
         with (self.folder / f"{name or 'scheduler'}.log").open("ab") as log:
             self._started[name] = subprocess.Popen(
-                [*command, "--no-dashboard"],
+                [*prefix, *command, "--no-dashboard"],
                 env=self._variables,
                 cwd=self.folder,
                 stdout=log,
@@ -173,9 +179,17 @@ def dask_processes(folder: Path, names: Sequence[str], *, threads: int = 2) -> I
         found.start_scheduler()
         for name in names:
             found.start_worker(name)
+        _await_workers(found.address, len(names))
         yield found
     finally:
         found.end_all()
+
+
+@pytest.fixture(scope="session")
+def dask_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskProcesses]:
+    """A scheduler and the workers m0 and m1 for all tests of a process."""
+    with dask_processes(tmp_path_factory.mktemp("dask"), ("m0", "m1")) as found:
+        yield found
 
 
 def _free_ports(count: int) -> list[int]:

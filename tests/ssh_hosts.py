@@ -25,9 +25,11 @@ import pytest
 
 from patience import PATIENCE_S
 
-__all__ = ["SshHost", "SshHosts", "need_ssh_hosts", "start_ssh_hosts"]
+__all__ = ["SshHost", "SshHosts", "need_ssh_hosts", "ssh_hosts", "start_ssh_hosts"]
 
 USER = "carol"
+SANDBOX = f"/home/{USER}/.cache/weft/sandbox"
+"""The sandbox on a host, unless a machine states another one."""
 _UID = 61217
 _PROGRAMS = ("sshd", "ssh-keygen", "ip", "unshare", "nsenter", "setpriv", "mount")
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
@@ -94,6 +96,13 @@ def start_ssh_hosts(folder: Path, count: int = 4, *, disk_bytes: int = 1 << 28) 
         yield hosts
     finally:
         hosts.stop()
+
+
+@pytest.fixture(scope="session")
+def ssh_hosts(tmp_path_factory: pytest.TempPathFactory) -> Generator[SshHosts]:
+    """Return four hosts; a test that kills one restarts it."""
+    with start_ssh_hosts(tmp_path_factory.mktemp("ssh")) as hosts:
+        yield hosts
 
 
 class SshHosts:
@@ -181,6 +190,11 @@ class SshHost:
             f"Host {self.name}\n  HostName {self.address}\n  User {USER}\n  IdentityFile {hosts.identity}\n"
             f"  IdentitiesOnly yes\n  IdentityAgent none\n  UserKnownHostsFile {hosts.known_hosts}\n"
         )
+
+    @property
+    def backend(self) -> dict[str, str]:
+        """Return the ``backend`` of a machine on this host, without its kind."""
+        return {"host": self.name, "config": str(self._hosts.config)}
 
     def write_files(self, hosts_file: str) -> None:
         """Write the files that the host copies to its own disk when it starts."""
@@ -299,6 +313,11 @@ class SshHost:
         for pid in found:
             found.extend(_children(pid))
         return found
+
+    def path(self, path: str) -> Path:
+        """Return the path by which this process reads a file of the host; links must not be absolute."""
+        [first] = _children(self._running().pid)
+        return Path(f"/proc/{first}/root", path.lstrip("/"))
 
     def run(self, *command: str) -> str:
         """Run a command as root on the host, not through ssh; return its output."""

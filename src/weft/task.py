@@ -125,7 +125,7 @@ def checkpoint(state: object, file: str | None = None) -> None:
 
     ``file`` is a restart file that the task declares; by default the first declared one.
     """
-    content = bytes(state) if isinstance(state, bytes | bytearray) else json.dumps(state).encode()
+    content = bytes(state) if isinstance(state, (bytes, bytearray)) else json.dumps(state).encode()
     _write(_restart_file(file), content)
 
 

@@ -30,7 +30,7 @@ ALLOWED = {
     "backends/attempt/host_files.py": _STAGING,
     "backends/attempt/safe_paths.py": _STAGING,
     "backends/attempt/staging.py": _STAGING,
-    "backends/dask/workers.py": "runs on a Dask worker without weft; below a root, by descriptor, no link followed",
+    "backends/dask/station.py": "runs on a Dask worker without weft; writes the bundle and arriving files there",
     "backends/layout.py": "empty private folder that shows whether a sandbox can be created; removed at once",
     "backends/local/link.py": _RUNNER,
     "backends/local/processes.py": _RUNNER,

@@ -47,9 +47,9 @@ def test_machine_offers_its_services(machine: Machine, service: str | None, offe
 
 
 @pytest.mark.parametrize(
-    ("kind", "is_core"), [("local", True), ("dask", True), ("slurm", False), (None, False)]
+    ("kind", "is_core"), [("local", True), ("dask", True), ("ssh", True), ("slurm", False), (None, False)]
 )
-def test_a_node_is_a_core_on_local_and_dask_machines(kind: str | None, is_core: bool) -> None:
+def test_a_node_is_a_core_on_machines_that_users_share(kind: str | None, is_core: bool) -> None:
     backend = {} if kind is None else {"kind": kind}
     assert Machine(name="m", backend=backend).node_is_core is is_core
 

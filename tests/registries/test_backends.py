@@ -14,7 +14,6 @@ from backend_project import TIMEOUT_S, BackendProject, platform_of
 from plugins import load_backend_example
 from weft.backends import BACKENDS
 from weft.backends.backend import Capabilities
-from weft.backends.local.processes import read_process
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.errors import InvalidInput
@@ -36,26 +35,32 @@ TASKS = {
         "checkpoint": {"files": ["restart"]},
     },
 }
-ELSEWHERE = {"ssh"}
-"""Backends that need other hosts; ``tests/backends/ssh`` tests them."""
-TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS if kind not in ELSEWHERE} | {
-    "child": load_backend_example()
-}
+TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS} | {"child": load_backend_example()}
 
 
 def provide_service(kind, request, monkeypatch):
     """Start the service that a kind of backend needs, and let this process find it."""
+    if kind == "dask":
+        cluster = request.getfixturevalue("dask_cluster")
+        monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", cluster.address)
     if kind == "slurm":
         cluster = request.getfixturevalue("slurm_cluster")
         for name in ("SLURM_CONF", "PATH"):
             monkeypatch.setenv(name, cluster.environment[name])
 
 
+def open_project(request, tmp_path, monkeypatch):
+    """Return a project for the backend that is the parameter of a fixture."""
+    kind = request.param
+    provide_service(kind, request, monkeypatch)
+    hosts = request.getfixturevalue("ssh_hosts") if kind == "ssh" else None
+    return BackendProject(kind, tmp_path, TASKS, TESTED[kind], hosts)
+
+
 @pytest.fixture(params=list(TESTED))
 def project(request, tmp_path, monkeypatch):
     """Yield a project for each backend."""
-    provide_service(request.param, request, monkeypatch)
-    made = BackendProject(request.param, tmp_path, TASKS, TESTED[request.param])
+    made = open_project(request, tmp_path, monkeypatch)
     yield made
     made.close()
 
@@ -63,8 +68,7 @@ def project(request, tmp_path, monkeypatch):
 @pytest.fixture(params=[kind for kind, backend in TESTED.items() if backend.capabilities.runs_programs])
 def programs(request, tmp_path, monkeypatch):
     """Yield a project for each backend that runs programs."""
-    provide_service(request.param, request, monkeypatch)
-    made = BackendProject(request.param, tmp_path, TASKS, TESTED[request.param])
+    made = open_project(request, tmp_path, monkeypatch)
     yield made
     made.close()
 
@@ -305,7 +309,7 @@ def test_program_of_an_attempt_that_the_journal_has_lost_is_ended(programs):
     programs.lose_journal()
     programs.start(0, "failing")
     assert programs.end().exit_code == 3
-    assert read_process(old) is None
+    assert not programs.is_running(old)
 
 
 def test_program_ended_by_a_halt_is_reported_with_the_exit_code_for_a_rerun(programs):
@@ -338,7 +342,7 @@ def test_clean_up_removes_the_working_directory(programs):
 
 
 def test_progress_probe_is_answered(programs):
-    programs.start(0, "slow")
-    programs.poll_for(0.2)
+    programs.start(0, "numbered")
+    programs.wait_for_file(0)
     programs.backend.execute([cm.Probe(of="progress", attempt=0)])
     assert programs.wait_for(ev.Progressed)[0].attempt == 0

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from weft.api.project import OpenProject
+from weft.backends import BACKENDS
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.temporary_files import remove_stale_below
 from weft.backends.attempt.trees import remove_tree
@@ -61,6 +62,8 @@ class CleanupResult:
 
     The sandbox is kept because the original project may use it.
     """
+    unreachable: dict[str, str] = field(default_factory=dict)
+    """By name of a machine whose directories are kept because its host cannot be reached: the reason."""
 
 
 def clean(
@@ -91,13 +94,18 @@ def clean(
         reused = _list_directories(
             products, {each.number for each in opened.runs.executions()} - {each.number for each in chosen}
         )
+        kept_products = (
+            _list_directories(products, {each.number for each in chosen}) if keep_results else set()
+        )
+        distant = _clean_hosts(opened, chosen, reused | kept_products, found, force=force, dry_run=dry_run)
         for execution in chosen:
             own = [run.number for run in opened.runs.of(execution.number)]
             found.runs += own
             header = JournalStore(opened.database).header(execution.number)
             spared = reused | (_list_directories(products, {execution.number}) if keep_results else set())
             for root, name in _folders(opened, execution.number, header, spared):
-                _remove(root, name, found, shared, dry_run=dry_run)
+                if root not in distant:
+                    _remove(root, name, found, shared, dry_run=dry_run)
             for number in own if everything else ():
                 _remove(opened.layout.home, f"reports/{number}", found, {}, dry_run=dry_run)
         if everything and not keep_results and not runs:
@@ -110,6 +118,50 @@ def clean(
             with suppress(OSError):  # the directory is not empty, or does not exist
                 root.rmdir()
     return found
+
+
+def _clean_hosts(
+    opened: OpenProject,
+    chosen: Sequence[ExecutionRecord],
+    spared: set[str],
+    found: CleanupResult,
+    *,
+    force: bool,
+    dry_run: bool,
+) -> set[Path]:
+    """Remove the directories of executions on machines with disks of their own.
+
+    Return the mirrors (see ``ProjectLayout.sandbox``) that must stay, because the host cannot be reached or
+    because the original of this copied project may use the directories.
+    """
+    store, layout = JournalStore(opened.database), opened.layout
+    originals = {} if force else opened.database.list_originals()
+    machines: dict[Path, tuple[Machine, dict[int, str]]] = {}
+    for execution in chosen:
+        identity = opened.database.identity_of(execution.number)
+        for machine in planned_machines(store.header(execution.number).platform):
+            mirror = layout.own_sandbox(machine, identity)
+            # An execution without a mirror has never used the machine.
+            if machine.has_own_disk and identity and (mirror / str(execution.number)).is_dir():
+                machines.setdefault(mirror, (machine, {}))[1][execution.number] = identity
+    kept: set[Path] = set()
+    for mirror, (machine, executions) in machines.items():
+        original = next((originals[each] for each in executions.values() if each in originals), None)
+        if original is not None:
+            found.shared[f"{machine.host_name}: {mirror.name}"] = original
+            kept.add(mirror)
+            continue
+        try:
+            backend = BACKENDS.load(str(machine.backend["kind"]))
+            removed = backend.clean_machine(layout, machine, executions, spared, dry_run=dry_run)
+        except WeftError as error:
+            found.unreachable[machine.host_name] = str(error)
+            kept.add(mirror)
+            continue
+        found.files += removed["files"]
+        found.freed_bytes += removed["freed_bytes"]
+        found.folders += removed["folders"]
+    return kept
 
 
 def free_space(opened: OpenProject, command: Sequence[str] = ()) -> CleanupResult:

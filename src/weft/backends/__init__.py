@@ -8,6 +8,7 @@ BACKENDS = Registry(
     "weft.backends",
     "backend",
     {
+        "dask": "weft.backends.dask.backend:DaskBackend",
         "local": "weft.backends.local.backend:LocalBackend",
         "simulation": "weft.backends.simulation.backend:SimulationBackend",
         "slurm": "weft.backends.slurm.backend:SlurmBackend",

@@ -7,6 +7,8 @@ digest and gets it once per version of weft. Modes:
 - ``python3 BUNDLE files``: serve file operations on standard input and output (``attempt/host_files.py``);
 - ``python3 BUNDLE serve DIR``: run the runner of a directory (``local/runner.py``);
 - ``python3 BUNDLE bridge DIR``: pass messages between a distant engine and this runner (``local/bridge.py``);
+- ``python3 BUNDLE guard DIR LEASE``: end this runner when its Dask worker is gone (``dask/guard.py``);
+- ``python3 BUNDLE MODULE ARGUMENTS``: run a module of weft that is the program of a task;
 - ``python3 BUNDLE version``: print the version of Python.
 """
 
@@ -21,11 +23,13 @@ from pathlib import Path
 import weft
 
 HOST_MODULES = (
-    "errors", "private_files", "records", "redaction", "units",
+    "errors", "private_files", "records", "redaction", "task", "units",
     "backends.file_record",
-    "backends.attempt.content", "backends.attempt.digests", "backends.attempt.file_sync",
+    "backends.attempt.call", "backends.attempt.content", "backends.attempt.cpu_evaluator",
+    "backends.attempt.digests", "backends.attempt.file_sync",
     "backends.attempt.host_files", "backends.attempt.safe_paths", "backends.attempt.staging",
     "backends.attempt.temporary_files", "backends.attempt.trees",
+    "backends.dask.guard",
     "backends.local.bridge", "backends.local.message_socket", "backends.local.processes",
     "backends.local.records", "backends.local.runner", "backends.local.runner_link",
     "backends.local.runner_loop", "backends.local.sensors",
@@ -58,6 +62,18 @@ def run(arguments):
         from weft.backends.local.bridge import serve
 
         return serve(arguments[1], [sys.argv[0], "serve"])
+    if len(arguments) == 3 and arguments[0] == "guard":
+        from weft.backends.dask.guard import serve
+
+        return serve(arguments[1], float(arguments[2]))
+    if arguments[:1] == ["weft.backends.attempt.call"]:
+        from weft.backends.attempt.call import main
+
+        return main(arguments[1:])
+    if arguments[:1] == ["weft.backends.attempt.cpu_evaluator"]:
+        from weft.backends.attempt.cpu_evaluator import main
+
+        return main(arguments[1:])
     if arguments == ["version"]:
         sys.stdout.write(sys.version.split()[0] + "\\n")
         return 0

@@ -43,8 +43,6 @@ links.
 """
 
 
-_OWN_DISK = ("ssh",)
-"""Kinds of machines whose sandboxes are on other hosts, with mirrors here (``attempt/remote_disk.py``)."""
 _SHORT = 16
 """Number of hexadecimal digits of an identity or nonce that are part of a path: 64 random bits."""
 
@@ -88,9 +86,9 @@ class ProjectLayout:
 
         Shares (virtual resources) use the sandbox of their physical machine, because they use its disk. Other
         projects may use the same sandbox; ``own_sandbox`` returns the directory of one project in it. The
-        result for a machine with a disk of its own is the mirror of its sandbox.
+        result for a machine with a disk of its own is the mirror of its sandbox (``attempt/remote_disk.py``).
         """
-        if machine.backend.get("kind") in _OWN_DISK:
+        if machine.has_own_disk:
             return self.home / "mirror" / path_component(machine.host_name)
         stated = machine.backend.get("sandbox")
         if isinstance(stated, str) and stated:

@@ -18,6 +18,7 @@ from weft.platform.machine import Machine
 from weft.predictors.seconds import ClassSeconds, RelatedSeconds, Seconds
 from weft.records import dataclass
 from weft.units import format_bytes, format_count
+from weft.workflow.task import ISOLATED_BY, Task
 from weft.workflow.task_graph import COMPUTE, AmountsByCount, Floats, Indices, TaskGraph
 
 if TYPE_CHECKING:
@@ -190,6 +191,18 @@ def _largest_needs(graph: TaskGraph) -> dict[str, str]:
     return found
 
 
+def _needs_this_host(description: Task) -> str:
+    """Return the key of a task because of which it cannot run on a machine with a disk of its own, or "".
+
+    Isolation is made by programs of this host, and a function of a Python program is stored by weft, which
+    is not installed on other hosts.
+    """
+    job = description.job
+    if job is not None and job.isolate is not None and job.isolate.tool in ISOLATED_BY:
+        return "isolate"
+    return "call" if job is not None and (job.call or "").startswith("weft.") else ""
+
+
 class _MachineFilter:
     """Computes which machines a task accepts, condition by condition."""
 
@@ -209,6 +222,7 @@ class _MachineFilter:
         self.nodes = np.array([machine.nodes for machine in machines])
         self.cores = np.array([machine.cores for machine in machines])
         self.node_is_core = np.array([machine.node_is_core for machine in machines])
+        self.is_here = np.array([not machine.has_own_disk for machine in machines], dtype=bool)
         self.varied = (np.diff(graph.demand_by_count.pointer) > 0).tolist()
         self.columns = machine_columns(machines)
         self.idle = idle_columns(machines, unknown_bytes=AMPLE_BYTES)
@@ -222,6 +236,7 @@ class _MachineFilter:
         needs_point = requirements is not None and any(name in requirements.names for name in swept)
         return (
             description.service,
+            _needs_this_host(description),
             requirements,
             (description.name, graph.points[task]) if needs_point else None,
             graph.counts[task],
@@ -246,6 +261,8 @@ class _MachineFilter:
             self.offers[service] = np.array([machine.offers(service) for machine in self.machines])
         open_to = f"offers the service {service!r}" if service else "is open to tasks without a service"
         yield open_to, self.offers[service]
+        if needed := _needs_this_host(description):
+            yield f"has the disk of this computer, as `{needed}` needs", self.is_here
         if description.requirements is not None:
             yield f"requirements {description.requirements}", self._meets(task, description.requirements)
         if (cores := max(1, math.ceil(graph.cores[task]))) > 1:
@@ -309,6 +326,8 @@ class _MachineFilter:
         if isinstance(description.seconds, Mapping) and not len(self.seconds.modes(task)[0]):
             named = ", ".join(map(str, list(description.seconds)[:_NAMED]))
             return f"; its seconds are stated for the machines {named}: use a platform with these names"
+        if (needed := _needs_this_host(description)) and not self.is_here.any():
+            return f"; tasks with `{needed}` cannot run on ssh hosts: omit it, or use local machines"
         needs = _largest_needs(graph)
         short = ",".join([f"cluster:{needs.pop('nodes')}", *(f"{key}={needs[key]}" for key in needs)])
         largest = zip(graph.resource_names, graph.demand.max(axis=0).tolist(), strict=True)

@@ -55,7 +55,8 @@ MOST_MACHINES = 100_000
 """Maximum number of machines of a platform; more would take longer to read than a command may take."""
 
 _MOST_NAME = 200
-_NODE_IS_CORE = ("local", "dask")
+_NODE_IS_CORE = ("local", "dask", "ssh")
+_OWN_DISK = ("dask", "ssh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +137,13 @@ class Machine:
 
     @property
     def node_is_core(self) -> bool:
-        """Return whether a node of this machine is one core, as on the local computer and on Dask workers."""
+        """Return whether a node of this machine is one core, as on the local computer and on ssh hosts."""
         return self.backend.get("kind") in _NODE_IS_CORE
+
+    @property
+    def has_own_disk(self) -> bool:
+        """Return whether the machine has a disk of its own, without the files and programs of this host."""
+        return self.backend.get("kind") in _OWN_DISK and self.backend.get("shared") is not True
 
     @property
     def core_count(self) -> int:

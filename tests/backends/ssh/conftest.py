@@ -1,20 +1,15 @@
-"""Fixtures with real ssh hosts."""
+"""Fixtures of tests with real ssh hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
-from ssh_hosts import SshHosts, start_ssh_hosts
+from ssh_hosts import SshHosts
+from ssh_projects import write_grid
 from weft.backends.ssh.connection import HostConnections
-
-
-@pytest.fixture(scope="session")
-def ssh_hosts(tmp_path_factory: pytest.TempPathFactory) -> Generator[SshHosts]:
-    """Return four hosts; a test that kills one restarts it."""
-    with start_ssh_hosts(tmp_path_factory.mktemp("ssh")) as hosts:
-        yield hosts
 
 
 @pytest.fixture
@@ -22,3 +17,11 @@ def connections() -> Generator[HostConnections]:
     found = HostConnections()
     yield found
     found.close()
+
+
+@pytest.fixture
+def grid(ssh_hosts: SshHosts, tmp_path: Path) -> Path:
+    """Return a project with a platform ``grid.yaml``, of which each host is a machine."""
+    write_grid(tmp_path, ssh_hosts, silence=15)
+    (tmp_path / "data.txt").write_text("some words here\n")
+    return tmp_path

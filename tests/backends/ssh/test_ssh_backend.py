@@ -53,11 +53,11 @@ def project(ssh_hosts: SshHosts, tmp_path, monkeypatch: pytest.MonkeyPatch) -> G
             name=f"m{index}",
             nodes=4,
             memory=8e9,
-            backend={"kind": "ssh", "host": host.name, "config": str(ssh_hosts.config)},
+            backend={"kind": "ssh", **host.backend, "silence": "15s"},
         )
         for index, host in enumerate(ssh_hosts)
     ]
-    monkeypatch.setattr(backend_project, "platform_of", lambda _: Platform(machines=tuple(machines)))
+    monkeypatch.setattr(backend_project, "platform_of", lambda *_: Platform(machines=tuple(machines)))
     made = BackendProject("ssh", tmp_path, TASKS, SshBackend)
     yield made
     made.close()
@@ -203,10 +203,12 @@ def test_invalid_settings_are_all_reported() -> None:
     machines = [
         Machine(name="a", backend={"kind": "ssh", "hots": "x"}),
         Machine(name="b", backend={"kind": "ssh", "host": "x", "python": ""}),
+        Machine(name="c", backend={"kind": "ssh", "host": "x", "silence": "soon"}),
+        Machine(name="d", backend={"kind": "ssh", "host": "x", "silence": 0.1}),
     ]
     with pytest.raises(InvalidInput) as caught:
         SshBackend.check_machines(machines)
-    assert len(caught.value.problems) == 2
+    assert len(caught.value.problems) == 4
 
 
 def test_order_that_never_arrived_is_repeated_unless_it_was_cancelled(project) -> None:
@@ -245,7 +247,7 @@ def test_refused_key_is_a_lasting_loss_with_advice(ssh_hosts, tmp_path, monkeypa
     machine = Machine(
         name="m0", nodes=1, memory=8e9, backend={**backend, "identity": str(tmp_path / "wrong")}
     )
-    monkeypatch.setattr(backend_project, "platform_of", lambda _: Platform(machines=(machine,)))
+    monkeypatch.setattr(backend_project, "platform_of", lambda *_: Platform(machines=(machine,)))
     project = BackendProject("ssh", tmp_path, TASKS, SshBackend)
     try:
         project.backend.execute([cm.Fetch(machine=0)])

@@ -784,7 +784,18 @@ class ProgramBackend:
         if report["is"] == "ended" and report.get("nonce", "") == module.nonce:
             del self._modules[number]
             self._transport.forget(module.attempt.machine, number)
-            module.then(report)
+            attempt, disk = module.attempt, module.attempt.disk
+            if disk is None:
+                module.then(report)
+            else:  # its output explains a failure, or is the verdict of an evaluator
+                modules = (PROLOG, EPILOG, EVALUATOR)
+                name = next(each for each in modules if module_number(attempt.number, each) == number)
+
+                def pull() -> None:
+                    with suppress(StagingProblem):  # the loss of the machine is reported by itself
+                        disk.pull_module(attempt, name)
+
+                self._threads.run(pull, lambda _: module.then(report))
 
     def _describe_machine(self, report: ProgramReport) -> ev.Event:
         """Return the event that corresponds to a report about a machine."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft import task
+from weft.task import result
 
 _WRONG_CALL = 2
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -36,7 +36,7 @@ def main(words: Sequence[str]) -> None:
     except TypeError as error:
         _end(f"{name} cannot be called: {error}")
     if (answer := function(*positional, **named)) is not None:
-        task.result(**(answer if isinstance(answer, Mapping) else {"value": answer}))
+        result(**(answer if isinstance(answer, Mapping) else {"value": answer}))
 
 
 def select_arguments(

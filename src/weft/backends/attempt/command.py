@@ -310,7 +310,7 @@ def compile_template(task: Task) -> CommandTemplate:
         modules=modules,
         calls=calls,
         texts=shell,
-        evaluator=split_template(_evaluator_line(job)),
+        evaluator=split_template(job.evaluator_program),
         shell=None if has_raw else compile_shell(shell),
         source=tuple(map(format_pieces, shell)),
         kept=_kept_names(shell),
@@ -329,17 +329,10 @@ def _shell_texts(job: JobSpec) -> tuple[ShellPieces, ...]:
 
 _CPU_EVALUATOR = "weft.backends.attempt.cpu_evaluator"
 _CPU_SHARE = re.compile(r"cpu:([0-9]+(?:\.[0-9]+)?)%")
+RUN_MODULE = (sys.executable, "-P", "-m")
+"""Command that runs a module of weft on this host.
 
-
-def _evaluator_line(job: JobSpec) -> str:
-    """Return the shell line of a job's evaluator program; "": there is none.
-
-    For the built-in evaluator (``cpu:50%``) this is a call of ``cpu_evaluator``.
-    """
-    program = job.evaluator_program
-    if (built_in := _CPU_SHARE.fullmatch(program)) is None:
-        return program
-    return f'{shlex.quote(sys.executable)} -P -m {_CPU_EVALUATOR} "$WEFT_PID" {built_in[1]}'
+-P: modules in the task's directory must not shadow those of Python itself."""
 
 
 def _kept_names(texts: Sequence[ShellPieces]) -> tuple[str, ...]:
@@ -608,6 +601,7 @@ def render_job(
     restart: bool = False,
     secrets: tuple[str, ...] = (),
     module: str = "",
+    run_module: Sequence[str] = RUN_MODULE,
 ) -> RenderedJob:
     """Render the job of an attempt; raise JobProblem if that is impossible.
 
@@ -616,10 +610,14 @@ def render_job(
     ``inputs`` are the names of the staged inputs in ``workdir``. ``results`` gives, by name of the
     description, ``{"exit_code": 0, "result": {...}}`` for each task that ``find_result_tasks`` returns.
     ``attempt_number`` counts from 1. ``restart`` says whether restart files were staged. ``secrets`` are the
-    names of variables whose values are added to the environment later.
+    names of variables whose values are added to the environment later. ``run_module`` is the command that
+    runs a module of weft on the machine; it differs on a machine with a disk of its own, which has no other
+    files of this host either.
     """
     template = _template_cache(compiled).template(compiled, start.task)
-    renderer = _CommandRenderer(compiled, start, machine, template, folder, inputs, results, secrets)
+    renderer = _CommandRenderer(
+        compiled, start, machine, template, folder, inputs, results, secrets, run_module
+    )
     rendered = renderer.module(module) if module else template.ready or renderer.rendered(workdir)
     progress, restarts = monitored_files(compiled, start.task)
     env = renderer.environment(workdir, progress, restarts)
@@ -752,6 +750,7 @@ class _CommandRenderer:
     inputs: Sequence[str]
     results: Mapping[str, Mapping[str, Value]]
     secrets: tuple[str, ...]
+    run_module: Sequence[str]
 
     @functools.cached_property
     def outputs(self) -> list[str]:
@@ -835,6 +834,9 @@ class _CommandRenderer:
     def module(self, module: str) -> RenderedCommand:
         """Render the program of a module."""
         environment = self.template.job.environment
+        if module == EVALUATOR and (stated := _CPU_SHARE.fullmatch(self.template.job.evaluator_program)):
+            line = f'{shlex.join(self.run_module)} {_CPU_EVALUATOR} "$WEFT_PID" {stated[1]}'
+            return RenderedCommand(("/bin/sh", "-c", line), line, line)
         if module == EVALUATOR:
             filled = compile_shell((self.values.fill_raw(self.template.evaluator),)).fill(self.values)
             text = filled.texts[0]
@@ -921,11 +923,10 @@ class _CommandRenderer:
                 what, rule=rule, advice="put large parameters into a file and declare it as an input"
             )
         elsewhere = job.environment is not None and (job.environment.container or job.environment.conda)
-        # -P: modules in the task's directory must not shadow those of Python itself.
-        python = ["python3"] if elsewhere else [sys.executable, "-P"]
+        python = ["python3", "-m"] if elsewhere else self.run_module
         kept = {name: value for name, value in filled.items() if name not in ALLOCATED}
         meaning = shlex.join([job.call, json.dumps(kept, default=str, sort_keys=True), *arguments])
-        return program_command([*python, "-m", _CALL_MODULE, job.call, given, *arguments], meaning)
+        return program_command([*python, _CALL_MODULE, job.call, given, *arguments], meaning)
 
     def streams(self) -> tuple[str | None, str | None, str | None]:
         """Return the files of stdin, stdout and stderr; None stands for the default file of a stream."""
@@ -995,7 +996,7 @@ class _CommandRenderer:
             env["WEFT_TIME_LEFT_S"] = f"{start.time_limit_s:g}"
         if restarts:
             env["WEFT_CHECKPOINT_FILES"] = "\n".join(restarts)
-        if self.template.calls:
+        if self.template.calls and self.run_module is RUN_MODULE:
             env["WEFT_FOLDER"] = str(self.folder)
         return {**self._gridway_variables(restarts), **env}
 

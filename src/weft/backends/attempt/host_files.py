@@ -66,12 +66,13 @@ class HostFiles:
         """Return facts about the host: its boot, the version of Python and the user's home folder.
 
         ``sandbox`` is a path, absolute or relative to the home folder; it is returned without links.
+        ``run_module`` is the command that runs a module of the bundle.
         """
         version = ".".join(str(each) for each in sys.version_info[:3])
         home = Path.home()
         found = str((home / Path(sandbox).expanduser()).resolve())
         facts = {"boot": boot_id(), "python": version, "home": str(home), "user": os.geteuid()}
-        return {**facts, "sandbox": found}
+        return {**facts, "sandbox": found, "run_module": [sys.executable, str(Path(sys.argv[0]).resolve())]}
 
     def make_workdir(self, sandbox: str, parts: Sequence[str], *, recovered: bool = False) -> None:
         """Create an empty working directory below a sandbox; parents that are missing are created.
@@ -181,9 +182,10 @@ class HostFiles:
     def observe(self, entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return for each entry the files that have changed, and the versions of its restart files.
 
-        An entry has ``root``, ``files`` (by name: the signature that was returned last, or None) and
-        ``patterns``. A signature is inode, size, modification time and status change time; with it comes the
-        last 64 KiB of the file as text.
+        The sizes of the streams of the program are returned, too. An entry has ``root``, ``records``,
+        ``files`` (by name: the signature that was returned last, or None) and ``patterns``. A signature is
+        inode, size, modification time and status change time; with it comes the last 64 KiB of the file as
+        text.
         """
         found: dict[str, Any] = {}
         for key, entry in entries.items():
@@ -201,7 +203,12 @@ class HostFiles:
                     continue  # missing, or a link out of the directory
                 changed[name] = [signature, content.decode(errors="surrogateescape")]
             versions = [self.find_versions(root, [pattern]) for pattern in entry["patterns"]]
-            found[key] = {"files": changed, "versions": versions}
+            streams = {
+                name: size
+                for name, size in self.find_sizes(entry["records"]).items()
+                if name in ("out", "err")
+            }
+            found[key] = {"files": changed, "versions": versions, "streams": streams}
         return found
 
     def collect(self, root: str, patterns: Sequence[str], *, missing_ok: bool) -> list[dict[str, Any]]:
@@ -248,9 +255,54 @@ class HostFiles:
             found[name] = content.decode(errors="surrogateescape")
         return found
 
+    def clean(
+        self, sandbox: str, folders: Sequence[str], spared: Sequence[str], *, dry_run: bool
+    ) -> dict[str, Any]:
+        """Remove folders below a sandbox, except for the paths in ``spared``; return what was removed.
+
+        Parents of the folders that are empty then are removed, too, and the sandbox itself.
+        """
+        root = Path(sandbox)
+        found: dict[str, Any] = {"files": 0, "freed_bytes": 0, "folders": []}
+        for folder in folders:
+            for name in _without_spared(root, folder, spared):
+                self._clean_folder(root, name, found, dry_run)
+        if not dry_run:
+            parents = {str(each) for folder in folders for each in Path(folder).parents}
+            for each in [*sorted(parents, key=len, reverse=True), "arrivals"]:
+                with suppress(OSError):  # it is not empty, or missing
+                    (root / each).rmdir()
+            with suppress(OSError):
+                root.rmdir()
+        return found
+
+    def _clean_folder(self, root: Path, name: str, found: dict[str, Any], dry_run: bool) -> None:
+        if not (root / name).is_dir():
+            return
+        for parent, _, names in os.walk(str(root / name)):
+            for each in names:
+                status = os.lstat(os.path.join(parent, each))  # noqa: PTH118
+                found["files"] += 1
+                found["freed_bytes"] += status.st_size if status.st_nlink == 1 else 0
+        found["folders"].append(str(root / name))
+        if not dry_run:
+            remove_tree(root, name)
+
     def remove(self, root: str, name: str) -> None:
         """Remove a file or directory below a root; it is no error if there is none."""
         remove_tree(Path(root), name)
+
+
+def _without_spared(root: Path, folder: str, spared: Sequence[str]) -> list[str]:
+    """Return a folder, or its entries that are not spared if one of them is."""
+    path = root.joinpath(*split_name(folder))
+    if not any(each.startswith(f"{path}/") for each in spared):
+        return [folder]
+    try:
+        names = sorted(os.listdir(str(path)))  # noqa: PTH208
+    except OSError:
+        return []
+    return [f"{folder}/{name}" for name in names if f"{path}/{name}" not in spared]
 
 
 def unpack_archive(archive: Path, root: Path) -> None:

@@ -51,6 +51,11 @@ def module_number(attempt: int, module: str) -> int:
     return attempt + (_SLOTS[module] << _NUMBER_BITS)
 
 
+def is_module_number(number: int) -> bool:
+    """Return whether a number is that of a module, not of an attempt."""
+    return number >> _NUMBER_BITS > 0
+
+
 def describe_failure(module: str, report: ProgramReport, records: str) -> str:
     """Return why a module failed, with the last line of its standard error; "" after exit code 0."""
     code, by, cause = report.get("code"), report.get("signal"), report.get("cause") or ""

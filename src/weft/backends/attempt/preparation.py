@@ -22,6 +22,7 @@ from weft.backends.attempt.command import (
     EPILOG,
     EVALUATOR,
     PROLOG,
+    RUN_MODULE,
     RenderedJob,
     find_result_tasks,
     monitored_files,
@@ -284,6 +285,7 @@ class AttemptPreparer:
             restart=attempt.restarted,
             secrets=context.secrets_of(attempt.run).names(compiled.description(attempt.task).job),
             module=module,
+            run_module=RUN_MODULE if attempt.disk is None else attempt.disk.run_module,
         )
 
     def prepare_module(self, attempt: ActiveAttempt, module: str, given: bytes = b"") -> PreparedModule:
@@ -630,12 +632,6 @@ class AttemptPreparer:
     def _refuse_local_programs(self, attempt: ActiveAttempt, job: RenderedJob) -> None:
         """Raise JobProblem for what needs weft on the machine itself."""
         machine = self._context.machines[attempt.machine].name
-        description = self._context.compiled_workflow(attempt.run).description(attempt.task).job
-        if description is not None and description.call is not None:
-            what = (
-                f"the function {description.call} cannot be called on {machine}: weft is not installed there"
-            )
-            raise JobProblem(what, advice="use `command`, or run the task on a local machine")
         if job.isolation is not None:
             what = f"the task cannot be isolated on {machine}"
             raise JobProblem(what, advice="run it without `isolation`, or on a local machine")

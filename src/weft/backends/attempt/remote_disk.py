@@ -73,31 +73,37 @@ class RemoteDisk:
         self._access = access
         self._stated = sandbox
         self._mirror = mirror
-        self._found: tuple[str, str] | None = None
+        self._found: Mapping[str, Any] | None = None
         self._lock = threading.Lock()
         self._versions: dict[int, RestartState] = {}
         """By attempt: the versions of its restart files that were observed last."""
         self._pulled: dict[int, Mapping[str, Any]] = {}
         """By attempt: the versions of its restart files in the mirror."""
         self._watched: dict[int, dict[str, Any]] = {}
+        self._receiving = threading.Lock()
+        """Held while streams are received: two threads must not append to the same file."""
         self._watcher: threading.Thread | None = None
         self._closed = threading.Event()
 
     @property
     def sandbox(self) -> str:
         """Path of the sandbox on the host, without links."""
-        return self._describe()[0]
+        return str(self._describe()["sandbox"])
 
     @property
     def boot(self) -> str:
         """Identifier of the boot of the host."""
-        return self._describe()[1]
+        return str(self._describe()["boot"])
 
-    def _describe(self) -> tuple[str, str]:
+    @property
+    def run_module(self) -> tuple[str, ...]:
+        """Command that runs a module of weft on the host."""
+        return tuple(map(str, self._describe()["run_module"]))
+
+    def _describe(self) -> Mapping[str, Any]:
         with self._lock:
             if self._found is None:
-                found = self._access.call("describe", sandbox=self._stated)
-                self._found = str(found["sandbox"]), str(found["boot"])
+                self._found = dict(self._access.call("describe", sandbox=self._stated))
             return self._found
 
     def refresh(self) -> None:
@@ -271,13 +277,30 @@ class RemoteDisk:
         self._observe({attempt.number: watched})
         for name in names:
             self._pull(self.workdir(attempt), name, attempt.workdir)
-        records = Path(attempt.records_path)
-        for name, size in self._access.call("find_sizes", root=self.records(attempt)).items():
-            if "/" not in name:
-                if size:
-                    self._access.receive(f"{self.records(attempt)}/{name}", records / name)
-                else:
-                    write_file(records / name, b"", is_private=True)
+        sizes = self._access.call("find_sizes", root=self.records(attempt))
+        with self._receiving:
+            self._receive_streams(attempt, sizes)
+
+    def pull_module(self, attempt: ActiveAttempt, module: str) -> None:
+        """Receive the streams of a program of a module (prolog, epilog or evaluator) that has ended."""
+        sizes = self._access.call("find_sizes", root=self.records(attempt))
+        names = [f"{module}.{stream}" for stream in _STREAMS]
+        with self._receiving:
+            self._receive_streams(attempt, {name: sizes[name] for name in names if name in sizes})
+
+    def _receive_streams(self, attempt: ActiveAttempt, sizes: Mapping[str, int]) -> None:
+        """Receive files from the records of an attempt on the host; ``sizes`` are their sizes there."""
+        root, records = self.records(attempt), Path(attempt.records_path)
+        for name, size in sizes.items():
+            local = records / name
+            if "/" in name or name in (".", ".."):
+                continue
+            if name not in _STREAMS:  # an evaluator writes its streams again and again
+                local.unlink(missing_ok=True)
+            if size:
+                self._access.receive(f"{root}/{name}", local)
+            elif not local.exists():
+                write_file(local, b"", is_private=True)
 
     def pull_restart_files(self, attempt: ActiveAttempt, patterns: Sequence[str]) -> bool:
         """Receive the restart files of an attempt; return False if they changed meanwhile."""
@@ -325,7 +348,8 @@ class RemoteDisk:
     ) -> dict[str, Any]:
         names = (*([progress] if progress else []), REQUIREMENT_FILE, RANK_FILE, PERFORMANCE_FILE)
         files: dict[str, Any] = dict.fromkeys(names)
-        return {"attempt": attempt, "files": files, "patterns": list(restart), "mirror": attempt.workdir}
+        found = {"attempt": attempt, "files": files, "patterns": list(restart), "mirror": attempt.workdir}
+        return {**found, "streams": {}}
 
     def _keep_watching(self) -> None:
         while not self._closed.wait(_WATCH_S):
@@ -339,6 +363,7 @@ class RemoteDisk:
         entries = {
             str(number): {
                 "root": self.workdir(each["attempt"]),
+                "records": self.records(each["attempt"]),
                 "files": each["files"],
                 "patterns": each["patterns"],
             }
@@ -357,6 +382,15 @@ class RemoteDisk:
                     for group in found["versions"]
                 ]
                 self._versions[number] = versions
+            self._follow_streams(number, each, found["streams"])
+
+    def _follow_streams(self, number: int, watched: dict[str, Any], sizes: Mapping[str, int]) -> None:
+        """Receive what a running program has written to its streams since the last call."""
+        grown = {name: size for name, size in sizes.items() if size > watched["streams"].get(name, 0)}
+        with self._receiving:
+            if grown and number in self._watched:
+                self._receive_streams(watched["attempt"], grown)
+                watched["streams"].update(grown)
 
 
 def _write_report(mirror: Path, name: str, signature: Sequence[int], text: str) -> None:

@@ -32,10 +32,10 @@ from weft.backends.attempt.remote_disk import RemoteDisk
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
 from weft.backends.bundle import bundle_name, make_bundle
-from weft.backends.layout import path_component
+from weft.backends.layout import ProjectLayout, path_component
 from weft.backends.local.runner_link import RunnerScope, read_message
 from weft.backends.ssh.connection import HostConnection, HostConnections, LineChannel
-from weft.backends.ssh.host import HostError, HostFailure, read_host_settings
+from weft.backends.ssh.host import HostError, HostFailure, HostSettings, read_host_settings
 from weft.errors import InvalidInput, Problem, WeftError, shorten
 from weft.platform.machine import Machine
 from weft.private_files import make_folder, write_file
@@ -69,7 +69,8 @@ class SshBackend(ProgramBackend):
     def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
         self._connections = HostConnections()
         self._hosts = {
-            index: SshMachine(context, index, self._connections) for index in range(len(context.machines))
+            index: SshMachine(context.layout, machine, self._connections, context.is_known)
+            for index, machine in enumerate(context.machines)
         }
         disks = {index: host.disk for index, host in self._hosts.items()}
         transport = partial(SshRunners, context, self._hosts)
@@ -88,12 +89,58 @@ class SshBackend(ProgramBackend):
         if problems:
             raise InvalidInput(problems)
 
+    @staticmethod
+    def clean_machine(
+        layout: ProjectLayout,
+        machine: Machine,
+        executions: Mapping[int, str],
+        spared: Iterable[str],
+        *,
+        dry_run: bool,
+    ) -> Mapping[str, Any]:
+        """Remove the directories of finished executions on a host, except for products in ``spared``.
+
+        ``executions`` has by number the identity of the project. Return ``files``, ``freed_bytes`` and
+        ``folders`` (see ``HostFiles.clean``). Raises WeftError if the host cannot be reached.
+        """
+        connections = HostConnections()
+        host = SshMachine(layout, machine, connections, lambda *_: False)
+        try:
+            return clean_host(host, layout, machine, executions, spared, dry_run=dry_run)
+        finally:
+            host.close(wait_s=0.0)
+            connections.close()
+
     def close(self, *, stop: bool) -> None:
         """Disconnect from the hosts; if ``stop`` is False, programs continue to run."""
         for host in self._hosts.values():
             host.give_up()
         super().close(stop=stop)
         self._connections.close()
+
+
+def clean_host(
+    host: SshMachine,
+    layout: ProjectLayout,
+    machine: Machine,
+    executions: Mapping[int, str],
+    spared: Iterable[str],
+    *,
+    dry_run: bool,
+) -> Mapping[str, Any]:
+    """Remove the directories of executions on a host (see ``SshBackend.clean_machine``)."""
+    folders: list[str] = []
+    for number, project in executions.items():
+        own = layout.own_sandbox(machine, project).name
+        scope = _runner_scope(layout, project, number)
+        folders += [f"{own}/{number}", f"{own}/records/{number}", f"runners/{scope}"]
+    described = host.call_once("describe", sandbox=host.sandbox)
+    name = host.disk.name
+    kept = [each.removeprefix(name) for each in spared if each.startswith(f"{name}/")]
+    found: Mapping[str, Any] = host.call_once(
+        "clean", sandbox=described["sandbox"], folders=folders, spared=kept, dry_run=dry_run
+    )
+    return {**found, "folders": [f"{name}{folder}" for folder in found["folders"]]}
 
 
 def _read_words(machine: Machine) -> tuple[str, str]:
@@ -111,18 +158,27 @@ def _read_words(machine: Machine) -> tuple[str, str]:
 class SshMachine:
     """One machine: its connection, its bridge and its disk. A thread of its own connects and receives."""
 
-    def __init__(self, context: ProjectContext, index: int, connections: HostConnections) -> None:
-        machine = context.machines[index]
-        self.index = index
-        self.settings = read_host_settings(machine.backend, machine.name)
-        self.sandbox, self._python = _read_words(machine)
+    def __init__(
+        self,
+        layout: ProjectLayout,
+        machine: Machine,
+        connections: HostConnections,
+        is_known: Callable[[int, int, str], bool],
+    ) -> None:
+        self.settings = self._read_settings(machine)
+        self.sandbox, self._python = self._read_words(machine)
         self.down_since_s: float | None = None
         """Time on the monotonic clock since which the host cannot be reached; None: it can."""
         self.error = ""
         """Why the host cannot be reached."""
+        self._heard_s: float | None = None
+        """Time on the monotonic clock of the last message of the host since it was connected."""
         self.is_lost = False
         """Whether the machine was reported as lost; file operations then fail at once."""
-        self._context = context
+        self.is_wanted = False
+        """Whether a file operation waits for the host, so that its loss must be noticed."""
+        self._layout = layout
+        self._is_known = is_known
         self._connections = connections
         self._connection: HostConnection | None = None
         self._bundle = ""
@@ -132,16 +188,29 @@ class SshMachine:
         self._channel: LineChannel | None = None
         self._stopped = threading.Event()
         self._closing = False
+        self.disk = RemoteDisk(self, self._name_disk(), self.sandbox, layout.sandbox(machine))
+
+    def _read_settings(self, machine: Machine) -> HostSettings:
+        return read_host_settings(machine.backend, machine.name)
+
+    def _read_words(self, machine: Machine) -> tuple[str, str]:
+        return _read_words(machine)
+
+    def _name_disk(self) -> str:
+        """Return the start of ``Product.directory`` of outputs on this disk."""
         user = f"{self.settings.user}@" if self.settings.user else ""
         port = f":{self.settings.port}" if self.settings.port else ""
-        mirror = context.layout.sandbox(machine)
-        self.disk = RemoteDisk(self, f"ssh://{user}{self.settings.host}{port}", self.sandbox, mirror)
+        return f"ssh://{user}{self.settings.host}{port}"
 
     # File operations, called by staging threads.
 
     def call(self, operation: str, **arguments: Any) -> Any:
         """Perform an operation of ``HostFiles``; wait while the host does not answer."""
         return self._persist(lambda: self._file_server().call(operation, arguments))
+
+    def call_once(self, operation: str, **arguments: Any) -> Any:
+        """Perform an operation of ``HostFiles``; raises HostError if the host does not answer."""
+        return self._file_server().call(operation, arguments)
 
     def send(self, local: Path, remote: str) -> None:
         """Copy a file to the host."""
@@ -162,6 +231,7 @@ class SshMachine:
                 if lasting or self.is_lost or self._closing or error.cause not in _PASSING:
                     what = "cannot be used"
                     raise StagingProblem(what, self.settings.host, str(error), lasting=lasting) from error
+                self.is_wanted = True
             time.sleep(_RETRY_S)
 
     def _file_server(self) -> _HostFileServer:
@@ -193,7 +263,7 @@ class SshMachine:
         there = connection.run(["sh", "-c", 'wc -c < "$0"', path], timeout_s=_CONNECT_S)
         if there.code == 0 and there.out.strip() == str(size).encode():
             return path
-        local = self._context.layout.home / "mirror" / name
+        local = self._layout.home / "mirror" / name
         make_folder(local.parent)
         write_file(local, make_bundle())
         connection.make_folder(folder)
@@ -265,7 +335,8 @@ class SshMachine:
                 lasting = isinstance(error, HostError) and error.cause.is_permanent
                 self.error = text
                 if self.down_since_s is None:
-                    self.down_since_s = time.monotonic()
+                    self.down_since_s = time.monotonic() if self._heard_s is None else self._heard_s
+                self._heard_s = None
             deliver({"is": "disconnected", "text": text, "lasting": lasting})
             self._bundle = ""  # the host may have lost its disk
             self._stopped.wait(pause_s)
@@ -290,10 +361,11 @@ class SshMachine:
             poller = select.poll()
             poller.register(channel, select.POLLIN)
             while (lines := channel.receive()) is not None:
+                self._heard_s = time.monotonic() if lines else self._heard_s
                 for line in lines:
                     message = _read_line(line)
                     if message["is"] == "programs":
-                        known = [each for each in message["found"] if self._context.is_known(*each)]
+                        known = [each for each in message["found"] if self._is_known(*each)]
                         channel.send(json.dumps({"known": known}).encode())
                         continue
                     if message["is"] == "here":
@@ -386,7 +458,7 @@ class SshRunners:
     def __init__(self, context: ProjectContext, hosts: Mapping[int, SshMachine], poller: select.poll) -> None:
         self._context = context
         self._hosts = hosts
-        self._scope = _scope_of(context)
+        self._scope = _runner_scope(context.layout, context.project, context.execution)
         self._inbox: SimpleQueue[tuple[int, dict[str, Any]]] = SimpleQueue()
         self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         poller.register(self._woken, select.POLLIN)
@@ -569,6 +641,8 @@ class SshRunners:
 
     def _find_lost(self, machine: int) -> None:
         host = self._hosts[machine]
+        if host.is_wanted and not host.is_open:
+            self._open(machine)
         down_since_s = host.down_since_s
         if down_since_s is not None and time.monotonic() - down_since_s > host.settings.silence_s:
             self._lose(machine, host.error, lasting=False)
@@ -617,6 +691,10 @@ class SshRunners:
                 self._orders[each.machine][each.attempt] = {}
         return found
 
+    def drop_order(self, machine: int, attempt: int) -> None:
+        """Do not expect the end of a program, which was never started."""
+        self._orders[machine].pop(attempt, None)
+
     def close(self, *, stop: bool) -> None:
         """Disconnect from all hosts; with ``stop``, the runners exit when no program runs."""
         for machine, host in self._hosts.items():
@@ -629,8 +707,8 @@ class SshRunners:
             os.close(self._woken)  # a thread that still waits for its host may write to it
 
 
-def _scope_of(context: ProjectContext) -> str:
+def _runner_scope(layout: ProjectLayout, project: str, execution: int) -> str:
     """Return the scope of this project's processes on hosts, which processes of other computers share."""
-    local = RunnerScope.of(context.layout.home, context.execution)
-    text = f"{socket.gethostname()}\0{context.project}\0{local.home}"
-    return f"{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}-{context.execution}"
+    local = RunnerScope.of(layout.home, execution)
+    text = f"{socket.gethostname()}\0{project}\0{local.home}"
+    return f"{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}-{execution}"

@@ -36,6 +36,8 @@ _WINDOW = 32
 _UNREAD_BYTES = 16 << 20
 """A channel stops reading when its user has not taken this many bytes."""
 _STDERR_BYTES = 8 << 10
+_LONGEST_KEEPALIVE_S = 5.0
+"""Longest time between two messages that test a connection; it is lost when the third is not answered."""
 _DEEPEST_JUMP = 8
 _SSH_PORT = 22
 
@@ -612,7 +614,7 @@ async def _open_hop(
             ignore_encrypted=True,
             password_auth=False,
             kbdint_auth=False,
-            keepalive_interval=settings.silence_s / 3,
+            keepalive_interval=min(_LONGEST_KEEPALIVE_S, settings.silence_s / 3),
             keepalive_count_max=2,
             client_factory=lambda: client,
         )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
 from weft.errors import InvalidInput, WeftError, suggest
 from weft.records import dataclass
+from weft.units import parse_seconds
 
-KEYS = ("kind", "host", "user", "port", "config", "identity", "sandbox", "python")
+KEYS = ("kind", "host", "user", "port", "config", "identity", "sandbox", "python", "silence")
 """Keys of ``backend: {kind: ssh, ...}``."""
+DEFAULT_SILENCE_S = 60.0
+_SHORTEST_SILENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,7 @@ class HostSettings:
     """Configuration file in place of ``~/.ssh/config`` and ``/etc/ssh/ssh_config``."""
     identity: str | None = None
     """File of a private key in place of those of the configuration."""
-    silence_s: float = 15.0
+    silence_s: float = DEFAULT_SILENCE_S
     """A host that does not answer for this long is lost."""
 
 
@@ -48,7 +52,20 @@ def read_host_settings(backend: Mapping[str, object], machine: str) -> HostSetti
         )
     if port is not None and not (type(port) is int and 0 < port < 65536):
         raise InvalidInput(f"port {port!r}", rule="a whole number from 1 to 65535", path=(*path, "port"))
-    return HostSettings(host=host, port=port, user=user, config=config, identity=identity)
+    silence_s = read_silence(backend.get("silence", DEFAULT_SILENCE_S), path)
+    return HostSettings(
+        host=host, port=port, user=user, config=config, identity=identity, silence_s=silence_s
+    )
+
+
+def read_silence(value: object, path: tuple[str, ...]) -> float:
+    """Return the seconds after which a silent host is lost; raise ``InvalidInput`` for an invalid value."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    found = float(str(value)) if number else parse_seconds(value) if isinstance(value, str) else None
+    if found is None or not _SHORTEST_SILENCE_S <= found < math.inf:
+        rule = f"a time of at least {_SHORTEST_SILENCE_S:g} s, such as 90 or 5m"
+        raise InvalidInput(f"silence {value!r}", rule=rule, path=(*path, "silence"))
+    return found
 
 
 def _read_text(backend: Mapping[str, object], key: str, path: tuple[str, ...]) -> str | None:

@@ -1,0 +1,95 @@
+"""The Dask backend: each machine is a named worker of a Dask cluster, or a group of alike workers.
+
+On every worker weft's own runner is started (``local/runner.py``), so that limits, signals and the records of
+ends are those of the other backends, and programs survive the engine. Dask only carries the messages: nothing
+is submitted to its queue. The transport is that of ssh hosts, over another connection. A guard ends the
+programs of a worker that was killed or stopped before the engine reports it as lost.
+
+If ``shared`` is true, the worker sees the project's file system at the same path, and files are used in
+place. Otherwise the worker has a disk of its own, and files pass through calls on the worker.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+from weft.backends.attempt.backend import ProgramBackend
+from weft.backends.backend import Capabilities, ProjectContext
+from weft.backends.dask.connection import WorkerConnections
+from weft.backends.dask.groups import WorkerGroups
+from weft.backends.dask.machine import DaskMachine, find_problems, list_workers
+from weft.backends.layout import ProjectLayout
+from weft.backends.ssh.backend import clean_host
+from weft.errors import InvalidInput, Problem
+from weft.platform.machine import Machine
+
+
+class DaskBackend(ProgramBackend):
+    """Runs programs on the hosts of Dask workers."""
+
+    kind: ClassVar[str] = "dask"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        runs_programs=True,
+        virtual_time=False,
+        reattaches=True,
+        limits_time=True,
+        limits_memory=True,
+        signals=True,
+        own_disk=True,
+    )
+
+    def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
+        self._connections = WorkerConnections()
+        self._groups = {
+            index: [
+                DaskMachine(context.layout, machine, self._connections, context.is_known, name)
+                for name in list_workers(machine)
+            ]
+            for index, machine in enumerate(context.machines)
+        }
+        disks = {index: group[0].disk for index, group in self._groups.items() if not group[0].shared}
+        transport = partial(WorkerGroups, context, self._groups)
+        super().__init__(context, transport, grace_s=grace_s, disks=disks)
+
+    @staticmethod
+    def check_machines(machines: Iterable[Machine]) -> None:
+        """Raise InvalidInput for wrong settings, and if Dask is not installed.
+
+        A scheduler or worker that does not answer is no problem: it may answer later.
+        """
+        problems = [problem for machine in machines for problem in find_problems(machine)]
+        if not problems and importlib.util.find_spec("distributed") is None:
+            what = "backend kind 'dask' needs the package distributed, which is not installed"
+            problems.append(Problem(what=what, advice="pip install 'weft[dask]'"))
+        if problems:
+            raise InvalidInput(problems)
+
+    @staticmethod
+    def clean_machine(
+        layout: ProjectLayout,
+        machine: Machine,
+        executions: Mapping[int, str],
+        spared: Iterable[str],
+        *,
+        dry_run: bool,
+    ) -> Mapping[str, Any]:
+        """Remove the directories of finished executions on a worker; see ``SshBackend.clean_machine``."""
+        connections = WorkerConnections()
+        worker = DaskMachine(layout, machine, connections, lambda *_: False, list_workers(machine)[0])
+        try:
+            return clean_host(worker, layout, machine, executions, spared, dry_run=dry_run)
+        finally:
+            worker.close(wait_s=0.0)
+            connections.close()
+
+    def close(self, *, stop: bool) -> None:
+        """Disconnect from the workers; if ``stop`` is False, programs continue to run."""
+        for group in self._groups.values():
+            for worker in group:
+                worker.give_up()
+        super().close(stop=stop)
+        self._connections.close()

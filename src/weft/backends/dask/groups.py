@@ -1,0 +1,230 @@
+"""Transport to machines that are groups of alike workers: each program runs on one worker of its group.
+
+Every worker has a runner, and the transport of runners (``SshRunners``) treats every worker as a machine of
+its own. This transport translates between machines and workers. A program gets the worker whose programs use
+the fewest cores, the first of equals. A worker that is lost ends its own programs only; the machine is lost
+when all its workers are. The workers of a group see the same files, so any of them can run any program.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from weft.backends.attempt.attempt import ProgramReport
+from weft.backends.attempt.backend import SurvivingPrograms
+from weft.backends.attempt.modules import is_module_number
+from weft.backends.backend import ProjectContext, RecoveredAttempt
+from weft.backends.dask.machine import DaskMachine
+from weft.backends.ssh.backend import SshRunners
+from weft.platform.machine import Machine
+from weft.private_files import make_folder, write_file
+
+_PLACE = "worker"
+"""File in the records of an attempt with the name of its worker."""
+
+
+class WorkerGroups:
+    """Transport to machines with one or more workers."""
+
+    def __init__(
+        self,
+        context: ProjectContext,
+        groups: Mapping[int, Sequence[DaskMachine]],
+        poller: select.poll,
+    ) -> None:
+        """Create the transport; ``groups`` are the workers by machine."""
+        self._units: dict[int, list[int]] = {}
+        """By machine: the numbers of its workers."""
+        self._machine_of: dict[int, int] = {}
+        hosts: dict[int, DaskMachine] = {}
+        described: list[Machine] = []
+        for machine, workers in groups.items():
+            self._units[machine] = list(range(len(hosts), len(hosts) + len(workers)))
+            for worker in workers:
+                self._machine_of[len(hosts)] = machine
+                hosts[len(hosts)] = worker
+                described.append(_describe_worker(context.machines[machine], worker, len(workers)))
+        self._context = context
+        self._workers = hosts
+        self._runners = SshRunners(replace(context, machines=tuple(described)), hosts, poller)
+        self._unit_of: dict[int, int] = {}
+        """By attempt: the number of its worker."""
+        self._cores: dict[int, int] = {}
+        """By attempt whose program may run: its cores."""
+        self._nonces: dict[int, str] = {}
+        self._lost: dict[int, str] = {}
+        """By number of a lost worker: the reason."""
+        self._measured: dict[int, ProgramReport] = {}
+
+    # Requests.
+
+    def start(self, machine: int, order: Mapping[str, Any]) -> str:
+        """Start a program on a worker of a machine; return why this is impossible, or ""."""
+        attempt, beside = int(order["attempt"]), order.get("beside")
+        units = [unit for unit in self._units[machine] if unit not in self._lost]
+        if not units:
+            return self._lost[self._units[machine][0]]
+        unit = self._unit_of.get(beside) if beside is not None else None
+        if unit is None:
+            unit = min(units, key=self._count_cores)
+        nonce = str(order["nonce"])
+        if len(self._units[machine]) > 1 and not is_module_number(attempt):
+            try:
+                place = self._place_file(attempt, nonce)
+                make_folder(place.parent)
+                write_file(place, self._workers[unit].settings.worker.encode(), is_private=True)
+            except OSError as error:
+                return f"its worker cannot be recorded: {error.strerror}"
+        self._unit_of[attempt], self._nonces[attempt] = unit, nonce
+        self._cores[attempt] = int(order.get("cores") or 1)
+        return self._runners.start(unit, order)
+
+    def _count_cores(self, unit: int) -> int:
+        return sum(cores for attempt, cores in self._cores.items() if self._unit_of[attempt] == unit)
+
+    def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
+        """Terminate a program; if it still runs after ``grace_s`` seconds, kill it."""
+        self._runners.cancel(self._find_unit(machine, attempt), attempt, grace_s)
+
+    def signal(self, machine: int, attempt: int, name: str) -> None:
+        """Send the signal ``name`` to a program."""
+        self._runners.signal(self._find_unit(machine, attempt), attempt, name)
+
+    def forget(self, machine: int, attempt: int) -> None:
+        """Drop the stored end of an attempt's program."""
+        self._runners.forget(self._find_unit(machine, attempt), attempt)
+        self._end(attempt)
+        self._unit_of.pop(attempt, None)
+
+    def _find_unit(self, machine: int, attempt: int) -> int:
+        return self._unit_of.get(attempt, self._units[machine][0])
+
+    def measure(self, machine: int, every_s: float) -> None:
+        """Measure the state of all workers of a machine every ``every_s`` seconds."""
+        for unit in self._units[machine]:
+            self._runners.measure(unit, every_s)
+
+    def inspect(self, machine: int) -> str:
+        """Return why a machine cannot run programs now; "": one of its workers can."""
+        reasons = [self._runners.inspect(unit) for unit in self._units[machine]]
+        return reasons[0] if all(reasons) else ""
+
+    def responds(self, machine: int) -> bool:
+        """Return whether the runners of all workers that are not lost have responded recently."""
+        return all(self._runners.responds(unit) for unit in self._units[machine] if unit not in self._lost)
+
+    def reattach(self, machine: int) -> None:
+        """Do nothing: the thread of a worker connects again by itself."""
+
+    def flush(self) -> None:
+        """Do nothing: messages are sent at once."""
+
+    # Reports.
+
+    def receive(self, descriptor: int) -> list[ProgramReport]:
+        """Return the reports that have arrived."""
+        return self._translate(self._runners.receive(descriptor))
+
+    def check(self) -> list[ProgramReport]:
+        """Return reports on workers that were lost since the last call."""
+        return self._translate(self._runners.check())
+
+    def _translate(self, reports: Iterable[ProgramReport]) -> list[ProgramReport]:
+        found: list[ProgramReport] = []
+        for report in reports:
+            if "machine" in report:
+                found += self._translate_machine(report)
+                continue
+            if report["is"] == "ended":
+                self._end(int(report["attempt"]))
+            found.append(report)
+        return found
+
+    def _translate_machine(self, report: ProgramReport) -> list[ProgramReport]:
+        unit = int(report["machine"])
+        machine = self._machine_of[unit]
+        units = self._units[machine]
+        if report["is"] == "measured":
+            self._measured[unit] = report
+            return [self._sum_measurements(machine, report)]
+        if report["is"] == "back":
+            was_lost = all(each in self._lost for each in units)
+            self._lost.pop(unit, None)
+            return [{**report, "machine": machine}] if was_lost else []
+        self._lost[unit] = str(report["text"])
+        self._measured.pop(unit, None)
+        if all(each in self._lost for each in units):
+            return [{**report, "machine": machine}]
+        ended = [attempt for attempt in self._cores if self._unit_of[attempt] == unit]
+        lost = {"is": "ended", "cause": "lost", "text": report["text"]}
+        for attempt in ended:
+            self._end(attempt)
+        return [{**lost, "attempt": attempt, "nonce": self._nonces[attempt]} for attempt in ended]
+
+    def _sum_measurements(self, machine: int, report: ProgramReport) -> ProgramReport:
+        """Return load and memory of all workers, and the smallest free disk."""
+        own = [self._measured[unit] for unit in self._units[machine] if unit in self._measured]
+        combine: dict[str, Callable[[list[float]], float]] = {
+            "load": sum, "memory_bytes": sum, "disk_bytes": min
+        }  # fmt: skip
+        found = {key: [each[key] for each in own if each.get(key) is not None] for key in combine}
+        values = {key: combine[key](each) if each else None for key, each in found.items()}
+        return {**report, "machine": machine, **values}
+
+    def _end(self, attempt: int) -> None:
+        self._cores.pop(attempt, None)
+
+    # Start and end of the engine.
+
+    def recover(self, attempts: Sequence[RecoveredAttempt]) -> SurvivingPrograms:
+        """Connect to the workers of these attempts; return their programs.
+
+        The worker of an attempt is recorded in its folder of records before its program is started. Without
+        this record no program was started; then all workers are connected, to end a prolog.
+        """
+        sought: list[RecoveredAttempt] = []
+        unplaced: list[tuple[int, int]] = []
+        for each in attempts:
+            unit = self._read_place(each)
+            if unit is None:
+                unplaced += [(unit, each.attempt) for unit in self._units[each.machine]]
+                sought += [replace(each, machine=unit) for unit in self._units[each.machine]]
+                continue
+            self._unit_of[each.attempt], self._nonces[each.attempt] = unit, each.nonce
+            self._cores[each.attempt] = each.count
+            sought.append(replace(each, machine=unit))
+        found = self._runners.recover(sought)
+        for unit, attempt in unplaced:
+            self._runners.drop_order(unit, attempt)
+            found.running.discard(attempt)
+        return found
+
+    def _place_file(self, attempt: int, nonce: str) -> Path:
+        return self._context.layout.records(self._context.execution, attempt, nonce) / _PLACE
+
+    def _read_place(self, attempt: RecoveredAttempt) -> int | None:
+        """Return the number of the worker on which an earlier engine started an attempt; None: on none."""
+        units = self._units[attempt.machine]
+        if len(units) == 1:
+            return units[0]
+        try:
+            name = self._place_file(attempt.attempt, attempt.nonce).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return None
+        return next((unit for unit in units if self._workers[unit].settings.worker == name), None)
+
+    def close(self, *, stop: bool) -> None:
+        """Disconnect from all workers; with ``stop``, the runners exit when no program runs."""
+        self._runners.close(stop=stop)
+
+
+def _describe_worker(machine: Machine, worker: DaskMachine, count: int) -> Machine:
+    """Return a worker of a group as a machine of its own."""
+    if count == 1:
+        return machine
+    name = f"{machine.name}.{worker.settings.worker}"
+    return replace(machine, name=name, nodes=-(-machine.nodes // count))

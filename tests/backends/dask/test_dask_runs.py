@@ -1,0 +1,237 @@
+"""Whole runs on real Dask workers, through the command line."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dask_clusters import DaskProcesses, dask_processes
+from patience import PATIENCE_S
+
+PIPELINE = """\
+weft: 1
+name: pipeline
+tasks:
+  a: {command: "wc -w < data.txt > count; echo told", inputs: [data.txt], outputs: [count], requirements: 'arch == "x0"'}
+  b: {command: "cat count > b.txt", inputs: [count], outputs: [b.txt], requirements: 'arch == "x1"'}
+  c: {command: "cat b.txt count > c.txt", inputs: [b.txt, count], outputs: [c.txt]}
+"""
+STEPS = 8
+ITERATING = """\
+weft: 1
+name: iterating
+tasks:
+  x:
+    command: [python3, step.py]
+    inputs: [step.py]
+    outputs: [x.out]
+    checkpoint: {files: [restart]}
+    seconds: 10
+"""
+STEP = """\
+import os, pathlib, time
+restart = pathlib.Path("restart")
+step, value = (int(word) for word in restart.read_text().split()) if restart.exists() else (0, 1)
+with open("LOG", "a") as log:
+    log.write(f"{step} {os.getcwd()}\\n")
+while step < STEPS:
+    step, value = step + 1, value * 31 % 1009
+    new = pathlib.Path("restart.new")
+    new.write_text(f"{step} {value}")
+    new.replace(restart)
+    pathlib.Path(os.environ["WEFT_PROGRESS_FILE"]).write_text(str(step / STEPS))
+    if step == STEPS // 2 and not pathlib.Path("GO").exists():
+        time.sleep(1000)
+pathlib.Path("x.out").write_text(str(value))
+"""
+MANY = """\
+weft: 1
+name: many
+tasks:
+  work:
+    sweep: {k: 0..57}
+    command: "mkdir LOG/running-{k} || echo twice-{k} >> LOG/wrong; sleep 0.1; echo {k} > w{k}; echo {k} >> LOG/ran; rmdir LOG/running-{k}"
+    outputs: ["w{k}"]
+  sum: {command: "cat w* | sort -n > sum", inputs: ["w*"], outputs: [sum]}
+  last: {command: "wc -l < sum > last", inputs: [sum], outputs: [last]}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskProcesses]:
+    with dask_processes(tmp_path_factory.mktemp("runs"), ("m0", "m1")) as found:
+        yield found
+
+
+@pytest.fixture
+def project(cluster: DaskProcesses, tmp_path: Path) -> Path:
+    write_platform(tmp_path, cluster.address)
+    (tmp_path / "data.txt").write_text("some words here\n")
+    return tmp_path
+
+
+def write_platform(project: Path, address: str, **more: object) -> None:
+    told = "".join(f", {key}: {value}" for key, value in more.items())
+    lines = [
+        f"  m{index}: {{nodes: 4, arch: x{index}, backend: "
+        f"{{kind: dask, scheduler: '{address}', worker: m{index}, silence: 8{told}}}}}"
+        for index in range(2)
+    ]
+    (project / "grid.yaml").write_text("machines:\n" + "\n".join(lines) + "\n")
+
+
+def start(project: Path, *words: str) -> subprocess.Popen[str]:
+    with (project / "engine.log").open("w") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "weft", *words],
+            cwd=project,
+            text=True,
+            env={**os.environ, "NO_COLOR": "1"},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def finish(project: Path, engine: subprocess.Popen[str]) -> str:
+    code = engine.wait(timeout=PATIENCE_S)
+    text = (project / "engine.log").read_text()
+    assert code == 0, text
+    return text
+
+
+def run(project: Path, text: str) -> subprocess.Popen[str]:
+    (project / "flow.yaml").write_text(text)
+    return start(project, "run", "flow.yaml", "--on", "grid.yaml")
+
+
+def find_processes(words: str) -> list[str]:
+    """Return the command lines of all running processes that contain these words."""
+    found = subprocess.run(["ps", "-eo", "stat=,args="], check=True, capture_output=True, text=True).stdout
+    return [line for line in found.splitlines() if words in line and not line.startswith("Z")]
+
+
+def wait_until(condition, what: str) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end_s, what
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("shared", ["false", "true"])
+def test_pipeline_over_two_workers_is_published_and_reused(
+    project: Path, cluster: DaskProcesses, shared: str
+) -> None:
+    write_platform(project, cluster.address, shared=shared)
+    finish(project, run(project, PIPELINE))
+    assert (project / "c.txt").read_text() == "3\n3\n"
+    assert "told" in finish(project, start(project, "logs", "a"))
+    assert "reused" in finish(project, start(project, "run", "flow.yaml", "--on", "grid.yaml"))
+
+
+def test_function_is_called_on_a_worker_without_weft_and_the_worker_is_cleaned(
+    project: Path, cluster: DaskProcesses
+) -> None:
+    (project / "own.py").write_text("def double(k):\n    return {'value': 2 * k}\n")
+    flow = "weft: 1\nname: calling\nparameters: {k: 21}\ntasks:\n  f: {call: 'own:double'}\n"
+    finish(project, run(project, f'{flow}  g: {{command: "echo {{f.value}} > g.out", outputs: [g.out]}}\n'))
+    assert (project / "g.out").read_text() == "42\n"
+    sandbox = cluster.folder / ".cache/weft/sandbox"
+    before = [path for path in sandbox.glob("m?/*/1/*") if path.is_dir()]
+    finish(project, start(project, "clean", "1"))
+    assert any(not path.exists() for path in before)
+
+
+def test_engine_killed_five_times_runs_every_task_once(project: Path) -> None:
+    moments = random.Random(18)
+    log = project / "log"
+    log.mkdir()
+    engine = run(project, MANY.replace("LOG", str(log)))
+    for _ in range(5):
+        # Each engine lives until it has made some progress, or for some seconds without any.
+        wanted = (
+            (log / "ran").read_text().count("\n") + moments.randrange(12) if (log / "ran").exists() else 3
+        )
+        end_s = time.monotonic() + 20.0
+        while engine.poll() is None and time.monotonic() < end_s:
+            if (log / "ran").exists() and (log / "ran").read_text().count("\n") >= wanted:
+                break
+            time.sleep(0.02)
+        time.sleep(moments.random() * 0.3)
+        engine.send_signal(signal.SIGKILL)
+        engine.wait()
+        engine = start(project, "resume")
+    finish(project, engine)
+    assert (project / "last").read_text().strip() == "58"
+    assert sorted((log / "ran").read_text().split(), key=int) == [str(k) for k in range(58)]
+    assert not (log / "wrong").exists()
+    assert [path.name for path in log.iterdir()] == ["ran"]
+
+
+def test_nothing_runs_on_the_workers_after_cancel(project: Path, cluster: DaskProcesses) -> None:
+    number = str(4000 + os.getpid() % 5000)
+    engine = run(project, f"weft: 1\nname: end\ntasks: {{z: {{command: sleep {number}}}}}\n")
+    wait_until(lambda: find_processes(f"sleep {number}"), "the task has not started")
+    start(project, "cancel").wait(PATIENCE_S)
+    engine.wait(PATIENCE_S)
+    assert find_processes(f"sleep {number}") == []
+    own = f"{cluster.folder}/.cache/weft"
+    wait_until(lambda: not find_processes(own), "a process of weft is left")
+
+
+def test_task_of_a_killed_worker_goes_on_from_its_restart_files(
+    project: Path, cluster: DaskProcesses
+) -> None:
+    log, go = project / "log", project / "go"
+    text = STEP.replace("LOG", str(log)).replace("GO", str(go)).replace("STEPS", str(STEPS))
+    (project / "step.py").write_text(text)
+    engine = run(project, ITERATING)
+    half = str(STEPS // 2)
+
+    def is_kept() -> bool:
+        kept = project.glob(".weft/checkpoints/**/restart")
+        return any(path.read_text().split()[0] == half for path in kept)
+
+    wait_until(is_kept, "the restart files are not kept")
+    name = "m0" if "/sandbox/m0/" in log.read_text() else "m1"
+    go.touch()
+    cluster.kill(name)
+    try:
+        finish(project, engine)
+    finally:
+        cluster.start_worker(name)
+    value = 1
+    for _ in range(STEPS):
+        value = value * 31 % 1009
+    assert (project / "x.out").read_text() == str(value)
+    first, second = (line.split() for line in log.read_text().splitlines())
+    assert (first[0], second[0]) == ("0", half)
+    assert f"/sandbox/{name}/" not in second[1]
+
+
+def test_scheduler_that_is_not_there_is_named_and_the_run_can_be_resumed(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    absent = DaskProcesses(tmp_path_factory.mktemp("absent"), ("m0", "m1"))
+    write_platform(tmp_path, absent.address)
+    (tmp_path / "data.txt").write_text("some words here\n")
+    engine = run(tmp_path, PIPELINE)
+    told = f"m0 is lost: host m0 (Dask worker at {absent.address}): no Dask scheduler answers"
+    wait_until(lambda: told in (tmp_path / "engine.log").read_text(), "the loss is not told")
+    engine.send_signal(signal.SIGINT)
+    assert engine.wait(PATIENCE_S) == 75  # `weft resume` continues
+    try:
+        absent.start_scheduler()
+        for name in ("m0", "m1"):
+            absent.start_worker(name)
+        finish(tmp_path, start(tmp_path, "resume"))
+    finally:
+        absent.end_all()
+    assert (tmp_path / "c.txt").read_text() == "3\n3\n"
