@@ -72,14 +72,20 @@ exec {sshd} -D -e -f /run/sshd/config <&- >/dev/null
 """
 
 
-def need_ssh_hosts() -> None:
-    """Skip the test where hosts cannot be started; with CI=true the test fails."""
+def find_missing_for_hosts() -> str:
+    """Return why hosts cannot be started here; "": they can."""
     missing = [program for program in _PROGRAMS if shutil.which(program, path=_PATH) is None]
     reason = f"no {', '.join(missing)} (apt-get install openssh-server iproute2)" if missing else ""
     if os.geteuid() != 0:
         reason = "ssh hosts need root: namespaces, mounts and interfaces are made"
     elif not missing and _run("unshare", "-pfumn", "true", check=False).returncode:
         reason = "ssh hosts need namespaces; `unshare -pfumn true` fails here"
+    return reason
+
+
+def need_ssh_hosts() -> None:
+    """Skip the test where hosts cannot be started; with CI=true the test fails."""
+    reason = find_missing_for_hosts()
     if reason and os.environ.get("CI"):
         pytest.fail(reason)
     if reason:
@@ -90,6 +96,7 @@ def need_ssh_hosts() -> None:
 def start_ssh_hosts(folder: Path, count: int = 4, *, disk_bytes: int = 1 << 28) -> Generator[SshHosts]:
     """Yield hosts that accept connections; stop them and remove everything at the end."""
     need_ssh_hosts()
+    folder.mkdir(exist_ok=True)
     hosts = SshHosts(folder, count, disk_bytes)
     try:
         hosts.start()

@@ -131,8 +131,8 @@ def _clean_hosts(
 ) -> set[Path]:
     """Remove the directories of executions on machines with disks of their own.
 
-    Return the mirrors (see ``ProjectLayout.sandbox``) that must stay, because the host cannot be reached or
-    because the original of this copied project may use the directories.
+    Return the mirrors (see ``ProjectLayout.sandbox``) that must stay, because results on the host are kept,
+    because it cannot be reached, or because the original of this copied project may use the directories.
     """
     store, layout = JournalStore(opened.database), opened.layout
     originals = {} if force else opened.database.list_originals()
@@ -158,6 +158,7 @@ def _clean_hosts(
             found.unreachable[machine.host_name] = str(error)
             kept.add(mirror)
             continue
+        kept |= {mirror} if removed["spared"] else set()  # a mark for the next cleanup
         found.files += removed["files"]
         found.freed_bytes += removed["freed_bytes"]
         found.folders += removed["folders"]

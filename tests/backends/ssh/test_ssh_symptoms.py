@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,7 @@ import pytest
 
 from patience import PATIENCE_S
 from ssh_hosts import SshHost, SshHosts, make_key
-from ssh_projects import run, start, weft
-
-WAIT = {"timeouts": {"machines": 2}}
+from ssh_projects import run, start, wait_until, weft
 
 
 @pytest.fixture
@@ -25,26 +24,30 @@ def write_machine(grid: Path, host: SshHost, **backend: object) -> None:
     (grid / "grid.yaml").write_text(json.dumps({"machines": {host.name: machine}}))
 
 
-def run_and_resume(
-    grid: Path, words: str, mend: Callable[[], object], command: str = "hostname > out"
-) -> None:
-    """Run a task, which must fail with a message; mend the cause and resume the run."""
-    flow = {
-        "weft": 1,
-        "name": "flow",
-        "settings": WAIT,
-        "tasks": {"a": {"command": command, "inputs": ["data.txt"], "outputs": ["out"], "retries": 0}},
-    }
-    engine = run(grid, json.dumps(flow))
+TASKS = {"a": {"command": "hostname > out", "inputs": ["data.txt"], "outputs": ["out"]}}
+
+
+def run_and_resume(grid: Path, words: str, mend: Callable[[], object]) -> None:
+    """Run a task on a host that cannot be used; end the run, mend the cause, and resume the run."""
+    engine = run(grid, TASKS)
+    wait_until(lambda: words in start(grid, "explain", "a").communicate()[0], f"explanation with {words!r}")
+    engine.send_signal(signal.SIGINT)
     out, _ = engine.communicate(timeout=PATIENCE_S)
-    assert engine.returncode in (1, 75), out
-    assert words in out, out
+    assert engine.returncode == 75, out
+    assert words in " ".join(out.split()), out
+    assert "weft resume" in out
     mend()
-    resumed = start(grid, "resume")
-    out, _ = resumed.communicate(timeout=PATIENCE_S)
-    if "run it again" in out or resumed.returncode:
-        weft(grid, "run", "flow.yaml", "--on", "grid.yaml")
-    assert (grid / "out").read_text() == "host4\n", out
+    weft(grid, "resume")
+    assert (grid / "out").read_text() == "host4\n"
+
+
+def test_run_ends_when_no_host_can_be_used_for_the_stated_time(grid: Path, host: SshHost) -> None:
+    write_machine(grid, host, python="/tmp/python")
+    engine = run(grid, TASKS, "--set", "timeouts.machines=2")
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 1, out
+    assert "the run cannot continue" in out
+    assert "no command '/tmp/python'" in out
 
 
 def test_key_refused(grid: Path, host: SshHost, ssh_hosts: SshHosts) -> None:
@@ -53,7 +56,7 @@ def test_key_refused(grid: Path, host: SshHost, ssh_hosts: SshHosts) -> None:
 
     def mend() -> None:
         wrong.write_text(ssh_hosts.identity.read_text())
-        wrong.chmod(0o600)
+        wrong.with_suffix(".pub").unlink()
 
     write_machine(grid, host, identity=str(wrong))
     run_and_resume(grid, "key refused", mend)
@@ -78,14 +81,31 @@ def test_no_python_there(grid: Path, host: SshHost) -> None:
     host.run("rm", "/tmp/python")
 
 
-def test_disk_full_there(grid: Path, host: SshHost, ssh_hosts: SshHosts) -> None:
+def test_disk_full_there(grid: Path, host: SshHost) -> None:
+    host.run("rm", "-rf", "/home/carol/.cache")
+    host.run("sh", "-c", "head -c 500M /dev/zero > /tmp/filling || :")
     write_machine(grid, host)
-    fill = "head -c 500M /dev/zero > /tmp/filling || :"
-    host.run("sh", "-c", fill)
-    run_and_resume(grid, "space", lambda: host.run("rm", "/tmp/filling"))
+    run_and_resume(grid, "its disk is full", lambda: host.run("rm", "/tmp/filling"))
+
+
+def test_input_is_larger_than_the_disk_there(grid: Path, host: SshHost, ssh_hosts: SshHosts) -> None:
+    write_machine(grid, host)
+    host.run("sh", "-c", f"head -c {ssh_hosts.disk_bytes - (24 << 20)} /dev/zero > /tmp/filling")
+    with (grid / "data.txt").open("wb") as data:
+        data.truncate(32 << 20)
+    engine = run(grid, {"a": {**TASKS["a"], "retries": 0}})
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 1, out
+    assert "no space left" in " ".join(out.split())
+    host.run("rm", "/tmp/filling")
+    weft(grid, "run", "flow.yaml", "--on", "grid.yaml")
+    assert (grid / "out").read_text() == "host4\n"
 
 
 def test_host_that_never_answers(grid: Path, host: SshHost) -> None:
     write_machine(grid, host)
     host.drop_packets()
-    run_and_resume(grid, "no answer", host.pass_packets)
+    try:
+        run_and_resume(grid, "no answer", host.pass_packets)
+    finally:
+        host.pass_packets()

@@ -43,7 +43,7 @@ from weft.private_files import make_folder, write_file
 _DEFAULT_FOLDER = ".cache/weft"
 """Folder on a host, below the home folder, for the bundle and, by default, the sandbox."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
-_CONNECT_S = 20.0
+_SHORTEST_CONNECT_S, _CONNECT_S = 5.0, 20.0
 _RECOVER_S = 30.0
 """Seconds for which a new engine waits for the hosts on which programs were running."""
 _SILENT_S = 5.0
@@ -101,7 +101,8 @@ class SshBackend(ProgramBackend):
         """Remove the directories of finished executions on a host, except for products in ``spared``.
 
         ``executions`` has by number the identity of the project. Return ``files``, ``freed_bytes`` and
-        ``folders`` (see ``HostFiles.clean``). Raises WeftError if the host cannot be reached.
+        ``folders`` (see ``HostFiles.clean``), and ``spared``, the number of products that stay. Raises
+        WeftError if the host cannot be reached.
         """
         connections = HostConnections()
         host = SshMachine(layout, machine, connections, lambda *_: False)
@@ -140,7 +141,8 @@ def clean_host(
     found: Mapping[str, Any] = host.call_once(
         "clean", sandbox=described["sandbox"], folders=folders, spared=kept, dry_run=dry_run
     )
-    return {**found, "folders": [f"{name}{folder}" for folder in found["folders"]]}
+    removed = [f"{name}{folder}" for folder in found["folders"]]
+    return {**found, "folders": removed, "spared": len(kept)}
 
 
 def _read_words(machine: Machine) -> tuple[str, str]:
@@ -171,6 +173,10 @@ class SshMachine:
         """Time on the monotonic clock since which the host cannot be reached; None: it can."""
         self.error = ""
         """Why the host cannot be reached."""
+        self.refusal = ""
+        """Why no program can run there until somebody changes something; "": this is not known."""
+        self.on_use: Callable[[], None] = lambda: None
+        """Called before each file operation; it starts the thread, which notices the loss of the host."""
         self._heard_s: float | None = None
         """Time on the monotonic clock of the last message of the host since it was connected."""
         self.is_lost = False
@@ -183,6 +189,7 @@ class SshMachine:
         self._connection: HostConnection | None = None
         self._bundle = ""
         self._lock = threading.Lock()
+        self._opening = threading.Lock()
         self._files: _HostFileServer | None = None
         self._thread: threading.Thread | None = None
         self._channel: LineChannel | None = None
@@ -222,12 +229,15 @@ class SshMachine:
 
     def _persist(self, work: Callable[[], Any]) -> Any:
         """Return the result of work; repeat it while the connection is lost, until the machine is lost."""
+        self.on_use()
         while True:
             check_interruption()
             try:
                 return work()
             except HostError as error:
                 lasting = error.cause.is_permanent
+                if error.cause in _REFUSALS:
+                    self.refusal = str(error)
                 if lasting or self.is_lost or self._closing or error.cause not in _PASSING:
                     what = "cannot be used"
                     raise StagingProblem(what, self.settings.host, str(error), lasting=lasting) from error
@@ -250,7 +260,7 @@ class SshMachine:
             if self._connection is None:
                 self._connection = self._connections.host(self.settings)
             connection = self._connection
-            connection.connect(_CONNECT_S)
+            connection.connect(max(_SHORTEST_CONNECT_S, min(_CONNECT_S, self.settings.silence_s)))
             if not self._bundle:
                 self._bundle = self._copy_bundle(connection)
         return connection
@@ -266,9 +276,16 @@ class SshMachine:
         local = self._layout.home / "mirror" / name
         make_folder(local.parent)
         write_file(local, make_bundle())
-        connection.make_folder(folder)
-        arriving = f"{path}.{os.urandom(4).hex()}"
-        connection.put(local, arriving, resume=False)
+        arriving = f"{path}.arriving"
+        try:
+            connection.make_folder(folder)
+            connection.put(local, arriving, resume=False)
+        except HostError as error:
+            if error.cause is HostFailure.DISK_FULL:  # nothing can run there until space is freed
+                raise HostError(
+                    self.settings.host, HostFailure.NO_ROOM, f"its disk is full: {error}"
+                ) from error
+            raise
         connection.run(["mv", arriving, path], timeout_s=_CONNECT_S)
         done = connection.run([self._python, "-I", "-S", path, "version"], timeout_s=_CONNECT_S)
         if done.code:
@@ -286,10 +303,11 @@ class SshMachine:
 
         ``greeting`` returns the first message to a bridge. ``deliver`` gets the messages of the bridge.
         """
-        if self._thread is None:
-            work = partial(self._keep_connected, greeting, deliver)
-            self._thread = threading.Thread(target=work, name=f"weft-{self.settings.host}", daemon=True)
-            self._thread.start()
+        with self._opening:
+            if self._thread is None:
+                work = partial(self._keep_connected, greeting, deliver)
+                self._thread = threading.Thread(target=work, name=f"weft-{self.settings.host}", daemon=True)
+                self._thread.start()
 
     @property
     def is_open(self) -> bool:
@@ -326,21 +344,31 @@ class SshMachine:
     ) -> None:
         pause_s = _FIRST_PAUSE_S
         while not self._stopped.is_set():
-            text, lasting = "", False
+            text, refused, began_s = "", False, time.monotonic()
             try:
                 self._serve_bridge(greeting, deliver)
                 pause_s = _FIRST_PAUSE_S
             except WeftError as error:
                 text = str(error)
-                lasting = isinstance(error, HostError) and error.cause.is_permanent
+                refused = isinstance(error, HostError) and error.cause in _REFUSALS
                 self.error = text
                 if self.down_since_s is None:
-                    self.down_since_s = time.monotonic() if self._heard_s is None else self._heard_s
+                    self.down_since_s = began_s if self._heard_s is None else self._heard_s
                 self._heard_s = None
-            deliver({"is": "disconnected", "text": text, "lasting": lasting})
+            deliver({"is": "disconnected", "text": text, "refused": refused})
             self._bundle = ""  # the host may have lost its disk
-            self._stopped.wait(pause_s)
+            self._pause(pause_s, deliver)
             pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
+
+    def _pause(self, pause_s: float, deliver: Callable[[dict[str, Any]], None]) -> None:
+        """Wait before the next attempt to connect; report the moment from which the host counts as lost."""
+        if self.down_since_s is not None:
+            left_s = self.down_since_s + self.settings.silence_s - time.monotonic()
+            if 0.0 < left_s < pause_s:
+                self._stopped.wait(left_s + 0.01)
+                deliver({"is": "silent"})
+                pause_s -= left_s
+        self._stopped.wait(pause_s)
 
     def _serve_bridge(
         self, greeting: Callable[[], dict[str, Any]], deliver: Callable[[dict[str, Any]], None]
@@ -390,9 +418,13 @@ class SshMachine:
 
 _PASSING = {
     HostFailure.LOST, HostFailure.REFUSED, HostFailure.TIMED_OUT, HostFailure.UNREACHABLE,
-    HostFailure.NO_CHANNEL, HostFailure.CANNOT_RESOLVE,
+    HostFailure.NO_CHANNEL, HostFailure.CANNOT_RESOLVE, HostFailure.NO_ROOM,
 }  # fmt: skip
 """Failures after which an operation is repeated when the host answers again."""
+
+
+_REFUSALS = {*HostFailure.permanent(), HostFailure.NO_COMMAND}
+"""Failures that mean that a host can run no program until somebody changes something."""
 
 
 def _read_line(line: bytes) -> dict[str, Any]:
@@ -477,6 +509,8 @@ class SshRunners:
         self._alive_at_s: dict[int, float] = {}
         self._lost: dict[int, str] = {}
         self._backlog: list[ProgramReport] = []
+        for machine, host in hosts.items():
+            host.on_use = partial(self._open, machine)
 
     # Requests.
 
@@ -588,10 +622,12 @@ class SshRunners:
         what = message["is"]
         if what == "here":
             return self._handle_greeting(machine, message)
-        if what == "disconnected":
-            self._ready.pop(machine, None)
-            if message["lasting"]:
-                self._lose(machine, message["text"], lasting=True)
+        if what in ("disconnected", "silent"):
+            if what == "disconnected":
+                self._ready.pop(machine, None)
+                if message["refused"]:
+                    self._lose(machine, message["text"])
+            self._find_lost(machine)
             return self._take_backlog()
         if what == "measured":
             return [{**message, "machine": machine}]
@@ -605,6 +641,7 @@ class SshRunners:
         """Compare the programs of a runner with those that were started; return the ends."""
         self._ready[machine], self._pids[machine] = str(here["boot"]), int(here["pid"])
         returned: list[ProgramReport] = []
+        self._hosts[machine].refusal = ""
         if self._lost.pop(machine, None) is not None:
             self._hosts[machine].is_lost = False
             returned.append({"is": "back", "machine": machine})
@@ -643,15 +680,18 @@ class SshRunners:
         host = self._hosts[machine]
         if host.is_wanted and not host.is_open:
             self._open(machine)
+        if host.refusal:
+            self._lose(machine, host.refusal)
         down_since_s = host.down_since_s
         if down_since_s is not None and time.monotonic() - down_since_s > host.settings.silence_s:
-            self._lose(machine, host.error, lasting=False)
+            self._lose(machine, host.error)
 
-    def _lose(self, machine: int, text: str, *, lasting: bool) -> None:
+    def _lose(self, machine: int, text: str) -> None:
+        # Not lasting: the thread of the machine goes on connecting, so a mended key or host is used at once.
         if machine not in self._lost:
             self._lost[machine] = text
             self._hosts[machine].is_lost = True
-            self._backlog.append({"is": "lost", "machine": machine, "text": text, "lasting": lasting})
+            self._backlog.append({"is": "lost", "machine": machine, "text": text})
 
     # Start and end of the engine.
 

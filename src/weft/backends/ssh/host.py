@@ -95,6 +95,7 @@ class HostFailure(StrEnum):
     NO_FILE = "no such file"
     NO_PERMISSION = "no permission"
     DISK_FULL = "disk full"
+    NO_ROOM = "no room for weft's own file"
     FILE = "file operation failed"
 
     @property
@@ -102,13 +103,20 @@ class HostFailure(StrEnum):
         """Whether another attempt fails as well until somebody changes keys or configuration."""
         return self in _PERMANENT
 
+    @staticmethod
+    def permanent() -> frozenset[HostFailure]:
+        """Return the permanent failures."""
+        return _PERMANENT
 
-_PERMANENT = {
-    HostFailure.HOST_KEY_UNKNOWN,
-    HostFailure.HOST_KEY_CHANGED,
-    HostFailure.KEY_REFUSED,
-    HostFailure.INVALID_CONFIG,
-}
+
+_PERMANENT = frozenset(
+    {
+        HostFailure.HOST_KEY_UNKNOWN,
+        HostFailure.HOST_KEY_CHANGED,
+        HostFailure.KEY_REFUSED,
+        HostFailure.INVALID_CONFIG,
+    }
+)
 
 
 class HostError(WeftError):

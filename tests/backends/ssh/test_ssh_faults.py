@@ -1,0 +1,184 @@
+"""Runs on ssh hosts while connections, hosts and engines fail: nothing is lost, and nothing runs twice at once."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patience import PATIENCE_S
+from ssh_hosts import SshHosts
+from ssh_projects import find_processes, run, start, wait_for, wait_until, weft, write_grid
+
+KILLS = int(os.environ.get("WEFT_KILLS", "5"))
+"""How often the engine is killed; ``make chaos`` raises it."""
+NOTE = "echo {mark} $(hostname) $(date +%s%N) $$ >> /var/tmp/weft-notes"
+
+
+def chain_tasks(chains: int, seconds: float) -> dict[str, Any]:
+    """Return chains of three tasks. Each notes its start and its end on the disk of its host."""
+    tasks: dict[str, Any] = {}
+    for chain in range(chains):
+        for step in range(3):
+            name, before = f"t{chain}x{step}", f"t{chain}x{step - 1}"
+            work = f"cat {before} > {name}; " if step else f": > {name}; "
+            begun, ended = (NOTE.replace("{mark}", f"{mark} {name}") for mark in ("begin", "end"))
+            tasks[name] = {
+                "command": f"{begun}; sleep {seconds}; {work}echo {name} >> {name}; {ended}",
+                "inputs": [before] if step else [],
+                "outputs": [name],
+            }
+    return tasks
+
+
+def read_intervals(hosts: SshHosts) -> dict[str, list[tuple[int, float]]]:
+    """Return by task the times in nanoseconds at which its programs began and ended on any host."""
+    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for host in hosts:
+        begun: dict[tuple[str, str], int] = {}
+        for line in host.run("cat", "/var/tmp/weft-notes").splitlines():
+            mark, name, _, at, process = line.split()
+            if mark == "begin":
+                begun[name, process] = int(at)
+            else:
+                found[name].append((begun.pop((name, process)), int(at)))
+        for (name, _), at in begun.items():
+            found[name].append((at, at))  # it was killed; its end is not known
+    return found
+
+
+@pytest.fixture
+def notes(ssh_hosts: SshHosts) -> SshHosts:
+    for host in ssh_hosts:
+        host.run("sh", "-c", ": > /var/tmp/weft-notes; chmod 666 /var/tmp/weft-notes")
+    return ssh_hosts
+
+
+def check_results(grid: Path, hosts: SshHosts, chains: int) -> None:
+    intervals = read_intervals(hosts)
+    for chain in range(chains):
+        names = [f"t{chain}x{step}" for step in range(3)]
+        assert (grid / names[-1]).read_text().split() == names
+        for name in names:
+            ran = sorted(intervals[name])
+            assert len(ran) >= 1
+            assert all(first[1] <= second[0] for first, second in itertools.pairwise(ran)), (
+                name,
+                ran,
+            )
+
+
+def test_engine_killed_at_random_moments(grid: Path, notes: SshHosts) -> None:
+    chance = random.Random(18)
+    engine = run(grid, chain_tasks(20, 1.5 * KILLS / 5))
+    wait_for(notes, "weft-notes")
+    for _ in range(KILLS):
+        time.sleep(chance.uniform(0.2, 2.0))
+        assert engine.poll() is None, "the run ended before the last kill"
+        engine.send_signal(signal.SIGKILL)
+        engine.communicate()
+        engine = start(grid, "resume")
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, out
+    check_results(grid, notes, 20)
+    counts = {name: len(ran) for name, ran in read_intervals(notes).items()}
+    assert set(counts.values()) == {1}, counts
+    assert not find_processes(notes, " bridge ")
+
+
+def test_connections_cut_again_and_again(grid: Path, notes: SshHosts) -> None:
+    engine = run(grid, chain_tasks(8, 0.5))
+    wait_for(notes, "weft-notes")
+    while engine.poll() is None:
+        for host in notes:
+            host.cut_connections()
+        time.sleep(4.0)
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, out
+    check_results(grid, notes, 8)
+    assert {len(ran) for ran in read_intervals(notes).values()} == {1}
+
+
+def test_packets_dropped_for_half_a_minute(grid: Path, notes: SshHosts) -> None:
+    """Less than ``silence``: the state of the tasks is unknown, and none of them starts elsewhere."""
+    write_grid(grid, notes, silence=90)
+    engine = run(grid, chain_tasks(4, 2.0))
+    name = wait_for(notes, "weft-notes")
+    host = next(each for each in notes if each.name == name)
+    host.drop_packets()
+    try:
+        time.sleep(30.0)
+    finally:
+        host.pass_packets()
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, out
+    assert "is lost" not in out
+    check_results(grid, notes, 4)
+    assert {len(ran) for ran in read_intervals(notes).values()} == {1}
+
+
+STEPS = """\
+import time
+from weft import task
+
+state, value = task.restore([0, 1])
+for step in range(state, 40):
+    value = (value * 6364136223846793005 + step) % 2**64
+    task.checkpoint([step + 1, value])
+    task.progress(step + 1, 40)
+    time.sleep({pause_s})
+with open("value", "w") as out:
+    out.write(str(value))
+with open("from", "w") as out:
+    out.write(str(state))
+"""
+
+
+def test_host_killed_for_real_with_migration_from_the_restart_file(
+    grid: Path, ssh_hosts: SshHosts, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """All processes and the disk of the host are gone. The result equals that of an undisturbed run."""
+    undisturbed = tmp_path_factory.mktemp("undisturbed")
+    tasks = {
+        "a": {
+            "call": "steps:main",
+            "outputs": ["value", "from"],
+            "checkpoint": {"files": ["restart.json"]},
+            "seconds": 20,
+        },
+        "b": {"command": "cat value value > twice", "inputs": ["value"], "outputs": ["twice"]},
+    }
+    for folder, pause_s in ((undisturbed, 0.0), (grid, 0.5)):
+        body = "".join(f"    {line}\n" for line in STEPS.format(pause_s=pause_s).splitlines())
+        (folder / "steps.py").write_text(f"def main():\n{body}")
+        (folder / "grid.yaml").write_text((grid / "grid.yaml").read_text())
+    out, _ = run(undisturbed, tasks).communicate(timeout=PATIENCE_S)
+    engine = run(grid, tasks)
+    name = wait_for(ssh_hosts, "steps:main")
+    wait_until(lambda: list(grid.glob(".weft/checkpoints/*/*/current")), "kept restart files")
+    host = next(each for each in ssh_hosts if each.name == name)
+    host.kill(silently=True)
+    try:
+        out, _ = engine.communicate(timeout=PATIENCE_S)
+        assert engine.returncode == 0, out
+    finally:
+        host.restart()
+    assert int((grid / "from").read_text()) > 0
+    assert (grid / "twice").read_text() == (undisturbed / "twice").read_text() != ""
+
+
+def test_nothing_is_left_on_the_hosts_after_cancel_of_a_killed_engine(grid: Path, notes: SshHosts) -> None:
+    engine = run(grid, {f"z{n}": {"command": "sleep 776", "seconds": 9} for n in range(6)})
+    wait_for(notes, "sleep 776")
+    engine.send_signal(signal.SIGKILL)
+    engine.communicate()
+    weft(grid, "cancel")
+    wait_until(lambda: not find_processes(notes, "sleep 776"), "end of the programs")
+    wait_until(lambda: not find_processes(notes, ".pyz serve"), "end of the runners")
