@@ -136,8 +136,8 @@ class Machine:
 
     @property
     def node_is_core(self) -> bool:
-        """Return whether a node of this machine is one core, as on the local computer and on Dask workers."""
-        return self.backend.get("kind") in _NODE_IS_CORE
+        """Return whether a node of this machine is one core: local, Dask, or ``unit: core`` of the backend."""
+        return self.backend.get("kind") in _NODE_IS_CORE or self.backend.get("unit") == "core"
 
     @property
     def core_count(self) -> int:

@@ -19,14 +19,18 @@ from weft.backends.backend import Capabilities, ProjectContext, find_unknown_key
 from weft.backends.slurm.commands import NodeGroup
 from weft.backends.slurm.controller import SlurmController, SlurmRefused, SlurmUnreachable
 from weft.backends.slurm.job_queue import JobQueue
+from weft.backends.slurm.pilots import MODES
+from weft.engine.state.compiled import CompiledWorkflow
 from weft.errors import InvalidInput, Problem, nearest
 from weft.instance.instance import mark_untimed_tasks
 from weft.platform.machine import Machine
-from weft.units import parse_bytes
+from weft.units import parse_bytes, parse_seconds
 
 _TEXTS = ("partition", "account", "qos", "constraint", "gres", "sandbox")
 _NUMBERS = ("time_margin", "commands_per_s", "poll_every")
-_KEYS = ("kind", *_TEXTS, *_NUMBERS, "memory_per_node", "exclusive")
+_TIMES = ("pilot_below", "pilot_time", "pilot_idle")
+_KEYS = ("kind", "unit", *_TEXTS, *_NUMBERS, "pilot", *_TIMES, "memory_per_node", "exclusive")
+_UNITS = ("node", "core")
 _COMMANDS = ("sbatch", "squeue", "scancel", "sinfo")
 _TIMEOUT_S = 10.0
 
@@ -47,6 +51,7 @@ class SlurmBackend(ProgramBackend):
 
     def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
         super().__init__(context, partial(JobQueue, context), grace_s=grace_s)
+        self._untimed: dict[int, tuple[CompiledWorkflow, Sequence[bool]]] = {}
 
     @staticmethod
     def check_machines(machines: Iterable[Machine]) -> None:
@@ -73,11 +78,16 @@ class SlurmBackend(ProgramBackend):
 
     def _launch_program(self, attempt: ActiveAttempt, order: Mapping[str, Any]) -> None:
         needs: dict[str, Any] = {"nodes": attempt.count}
-        if self._context.machines[attempt.machine].backend.get("time_margin") is not None:
-            compiled = self._context.compiled_workflow(attempt.run)
-            if not mark_untimed_tasks(compiled.instance)[attempt.task]:
-                needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
+        compiled = self._context.compiled_workflow(attempt.run)
+        if not self._is_untimed(attempt.run, compiled)[attempt.task]:
+            needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
         super()._launch_program(attempt, {**order, **needs})
+
+    def _is_untimed(self, run: int, compiled: CompiledWorkflow) -> Sequence[bool]:
+        """Return for each task of a run whether its length is unknown."""
+        if (found := self._untimed.get(run)) is None or found[0] is not compiled:
+            found = self._untimed[run] = compiled, mark_untimed_tasks(compiled.instance).tolist()
+        return found[1]
 
 
 def _find_wrong_settings(machine: Machine) -> Iterator[Problem]:
@@ -92,6 +102,13 @@ def _find_wrong_settings(machine: Machine) -> Iterator[Problem]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 < float(str(value)) < math.inf):
             yield Problem(what=f"{where}: {key} {value!r}", rule="must be a number above 0")
+    for key in _TIMES:
+        value = stated.get(key)
+        if value is not None and not parse_seconds(str(value)):
+            yield Problem(what=f"{where}: {key} {value!r}", rule="must be a time above 0, such as 90 or 10m")
+    for key, words in (("pilot", MODES), ("unit", _UNITS)):
+        if (value := stated.get(key, words[0])) not in words:
+            yield Problem(what=f"{where}: {key} {value!r}", rule=f"must be one of {', '.join(words)}")
     if not isinstance(exclusive := stated.get("exclusive", False), bool):
         yield Problem(what=f"{where}: exclusive {exclusive!r}", rule="must be true or false")
     if (memory := stated.get("memory_per_node")) is not None:
