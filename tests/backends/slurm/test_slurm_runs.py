@@ -21,7 +21,7 @@ machines:
     nodes: 4
     cores: {cores}
     memory: 8GB
-    backend: {{kind: slurm, partition: {partition}, commands_per_s: 20, poll_every: 0.5}}
+    backend: {{kind: slurm, partition: {partition}, commands_per_s: 20, poll_every: 0.5{more}}}
 """
 PROGRAM = "echo x >> {0}/ran; touch {0}/ready; sleep 4; echo a > a"
 STEPS = """tasks:
@@ -40,8 +40,9 @@ class SlurmProject:
         self.engines = []
         self.write_platform("main")
 
-    def write_platform(self, partition, cores=1) -> None:
-        (self.folder / "cluster.yaml").write_text(PLATFORM.format(partition=partition, cores=cores))
+    def write_platform(self, partition, cores=1, more="") -> None:
+        text = PLATFORM.format(partition=partition, cores=cores, more=more)
+        (self.folder / "cluster.yaml").write_text(text)
 
     def write(self, tasks: str) -> None:
         (self.folder / "flow.yaml").write_text(f"weft: 1\nname: flow\n{tasks}")
@@ -279,7 +280,7 @@ def test_wrong_partition_is_refused(project) -> None:
 
 def test_missing_slurm_is_reported(tmp_path) -> None:
     (tmp_path / "flow.yaml").write_text("weft: 1\nname: flow\ntasks:\n  a: {command: exit 0}\n")
-    (tmp_path / "cluster.yaml").write_text(PLATFORM.format(partition="main", cores=1))
+    (tmp_path / "cluster.yaml").write_text(PLATFORM.format(partition="main", cores=1, more=""))
     done = subprocess.run(
         [sys.executable, "-m", "weft", "run", "flow.yaml", "--on", "cluster.yaml"],
         cwd=tmp_path, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True,
