@@ -136,7 +136,7 @@ class Machine:
 
     @property
     def node_is_core(self) -> bool:
-        """Return whether a node of this machine is one core: local, Dask, or ``unit: core`` of the backend."""
+        """Return whether a node of this machine is one core: local, Dask, or with ``unit: core``."""
         return self.backend.get("kind") in _NODE_IS_CORE or self.backend.get("unit") == "core"
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
@@ -203,6 +204,11 @@ def test_engine_finds_its_pilots_again(project) -> None:
     write_sweep(project, 16, "sleep 1")
     engine = project.begin()
     await_runs(project, 6)
+    _, text = project.run_beside("status", "--json")
+    running = json.loads(text)["running"]
+    numbers = set(project.cluster.run("squeue", "-h", "-o", "%A").split())
+    assert running
+    assert {each["job"] for each in running} <= numbers | {""}
     engine.kill()
     engine.wait()
     code, text = project.run("resume")

@@ -70,6 +70,14 @@ class SlurmProject:
     def run(self, *words):
         return self.finish(self.start(*words or ("run", "flow.yaml", "--on", "cluster.yaml")))
 
+    def run_beside(self, *words):
+        """Run a command while an engine runs; return its exit code and output."""
+        done = subprocess.run(
+            [sys.executable, "-m", "weft", *words], cwd=self.folder, env=self.environment,
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
     def begin(self):
         return self.start("run", "flow.yaml", "--on", "cluster.yaml")
 
@@ -118,6 +126,8 @@ def test_pipeline_with_files_runs_as_jobs_and_is_reused(project) -> None:
     )
     code, text = project.run()
     assert code == 0, text
+    code, text = project.run("explain", "make")
+    assert re.search(r"it is job [0-9]+ of the batch system", text), text
     assert (project.folder / "copied").read_text().startswith("weft-1-")
     assert project.queue() == []
     code, text = project.run()

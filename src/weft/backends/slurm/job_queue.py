@@ -208,7 +208,11 @@ class JobQueue:
         rates = [_number(machine, "commands_per_s", 4.0) for machine in context.machines]
         polls = [_number(machine, "poll_every", 2.0) for machine in context.machines]
         self._poll_every_s = min(polls)
-        self._controller = SlurmController(commands_per_s=min(rates), poll_every_s=self._poll_every_s)
+        self._controller = SlurmController(
+            commands_per_s=min(rates),
+            earlier=1,  # the check of the machines has asked for the partitions
+            poll_every_s=self._poll_every_s,
+        )
         self._jobs: dict[int, QueuedJob] = {}
         """By attempt: the jobs whose ends were not reported."""
         self._files: dict[int, JobFiles] = {}
@@ -464,6 +468,7 @@ class JobQueue:
             order = None if given is None else given["order"]
             job = QueuedJob(machine, files, self._name(files.attempt, files.nonce), order, number)
             job.pilot, job.limit_s, job.is_doubtful = pilot, limit_s, not number
+            pilot.number = number
             job.submitted_s = job.beat_at_s = time.monotonic()
             self._jobs[files.attempt] = job
             if not number:
@@ -605,6 +610,10 @@ class JobQueue:
                 self._cancels.add(answer)
             else:
                 job.files.note_number(answer, job.limit_s)
+                if job.pilot is None:
+                    self._backlog.append({"is": "queued", "job": answer, **_identity(job)})
+                else:
+                    job.pilot.number = answer
                 if job.is_cancelled:
                     self._signals.append((answer, "TERM"))
         elif is_over:

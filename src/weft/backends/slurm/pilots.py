@@ -12,7 +12,7 @@ All state belongs to the thread of the engine; another thread reads the reports.
 from __future__ import annotations
 
 import math
-import secrets
+import os
 import threading
 import time
 from collections import deque
@@ -79,6 +79,8 @@ class Pilot:
         """Memory that its job requests; None: the default of the site."""
         self.tasks: dict[int, PilotTask] = {}
         """By attempt: the programs that it runs or will run."""
+        self.number = ""
+        """Number of its job; "": not known."""
         self.has_started = False
         self.is_leaving = False
         """Whether it gets no more orders."""
@@ -386,8 +388,8 @@ class PilotPool:
 
     def _make(self, machine: int, memory_bytes: float | None) -> Pilot:
         slots = self._slots(machine)
-        nonce = secrets.token_hex(16)
-        files = JobFiles.of(self._folder(machine), PILOT_NUMBERS + secrets.randbits(40), nonce, self._token)
+        nonce, number = os.urandom(16).hex(), int.from_bytes(os.urandom(5), "big")
+        files = JobFiles.of(self._folder(machine), PILOT_NUMBERS + number, nonce, self._token)
         pilot = Pilot(machine, files, slots, None if memory_bytes is None else memory_bytes * slots)
         self.pilots.append(pilot)
         return pilot
@@ -442,6 +444,8 @@ class PilotPool:
             if what == "accepted":
                 self._failures[task.machine] = 0
                 pilot.erase(task)
+                if pilot.number:
+                    yield {"is": "queued", "attempt": task.attempt, "nonce": task.nonce, "job": pilot.number}
             elif what == "ended":
                 yield self._end(task, **message)
             elif what == "refused":
