@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from slurm_cluster import ADMIN_PATH, PROGRAMS, SlurmCluster  # type: ignore[import-not-found] -- in tests
+from slurm_cluster import ADMIN_PATH, PROGRAMS, SlurmCluster  # type: ignore[import-not-found]
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")
 WRAPPER = """#!/bin/sh
