@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from weft.backends.attempt.attempt import ActiveAttempt
+from weft.backends.attempt.attempt import ActiveAttempt, ProgramReport
 from weft.backends.attempt.backend import ProgramBackend
 from weft.backends.backend import Capabilities, ProjectContext, find_unknown_keys
 from weft.backends.slurm.commands import NodeGroup
@@ -51,6 +51,8 @@ class SlurmBackend(ProgramBackend):
 
     def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
         super().__init__(context, partial(JobQueue, context), grace_s=grace_s)
+        self._timeouts: dict[tuple[int, int], int] = {}
+        """By run and task: how often its job reached a time limit."""
         self._untimed: dict[int, tuple[CompiledWorkflow, Sequence[bool]]] = {}
 
     @staticmethod
@@ -81,7 +83,28 @@ class SlurmBackend(ProgramBackend):
         compiled = self._context.compiled_workflow(attempt.run)
         if not self._is_untimed(attempt.run, compiled)[attempt.task]:
             needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
+            needs["requested_s"] = self._find_requested_s(attempt, compiled, needs["expected_s"])
         super()._launch_program(attempt, {**order, **needs})
+
+    def _find_requested_s(
+        self, attempt: ActiveAttempt, compiled: CompiledWorkflow, expected_s: float
+    ) -> float | None:
+        """Return the run time to request from Slurm: P90 times the margin, doubled after each timeout.
+
+        Without a P90 it is the estimate times the margin; None without a margin.
+        """
+        margin = self._context.machines[attempt.machine].backend.get("time_margin")
+        if not isinstance(margin, int | float):
+            return None
+        spread = float(compiled.instance.seconds.spread[attempt.task])
+        p90_s = expected_s if math.isnan(spread) else expected_s * max(1.0, spread)
+        return p90_s * margin * 2.0 ** min(self._timeouts.get((attempt.run, attempt.task), 0), 20)
+
+    def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
+        if report.get("cause") == "timeout":
+            key = attempt.run, attempt.task
+            self._timeouts[key] = self._timeouts.get(key, 0) + 1
+        super()._program_ended(attempt, report)
 
     def _is_untimed(self, run: int, compiled: CompiledWorkflow) -> Sequence[bool]:
         """Return for each task of a run whether its length is unknown."""

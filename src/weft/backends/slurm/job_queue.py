@@ -83,8 +83,10 @@ _RESERVE_BYTES = 64 << 20
 _SETTINGS = ("partition", "account", "qos", "constraint", "gres")
 _SIGNALS = {"STOP": "TSTP"}
 """Signals under another name: SIGSTOP cannot be caught, so it would stop the job instead of the program."""
-_NEVER = (SlurmCause.ACCOUNT, SlurmCause.QOS, SlurmCause.TIME_LIMIT, SlurmCause.CONFIGURATION)
-"""Reasons of pending jobs that do not pass."""
+_NEVER = (
+    SlurmCause.PARTITION, SlurmCause.ACCOUNT, SlurmCause.QOS, SlurmCause.TIME_LIMIT, SlurmCause.CONFIGURATION
+)  # fmt: skip
+"""Reasons of refused and of pending jobs that do not pass."""
 _CAUSES: Mapping[JobState, tuple[str, str]] = {
     JobState.TIMEOUT: ("timeout", "its job reached the time limit of Slurm"),
     JobState.DEADLINE: ("timeout", "its job reached its deadline in Slurm"),
@@ -624,7 +626,8 @@ class JobQueue:
                 self._waiting.appendleft(attempt)
                 self._submit_s = time.monotonic() + _PAUSE_S
             elif job.files.take_order() is not None:
-                self._report(job, {"cause": "error", "text": str(answer.problem)})
+                lasting = answer.cause in _NEVER
+                self._report(job, {"cause": "error", "text": str(answer.problem), "lasting": lasting})
         elif isinstance(answer, WeftError):
             self._note_answer(answer)
             job.is_doubtful = True
@@ -640,14 +643,14 @@ class JobQueue:
         if machine.node_is_core:
             nodes, cores = 1, int(order.get("slots") or nodes)
         folder = str(job.files.folder)
-        time_s, expected_s = order.get("time_s"), order.get("expected_s")
+        time_s, expected_s = order.get("time_s"), order.get("requested_s")
         limit_s = math.inf
         if job.pilot is not None:
             limit_s = self._pilots.limit_s(job.pilot)
         elif time_s is not None:
             limit_s = float(time_s) + min(2.0 * float(order.get("grace_s") or 0.0), 600.0) + _RESERVE_S
         elif expected_s is not None:
-            limit_s = float(expected_s) * _number(machine, "time_margin", 1.0) + _RESERVE_S
+            limit_s = float(expected_s) + _RESERVE_S
         log = f"{folder}/{LOG}".replace("%", "%%")
         described = {
             "name": job.name, "comment": f"weft-{self._scope}", "output": log, "error": log,
@@ -689,7 +692,8 @@ class JobQueue:
     def _check_pending(self, job: QueuedJob, status: JobStatus) -> None:
         """Report a job that can never start."""
         if find_pending_cause(status.reason) in _NEVER and job.files.take_order() is not None:
-            self._report(job, {"cause": "error", "text": f"its job can never start: {status.reason}"})
+            text = f"its job can never start: {status.reason}"
+            self._report(job, {"cause": "error", "text": text, "lasting": True})
 
     def _look(self, job: QueuedJob, now_s: float) -> None:
         """Read the records of a job and report what has changed."""

@@ -498,7 +498,8 @@ class PilotPool:
             others = any(each.machine == pilot.machine for each in self.pilots)
             while waiting and not others:
                 text = f"no pilot job can run it: {end.get('text')}"
-                found.append(self._end(waiting.popleft(), cause=end["cause"], text=text))
+                facts = {"cause": end["cause"], "text": text, "lasting": end.get("lasting") is True}
+                found.append(self._end(waiting.popleft(), **facts))
         pilot.close()
         if pilot.unconfirmed:
             self._ended.append(pilot)
