@@ -165,9 +165,13 @@ def _find_wrong_partition(machine: Machine, groups: Sequence[NodeGroup]) -> Iter
         near = nearest(str(wanted), names)
         advice = f"did you mean {near!r}?" if near else f"partitions here: {', '.join(names)}"
         yield Problem(what=f"{where}: there is no partition {wanted!r}", advice=advice)
-    elif machine.nodes > (count := sum(group.count for group in own)):
+        return
+    per_node = [group.cores if machine.node_is_core else 1 for group in own]
+    count = sum(group.count * size for group, size in zip(own, per_node, strict=True))
+    word = "cores" if machine.node_is_core else "nodes"
+    if own and machine.nodes > count:
         yield Problem(
-            what=f"machine {machine.name!r}: {machine.nodes} nodes",
-            rule=f"partition {own[0].partition!r} has {count} nodes",
+            what=f"machine {machine.name!r}: {machine.nodes} {word}",
+            rule=f"partition {own[0].partition!r} has {count} {word}",
             advice="correct `nodes` of the machine",
         )
