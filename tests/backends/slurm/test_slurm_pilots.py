@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from backend_project import BackendProject
 from backends.slurm.test_slurm_runs import SlurmProject
 from patience import PATIENCE_S
 from weft.backends.local.records import SealedRecords
@@ -204,11 +205,6 @@ def test_engine_finds_its_pilots_again(project) -> None:
     write_sweep(project, 16, "sleep 1")
     engine = project.begin()
     await_runs(project, 6)
-    _, text = project.run_beside("status", "--json")
-    running = json.loads(text)["running"]
-    numbers = set(project.cluster.run("squeue", "-h", "-o", "%A").split())
-    assert running
-    assert {each["job"] for each in running} <= numbers | {""}
     engine.kill()
     engine.wait()
     code, text = project.run("resume")
@@ -242,8 +238,44 @@ def test_run_cancelled_after_the_death_of_its_engine_leaves_no_pilot(project) ->
     write_sweep(project, 8, "sleep 100")
     engine = project.begin()
     await_runs(project, 2)
+    _, text = project.run_beside("status", "--json")
+    running = json.loads(text)["running"]
+    numbers = set(project.cluster.run("squeue", "-h", "-o", "%A").split())
+    assert {each["job"] for each in running} & numbers
     engine.kill()
     engine.wait()
     code, text = project.run("cancel")
     assert code == 0, text
     project.await_queue(lambda jobs: not jobs)
+
+
+def test_program_that_the_journal_has_lost_is_ended_in_its_pilot(
+    slurm_cluster, tmp_path, monkeypatch
+) -> None:
+    for name in ("SLURM_CONF", "PATH"):
+        monkeypatch.setenv(name, slurm_cluster.environment[name])
+    tasks = {
+        "slow": {"command": "echo $$ > ready; exec sleep 1000", "work": 1},
+        "quick": {"command": "exit 0", "work": 1},
+    }
+    project = BackendProject("slurm", tmp_path, tasks)
+    project.start(0, "slow")
+    ready, end = project.workdir(0) / "ready", time.monotonic() + PATIENCE_S
+    while not ready.exists() or not ready.read_text():
+        assert time.monotonic() < end
+        project.poll_for(0.1)
+    project.backend.close(stop=False)
+    lost = project.nonces.pop(0)
+    project.open()
+    project.backend.find([])
+    project.start(0, "quick")
+    assert project.nonces[0] != lost
+    assert project.end().exit_code == 0
+    discarded = [
+        message
+        for reports in tmp_path.glob(".weft/runners/1/m0/*/reports")
+        for message in reports.read_text().splitlines()
+        if '"is":"discarded"' in message and lost in message
+    ]
+    project.close()
+    assert len(discarded) == 1

@@ -288,6 +288,13 @@ def test_wrong_partition_is_refused(project) -> None:
     assert re.search(r"no partition 'mian'.*\s+.*did you mean 'main'", text), text
 
 
+def test_cluster_behind_ssh_is_refused(project) -> None:
+    project.write("tasks:\n  a: {command: exit 0}\n")
+    project.write_platform("main", more=", via: login")
+    code, text = project.run()
+    assert (code, "through ssh" in text) == (2, True), text
+
+
 def test_missing_slurm_is_reported(tmp_path) -> None:
     (tmp_path / "flow.yaml").write_text("weft: 1\nname: flow\ntasks:\n  a: {command: exit 0}\n")
     (tmp_path / "cluster.yaml").write_text(PLATFORM.format(partition="main", cores=1, more=""))

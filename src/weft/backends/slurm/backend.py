@@ -115,7 +115,13 @@ class SlurmBackend(ProgramBackend):
 
 def _find_wrong_settings(machine: Machine) -> Iterator[Problem]:
     where, stated = f"machine {machine.name!r}: backend", machine.backend
-    yield from find_unknown_keys(machine, _KEYS)
+    yield from find_unknown_keys(machine, (*_KEYS, "via"))
+    if "via" in stated:
+        yield Problem(
+            what=f"{where}: via {stated['via']!r}",
+            rule="a cluster cannot be reached through ssh yet: jobs and weft share the files of the project",
+            advice="run weft on a login node of the cluster",
+        )
     for key in _TEXTS:
         value = stated.get(key)
         if value is not None and not (isinstance(value, str) and value and value.isprintable()):

@@ -329,6 +329,7 @@ class JobQueue:
         """Send messages to pilots; run the next command of Slurm, if none is running."""
         if self._is_clear and self._pilots.is_clear:
             self._dispatch()
+        self._pilots.flush()
         if self._thread.busy or (now_s := time.monotonic()) < self._retry_s:
             return
         if self._signals:
@@ -795,7 +796,9 @@ class JobQueue:
         if job.number and job.ended_at_s is None and "seconds" not in end:
             self._cancels.add(job.number)
         if job.pilot is not None:
-            is_certain = job.status is not None or not job.submissions
+            is_certain = job.status is not None or not (job.number or job.is_doubtful)
+            if not is_certain:
+                job.files.request_end(0.0)
             self._deliver(self._pilots.note_end(job.pilot, end, is_certain=is_certain))
             return
         self._files[attempt] = job.files

@@ -92,6 +92,8 @@ class PilotProgram:
         programs = ProgramLauncher(tracker.mark, str(given.get("scope") or ""))
         programs.set_base(dict(os.environ))
         self._tasks = RunnerTasks(records, programs, self._reports, tracker)
+        self._executed = 0
+        """Number of the last message that was executed."""
         self._is_ending = False
         """Whether no order is accepted any more."""
         self._message_s = time.monotonic()
@@ -152,8 +154,13 @@ class PilotProgram:
                 self._records.overwrite(file, BEAT, {"at": time.time()})
             finally:
                 os.close(file)
+        except FileNotFoundError:
+            self._end("removed", "cancelled", "the folder of its pilot was removed")
         except OSError as error:
             write_log(f"the heartbeat cannot be written: {error.strerror}")
+        self._end_if_requested()
+
+    def _end_if_requested(self) -> None:
         if self._requests.read(CANCEL) is not None:
             self._end("cancelled", "cancelled", "it was cancelled")
 
@@ -168,8 +175,7 @@ class PilotProgram:
         except BlockingIOError:
             return
         if numbers & _ENDING:
-            if self._requests.read(CANCEL) is not None:
-                self._end("cancelled", "cancelled", "it was cancelled")
+            self._end_if_requested()
             self._end("preempted", "preempted", "Slurm ended the pilot job in which it ran")
 
     # Messages.
@@ -178,6 +184,10 @@ class PilotProgram:
         messages = self._orders.read()
         self._orders.places.clear()
         if not messages:
+            return
+        # An engine that has given up this pilot runs its programs elsewhere.
+        self._end_if_requested()
+        if self._is_ending:
             return
         self._message_s = time.monotonic()
         for message in messages:
@@ -190,6 +200,7 @@ class PilotProgram:
                 )  # fmt: skip
         # The engine must see that an order was accepted before its program starts.
         self._reports.flush()
+        self._executed = self._orders.last
         for message in messages:
             try:
                 self._execute(message)
@@ -222,9 +233,9 @@ class PilotProgram:
         """Write the last reports and the record of the end; return the exit code of the job."""
         end: Record = {
             "is": "ended", "attempt": self._attempt, "nonce": self._nonce, "at": time.time(),
-            "how": self._cause, "read": self._orders.last, "seconds": 0.0,
+            "how": self._cause, "read": self._executed, "seconds": 0.0,
         }  # fmt: skip
-        until_s = time.monotonic() + _WRITING_S
+        until_s = time.monotonic() + (_WRITING_S if self._cause != "removed" else 0.0)
         while True:
             self._reports.flush()
             try:

@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -66,6 +67,8 @@ class PilotTask:
     """Number of the message that contains its order."""
     place: tuple[int, int] | None = None
     """Start and end of this message in the log."""
+    signals: list[str] = field(default_factory=list)
+    """Signals to send after the order."""
 
 
 class Pilot:
@@ -293,7 +296,9 @@ class PilotPool:
     def signal(self, attempt: int, name: str) -> None:
         """Send a signal to a program."""
         task = self._tasks[attempt]
-        if task.pilot is not None:
+        if task.pilot is None:
+            task.signals.append(name)
+        else:
             task.pilot.send(do="signal", attempt=attempt, nonce=task.nonce, signal=name)
 
     def forget(self, attempt: int) -> bool:
@@ -329,10 +334,13 @@ class PilotPool:
             excess = len(here) - max(0, self._allowed(machine, used_nodes))
             for pilot in [each for each in here if not each.tasks and each.has_started][: max(0, excess)]:
                 self._release(pilot)
+        return wanted
+
+    def flush(self) -> None:
+        """Write the messages to pilots, and read the reports of those that run programs."""
         for pilot in self.pilots:
             pilot.flush()
         self._reader.watch([pilot for pilot in self.pilots if pilot.tasks or pilot.discards])
-        return wanted
 
     def _allowed(self, machine: int, used_nodes: Mapping[int, int]) -> int:
         free = self._machines[machine].nodes - used_nodes.get(machine, 0)
@@ -365,6 +373,8 @@ class PilotPool:
         task.pilot = found
         found.tasks[task.attempt] = task
         task.message = found.send(**order)
+        for name in task.signals:
+            found.send(do="signal", attempt=task.attempt, nonce=task.nonce, signal=name)
         return True
 
     def _request(self, machine: int, waiting: Sequence[PilotTask], allowed: int) -> list[Pilot]:
