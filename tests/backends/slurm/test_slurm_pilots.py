@@ -158,6 +158,100 @@ def test_short_tasks_on_one_node_run_in_pilots(tmp_path, backend, order, expecte
     assert pool.takes(0, {"attempt": 1, **order}) is expected
 
 
+class Pilots:
+    """A pool of pilots without jobs: the test writes their reports."""
+
+    def __init__(self, folder):
+        machine = Machine(name="m", nodes=2, backend={"kind": "slurm", "pilot": "always"})
+        self.pool = PilotPool([machine], lambda _: folder, "token", lambda: None)
+
+    def add(self, attempt):
+        self.pool.add(
+            0,
+            {
+                "do": "start",
+                "attempt": attempt,
+                "nonce": f"n{attempt}",
+                "argv": ["x"],
+                "env": {"S": "s3cret"},
+            },
+        )
+
+    def request(self):
+        found = self.pool.dispatch({})
+        for pilot in found:
+            pilot.files.write(self.pool.describe(pilot), "scope")
+        return found
+
+    def start(self, pilot):
+        self.pool.note_start(pilot, {"at": time.time()}, 3600.0)
+        assert self.pool.dispatch({}) == []
+        self.pool.flush()
+
+    def accept(self, pilot, *more):
+        """Write the reports of a pilot that has accepted its order."""
+        (task,) = pilot.tasks.values()
+        known = {"attempt": task.attempt, "nonce": task.nonce}
+        writer = MessageWriter(SealedRecords(str(pilot.files.folder), pilot.files.key), REPORTS)
+        messages = [{"is": "accepted", "order": task.message}, *more]
+        writer.append([{"n": writer.number(), **known, **message} for message in messages])
+
+
+@pytest.fixture
+def pilots(tmp_path):
+    found = Pilots(tmp_path)
+    yield found
+    found.pool.close()
+
+
+def test_reports_that_a_pilot_wrote_before_its_end_are_used(pilots) -> None:
+    pilots.add(1)
+    (pilot,) = pilots.request()
+    pilots.start(pilot)
+    pilots.accept(pilot, {"is": "ended", "code": 3, "cause": ""})
+    found = pilots.pool.note_end(pilot, {"read": 1}, is_certain=True)
+    assert [(each["attempt"], each["code"]) for each in found if each["is"] == "ended"] == [(1, 3)]
+    assert b"s3cret" not in (pilot.files.folder / REQUESTS / ORDERS).read_bytes()
+    assert pilot.files.folder.exists()
+    assert pilots.pool.forget(1)
+    assert not pilot.files.folder.exists()
+
+
+def test_order_that_an_ended_pilot_has_not_read_goes_to_another_one(pilots) -> None:
+    pilots.add(1)
+    (pilot,) = pilots.request()
+    pilots.start(pilot)
+    assert pilots.pool.note_end(pilot, {"read": 0}, is_certain=True) == []
+    (other,) = pilots.request()
+    pilots.start(other)
+    assert list(other.tasks) == [1]
+
+
+@pytest.mark.parametrize("is_certain", [True, False])
+def test_program_of_a_dead_pilot_is_lost_if_it_may_have_started(pilots, is_certain) -> None:
+    pilots.add(1)
+    pilots.add(2)
+    first, second = pilots.request()
+    pilots.start(first)
+    pilots.start(second)
+    pilots.accept(first)
+    end = {"cause": "lost", "text": "a node of its job died"}
+    found = pilots.pool.note_end(first, end, is_certain=is_certain)
+    assert [each["cause"] for each in found if each["is"] == "ended"] == ["lost"]
+    found = pilots.pool.note_end(second, end, is_certain=is_certain)
+    assert [each["cause"] for each in found] == ([] if is_certain else ["lost"])
+
+
+def test_pilot_without_time_for_a_task_is_released(pilots) -> None:
+    pilots.add(1)
+    (pilot,) = pilots.request()
+    pilots.pool.note_start(pilot, {"at": time.time() - 3550.0}, 3600.0)
+    assert len(pilots.request()) == 1
+    pilots.pool.flush()
+    assert pilot.is_leaving
+    assert not pilot.tasks
+
+
 # On a real Slurm.
 
 

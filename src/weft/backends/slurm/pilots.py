@@ -112,9 +112,8 @@ class Pilot:
             )
 
     def read(self) -> list[Record]:
-        """Return the new reports; may be called by several threads."""
-        with self.lock:
-            return [] if self.reader is None else self.reader.read()
+        """Return the new reports; the lock must be held if another thread may read them."""
+        return [] if self.reader is None else self.reader.read()
 
     def close(self) -> None:
         """Close the logs."""
@@ -184,12 +183,18 @@ class ReportReader:
             self._changed.clear()
             found = False
             for pilot in self._active:
-                if messages := pilot.read():
-                    self._found.put((pilot, messages))
-                    found = True
+                found = self.read(pilot) or found
             if found:
                 self._wake()
             self._changed.wait(_READ_EVERY_S if self._active else None)
+
+    def read(self, pilot: Pilot) -> bool:
+        """Read the new reports of a pilot; return whether there are any. Any thread may call this."""
+        with pilot.lock:  # also while they are added, so that no later ones are added before
+            messages = pilot.read()
+            if messages:
+                self._found.put((pilot, messages))
+            return bool(messages)
 
     def take(self) -> Iterator[tuple[Pilot, list[Record]]]:
         """Yield what was read."""
@@ -480,7 +485,8 @@ class PilotPool:
 
         ``is_certain``: whether its job has certainly ended, so that it cannot read another order.
         """
-        found = list(self._interpret(pilot, pilot.read()))
+        self._reader.read(pilot)
+        found = self.collect()
         pilot.is_over = True
         pilot.discards.clear()
         if pilot in self.pilots:
