@@ -15,12 +15,12 @@ SEED = 18
 MIXED = """tasks:
   short:
     sweep: {{i: 1..40}}
-    command: "mkdir {0}/runs-s{{i}} || touch {0}/twice; echo s{{i}} >> {0}/ran; sleep 0.3; rmdir {0}/runs-s{{i}}; echo {{i}} > s{{i}}"
+    command: "mkdir {0}/runs-s{{i}} || touch {0}/twice; echo s{{i}} >> {0}/ran; sleep {1}; rmdir {0}/runs-s{{i}}; echo {{i}} > s{{i}}"
     outputs: ["s{{i}}"]
     work: 1s
   long:
     sweep: {{i: 1..20}}
-    command: "mkdir {0}/runs-l{{i}} || touch {0}/twice; echo l{{i}} >> {0}/ran; sleep 0.3; rmdir {0}/runs-l{{i}}; echo {{i}} > l{{i}}"
+    command: "mkdir {0}/runs-l{{i}} || touch {0}/twice; echo l{{i}} >> {0}/ran; sleep {1}; rmdir {0}/runs-l{{i}}; echo {{i}} > l{{i}}"
     outputs: ["l{{i}}"]
     work: 100s
 """
@@ -45,7 +45,7 @@ def check_mixed(project, code, text):
 
 
 def test_engine_killed_again_and_again_loses_and_repeats_nothing(project) -> None:
-    project.write(MIXED.format(project.folder))
+    project.write(MIXED.format(project.folder, 0.2 * KILLS))
     moments = random.Random(SEED)
     engine = project.begin()
     project.await_file(".weft/runners/1")
@@ -62,7 +62,7 @@ def test_engine_killed_again_and_again_loses_and_repeats_nothing(project) -> Non
 
 
 def test_restart_of_the_controller_does_not_disturb_pilots_and_jobs(project) -> None:
-    project.write(MIXED.format(project.folder))
+    project.write(MIXED.format(project.folder, 0.3))
     engine = project.begin()
     project.await_file("s1")
     project.cluster.kill_controller()
