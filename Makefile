@@ -66,8 +66,12 @@ lint: $(DEVELOPMENT) ## style, types and import contracts; style of scripts, sty
 bench: $(BENCHMARK) ## run the benchmarks: one JSON line each
 	@set -e; for file in $(filter-out %/compare.py %/measurement.py %/masters.py,$(wildcard benchmarks/*.py)); do $(BIN)/python "$$file"; done
 
-chaos: $(COMPILER) ## cause FAULTS=10000 faults (kills, power cuts, failing calls, rollbacks), drawn from SEED=1
+chaos: $(COMPILER) ## cause FAULTS=10000 faults (kills, power cuts, failing calls, rollbacks), drawn from SEED=1; with BACKEND=slurm kill the engine 50 times
+ifneq ($(BACKEND),)
+	WEFT_KILLS=50 $(BIN)/python -m pytest $(PYTEST_OPTIONS) tests/backends/$(BACKEND) -k engine_killed
+else
 	cd tests && ../$(BIN)/python -m chaos.long_form --faults $(FAULTS) --seed $(SEED)
+endif
 
 fuzz: $(DEVELOPMENT) ## fuzz every reader for MINUTES=10, or with CASES=1000000 cases, guided by coverage; add new inputs to the corpus
 	cd tests && ../$(BIN)/python -m fuzz.long_form $(if $(CASES),--total $(CASES),--minutes $(MINUTES)) --seed $(SEED) --grow

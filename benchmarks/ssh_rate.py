@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    from ssh_hosts import find_missing_for_hosts, start_ssh_hosts
+    from ssh_hosts import find_missing_for_hosts, start_ssh_hosts  # type: ignore[import-not-found]
 
     if missing := find_missing_for_hosts():
         print(json.dumps({"benchmark": "ssh_rate", "skipped": missing}))

@@ -37,6 +37,7 @@ ALLOWED = {
     "backends/local/records.py": _RUNNER,
     "backends/local/runner.py": _RUNNER,
     "backends/local/runner_link.py": _RUNNER,
+    "backends/slurm/message_log.py": _RUNNER,
     "backends/ssh/connection.py": "folders on an ssh host; files received under names that staging chooses",
 }
 

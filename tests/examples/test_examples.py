@@ -14,7 +14,9 @@ from weft.backends.simulation.scenario_checks import check_scenario
 from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PLATFORMS = {"dask-machines.yaml", "grid.yaml", "local-machines.yaml", "shares.yaml", "ssh-machines.yaml"}
+PLATFORMS = {
+    "dask-machines.yaml", "grid.yaml", "local-machines.yaml", "shares.yaml", "slurm-machines.yaml", "ssh-machines.yaml",
+}  # fmt: skip
 BROKEN = {"broken.yaml"}
 SCENARIOS = {"scenario.yaml"}
 WORKFLOWS = sorted(

@@ -67,6 +67,8 @@ class RunningAttempt:
     """The physical machine if ``machine`` is a share of one, else None."""
     suspended_since_s: float | None = None
     """Time at which the program was suspended; None: it is not suspended."""
+    job: str = ""
+    """Number of its job in the batch system; "": it has none, or none is known."""
 
 
 class ExecutionProgress:
@@ -155,6 +157,7 @@ class ExecutionProgress:
                 since_s=started.submitted_s or 0.0,
                 host=state.machines[attempt.machine].share_of,
                 suspended_since_s=attempt.suspended_since_s,
+                job=started.job,
             )
             for number, started in self.history.running.items()
             if (attempt := state.attempts.get(number)) is not None and run in (None, attempt.run)

@@ -89,7 +89,8 @@ def _show(
         if each.suspended_since_s is not None:
             halted_s = max(0.0, round(now_s - each.suspended_since_s, 1))
             halted = f", suspended for {format_seconds(halted_s)}"
-        click.echo(printable(f"  {each.task} on {each.machine}{part}{nodes} for {since}{halted}"))
+        job = f", job {each.job}" if each.job else ""
+        click.echo(printable(f"  {each.task} on {each.machine}{part}{nodes}{job} for {since}{halted}"))
     if len(running) > most:
         click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
     for reservation in view.reservations:

@@ -272,6 +272,8 @@ class _MessageText:
             case messages.Checkpointed(work_done=done):
                 share = f" at {done:.0%} of the work" if done and done > UNKNOWN_SHARE else ""
                 return f"it wrote restart files{share}"
+            case messages.JobQueued(job=job):
+                return f"it is job {job} of the batch system"
             case messages.Suspended():
                 return "the machine suspended it"
             case messages.Resumed():

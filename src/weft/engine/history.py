@@ -112,6 +112,8 @@ class AttemptRecord:
     memory_bytes: float | None = None
     """Memory limit of the program; None: no limit."""
     time_limit_s: float | None = None
+    job: str = ""
+    """Number of its job in the batch system; "": it has none, or none is known."""
     begun_n: int | None = None
     """Number of the journal entry with the Start command; None: no such command (as for transfers)."""
     completed_n: int | None = None
@@ -760,6 +762,10 @@ class History:
             attempt.checkpoint = event.work_done
             self._saved.setdefault((attempt.run, attempt.task), {})[attempt.number] = self.now
 
+    def _job_queued(self, event: messages.JobQueued) -> None:
+        if (attempt := self.attempts.get(event.attempt)) is not None:
+            attempt.job = event.job
+
     def _suspend(self, event: messages.Suspended) -> None:
         self._suspended.setdefault(event.attempt, self.now)
 
@@ -1188,6 +1194,7 @@ class History:
         messages.StagedOut: _staged_out,
         messages.Progressed: _progressed,
         messages.Checkpointed: _checkpointed,
+        messages.JobQueued: _job_queued,
         messages.Suspended: _suspend,
         messages.Resumed: _resumed,
         messages.MachineChanged: _machine_changed,

@@ -185,6 +185,15 @@ class Checkpointed:
     """Why the restart files could not be kept, or not copied to the store of the task; "": no problem."""
 
 
+@stored_as("JobQueued")
+class JobQueued:
+    """A batch system has accepted the job in which the program of an attempt runs."""
+
+    attempt: int
+    job: str
+    """Number of the job in the batch system."""
+
+
 @stored_as("Suspended")
 class Suspended:
     """The machine's own scheduler has suspended an attempt."""
@@ -770,6 +779,7 @@ Event = (
     | CleanedUp
     | Progressed
     | Checkpointed
+    | JobQueued
     | Suspended
     | Resumed
     | RequirementsChanged

@@ -403,6 +403,10 @@ def _on_run_stalled(state: EngineState, event: messages.RunStalled) -> None:
     """Do nothing: the tasks of the run keep their states, so that the run can be resumed."""
 
 
+def _on_job_queued(state: EngineState, event: messages.JobQueued) -> None:
+    """Do nothing: no decision depends on the number of a job."""
+
+
 _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.Submitted: _on_submitted,
     messages.Started: _on_started,
@@ -412,6 +416,7 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.CleanedUp: _on_cleaned_up,
     messages.Progressed: _on_progressed,
     messages.Checkpointed: _on_checkpointed,
+    messages.JobQueued: _on_job_queued,
     messages.Suspended: _on_suspended,
     messages.Resumed: _on_resumed,
     messages.RequirementsChanged: _on_requirements_changed,

@@ -137,8 +137,8 @@ class Machine:
 
     @property
     def node_is_core(self) -> bool:
-        """Return whether a node of this machine is one core, as on the local computer and on ssh hosts."""
-        return self.backend.get("kind") in _NODE_IS_CORE
+        """Return whether a node of this machine is one core: local, ssh, Dask, or with ``unit: core``."""
+        return self.backend.get("kind") in _NODE_IS_CORE or self.backend.get("unit") == "core"
 
     @property
     def has_own_disk(self) -> bool:

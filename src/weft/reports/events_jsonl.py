@@ -48,6 +48,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
         ("work_done", "iterations", "all_iterations", "last_iteration_s", "degraded", "problem"),
     ),
     ev.Checkpointed: ("attempt-checkpointed", ("work_done", "problem")),
+    ev.JobQueued: ("attempt-queued", ("job",)),
     ev.Suspended: ("attempt-suspended", ()),
     ev.Resumed: ("attempt-resumed", ()),
     ev.RequirementsChanged: ("attempt-demands", ("requirements", "rank", "mandatory", "problem")),

@@ -597,7 +597,7 @@ class ExecutedRun:
             "failures": [numbered(_failure_record(failure)) for failure in self.failures],
             "attempts": [
                 numbered(each.as_record(names))
-                | {"exit_code": each.exit_code, "taken_over": is_reused(each)}
+                | {"exit_code": each.exit_code, "job": each.job, "taken_over": is_reused(each)}
                 | {"strays": each.strays, "cpu_s": self.measured(each.number).cpu_s}
                 | {"max_rss_bytes": self.measured(each.number).max_rss_bytes}
                 for each in self.attempts

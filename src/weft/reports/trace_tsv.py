@@ -58,7 +58,7 @@ def _cells(executed: ExecutedRun, attempt: AttemptRecord, number: int, *, raw: b
         "hash": f"{product.fingerprint[:2]}/{product.fingerprint[2:8]}"
         if product is not None and product.fingerprint
         else None,
-        "native_id": _known(str, measured.pid),
+        "native_id": attempt.job or _known(str, measured.pid),
         "name": _name(executed, attempt),
         "status": "CACHED" if is_reused(attempt) else _STATUS.get(attempt.ending, "ABORTED"),
         "exit": _known(str, attempt.exit_code),

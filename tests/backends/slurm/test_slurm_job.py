@@ -14,8 +14,8 @@ import pytest
 from backends.test_bundle import OLDEST, python_version_needed, runtime_unions, source_of
 from patience import PATIENCE_S
 from weft.backends.local.processes import read_process
-from weft.backends.slurm.job import BEAT, EXIT, START
 from weft.backends.slurm.job_files import JOB_MODULES, JobFiles, write_bundle
+from weft.backends.slurm.pilot import BEAT, EXIT, START
 
 
 @pytest.mark.parametrize("module", JOB_MODULES)

@@ -21,7 +21,7 @@ machines:
     nodes: 4
     cores: {cores}
     memory: 8GB
-    backend: {{kind: slurm, partition: {partition}, commands_per_s: 20, poll_every: 0.5}}
+    backend: {{kind: slurm, partition: {partition}, commands_per_s: 20, poll_every: 0.5{more}}}
 """
 PROGRAM = "echo x >> {0}/ran; touch {0}/ready; sleep 4; echo a > a"
 STEPS = """tasks:
@@ -40,8 +40,9 @@ class SlurmProject:
         self.engines = []
         self.write_platform("main")
 
-    def write_platform(self, partition, cores=1) -> None:
-        (self.folder / "cluster.yaml").write_text(PLATFORM.format(partition=partition, cores=cores))
+    def write_platform(self, partition, cores=1, more="") -> None:
+        text = PLATFORM.format(partition=partition, cores=cores, more=more)
+        (self.folder / "cluster.yaml").write_text(text)
 
     def write(self, tasks: str) -> None:
         (self.folder / "flow.yaml").write_text(f"weft: 1\nname: flow\n{tasks}")
@@ -68,6 +69,14 @@ class SlurmProject:
 
     def run(self, *words):
         return self.finish(self.start(*words or ("run", "flow.yaml", "--on", "cluster.yaml")))
+
+    def run_beside(self, *words):
+        """Run a command while an engine runs; return its exit code and output."""
+        done = subprocess.run(
+            [sys.executable, "-m", "weft", *words], cwd=self.folder, env=self.environment,
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout
 
     def begin(self):
         return self.start("run", "flow.yaml", "--on", "cluster.yaml")
@@ -117,6 +126,8 @@ def test_pipeline_with_files_runs_as_jobs_and_is_reused(project) -> None:
     )
     code, text = project.run()
     assert code == 0, text
+    code, text = project.run("explain", "make")
+    assert re.search(r"it is job [0-9]+ of the batch system", text), text
     assert (project.folder / "copied").read_text().startswith("weft-1-")
     assert project.queue() == []
     code, text = project.run()
@@ -277,9 +288,16 @@ def test_wrong_partition_is_refused(project) -> None:
     assert re.search(r"no partition 'mian'.*\s+.*did you mean 'main'", text), text
 
 
+def test_cluster_behind_ssh_is_refused(project) -> None:
+    project.write("tasks:\n  a: {command: exit 0}\n")
+    project.write_platform("main", more=", via: login")
+    code, text = project.run()
+    assert (code, "through ssh" in text) == (2, True), text
+
+
 def test_missing_slurm_is_reported(tmp_path) -> None:
     (tmp_path / "flow.yaml").write_text("weft: 1\nname: flow\ntasks:\n  a: {command: exit 0}\n")
-    (tmp_path / "cluster.yaml").write_text(PLATFORM.format(partition="main", cores=1))
+    (tmp_path / "cluster.yaml").write_text(PLATFORM.format(partition="main", cores=1, more=""))
     done = subprocess.run(
         [sys.executable, "-m", "weft", "run", "flow.yaml", "--on", "cluster.yaml"],
         cwd=tmp_path, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True,

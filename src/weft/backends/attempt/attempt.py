@@ -42,7 +42,8 @@ The report of an end also has ``code``, ``signal``, ``cause``, ``text``, ``at`` 
 (run time) and ``strays`` (number of processes of the program that were still running after it had ended by
 itself). If the program ended by a signal, or with an exit code other than 0, the report has ``disk``:
 ``folder``, ``free_bytes``, ``size_bytes`` and ``free_files`` of the fullest file system that the program
-wrote to, measured at the end of the program. ``disk`` is None if these values are unknown.
+wrote to, measured at the end of the program. ``disk`` is None if these values are unknown. With ``lasting``
+a program could not be started, and another try would not help.
 """
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode

@@ -774,6 +774,8 @@ class ProgramBackend:
                 continue
             if report["is"] == "ended":
                 self._program_ended(attempt, report)
+            elif report["is"] == "queued" and not attempt.over:
+                self._events.append(ev.JobQueued(attempt=attempt.number, job=str(report["job"])))
             elif report["is"] == "stopped" and not attempt.over:
                 self._events.append(ev.Suspended(attempt=attempt.number))
             elif report["is"] == "continued" and not attempt.over:

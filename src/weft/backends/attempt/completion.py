@@ -754,7 +754,8 @@ def _classify_end(attempt: ActiveAttempt, report: ProgramReport) -> ev.Ended:
     if halted and not attempt.cancelled and (code is None or cause):
         return halted_event(attempt)
     if cause == "error":
-        return ev.Ended(attempt=number, exit_code=code, cause=Cause.ERROR, story=text)
+        lasting = report.get("lasting") is True
+        return ev.Ended(attempt=number, exit_code=code, cause=Cause.ERROR, story=text, lasting=lasting)
     if cause:
         return ev.Ended(attempt=number, exit_code=None, cause=Cause(cause), story=text)
     if code is None and by is not None:

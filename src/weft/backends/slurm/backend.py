@@ -13,20 +13,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from weft.backends.attempt.attempt import ActiveAttempt
+from weft.backends.attempt.attempt import ActiveAttempt, ProgramReport
 from weft.backends.attempt.backend import ProgramBackend
 from weft.backends.backend import Capabilities, ProjectContext, find_unknown_keys
 from weft.backends.slurm.commands import NodeGroup
 from weft.backends.slurm.controller import SlurmController, SlurmRefused, SlurmUnreachable
 from weft.backends.slurm.job_queue import JobQueue
+from weft.backends.slurm.pilots import MODES
+from weft.engine.state.compiled import CompiledWorkflow
 from weft.errors import InvalidInput, Problem, nearest
 from weft.instance.instance import mark_untimed_tasks
 from weft.platform.machine import Machine
-from weft.units import parse_bytes
+from weft.units import parse_bytes, parse_seconds
 
 _TEXTS = ("partition", "account", "qos", "constraint", "gres", "sandbox")
 _NUMBERS = ("time_margin", "commands_per_s", "poll_every")
-_KEYS = ("kind", *_TEXTS, *_NUMBERS, "memory_per_node", "exclusive")
+_TIMES = ("pilot_below", "pilot_time", "pilot_idle")
+_KEYS = ("kind", "unit", *_TEXTS, *_NUMBERS, "pilot", *_TIMES, "memory_per_node", "exclusive")
+_UNITS = ("node", "core")
 _COMMANDS = ("sbatch", "squeue", "scancel", "sinfo")
 _TIMEOUT_S = 10.0
 
@@ -47,6 +51,9 @@ class SlurmBackend(ProgramBackend):
 
     def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
         super().__init__(context, partial(JobQueue, context), grace_s=grace_s)
+        self._timeouts: dict[tuple[int, int], int] = {}
+        """By run and task: how often its job reached a time limit."""
+        self._untimed: dict[int, tuple[CompiledWorkflow, Sequence[bool]]] = {}
 
     @staticmethod
     def check_machines(machines: Iterable[Machine]) -> None:
@@ -73,16 +80,48 @@ class SlurmBackend(ProgramBackend):
 
     def _launch_program(self, attempt: ActiveAttempt, order: Mapping[str, Any]) -> None:
         needs: dict[str, Any] = {"nodes": attempt.count}
-        if self._context.machines[attempt.machine].backend.get("time_margin") is not None:
-            compiled = self._context.compiled_workflow(attempt.run)
-            if not mark_untimed_tasks(compiled.instance)[attempt.task]:
-                needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
+        compiled = self._context.compiled_workflow(attempt.run)
+        if not self._is_untimed(attempt.run, compiled)[attempt.task]:
+            needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
+            needs["requested_s"] = self._find_requested_s(attempt, compiled, needs["expected_s"])
         super()._launch_program(attempt, {**order, **needs})
+
+    def _find_requested_s(
+        self, attempt: ActiveAttempt, compiled: CompiledWorkflow, expected_s: float
+    ) -> float | None:
+        """Return the run time to request from Slurm: P90 times the margin, doubled after each timeout.
+
+        Without a P90 it is the estimate times the margin; None without a margin.
+        """
+        margin = self._context.machines[attempt.machine].backend.get("time_margin")
+        if not isinstance(margin, int | float):
+            return None
+        spread = float(compiled.instance.seconds.spread[attempt.task])
+        p90_s = expected_s if math.isnan(spread) else expected_s * max(1.0, spread)
+        return p90_s * margin * 2.0 ** min(self._timeouts.get((attempt.run, attempt.task), 0), 20)
+
+    def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
+        if report.get("cause") == "timeout":
+            key = attempt.run, attempt.task
+            self._timeouts[key] = self._timeouts.get(key, 0) + 1
+        super()._program_ended(attempt, report)
+
+    def _is_untimed(self, run: int, compiled: CompiledWorkflow) -> Sequence[bool]:
+        """Return for each task of a run whether its length is unknown."""
+        if (found := self._untimed.get(run)) is None or found[0] is not compiled:
+            found = self._untimed[run] = compiled, mark_untimed_tasks(compiled.instance).tolist()
+        return found[1]
 
 
 def _find_wrong_settings(machine: Machine) -> Iterator[Problem]:
     where, stated = f"machine {machine.name!r}: backend", machine.backend
-    yield from find_unknown_keys(machine, _KEYS)
+    yield from find_unknown_keys(machine, (*_KEYS, "via"))
+    if "via" in stated:
+        yield Problem(
+            what=f"{where}: via {stated['via']!r}",
+            rule="a cluster cannot be reached through ssh yet: jobs and weft share the files of the project",
+            advice="run weft on a login node of the cluster",
+        )
     for key in _TEXTS:
         value = stated.get(key)
         if value is not None and not (isinstance(value, str) and value and value.isprintable()):
@@ -92,6 +131,13 @@ def _find_wrong_settings(machine: Machine) -> Iterator[Problem]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 < float(str(value)) < math.inf):
             yield Problem(what=f"{where}: {key} {value!r}", rule="must be a number above 0")
+    for key in _TIMES:
+        value = stated.get(key)
+        if value is not None and not parse_seconds(str(value)):
+            yield Problem(what=f"{where}: {key} {value!r}", rule="must be a time above 0, such as 90 or 10m")
+    for key, words in (("pilot", MODES), ("unit", _UNITS)):
+        if (value := stated.get(key, words[0])) not in words:
+            yield Problem(what=f"{where}: {key} {value!r}", rule=f"must be one of {', '.join(words)}")
     if not isinstance(exclusive := stated.get("exclusive", False), bool):
         yield Problem(what=f"{where}: exclusive {exclusive!r}", rule="must be true or false")
     if (memory := stated.get("memory_per_node")) is not None:
@@ -125,9 +171,13 @@ def _find_wrong_partition(machine: Machine, groups: Sequence[NodeGroup]) -> Iter
         near = nearest(str(wanted), names)
         advice = f"did you mean {near!r}?" if near else f"partitions here: {', '.join(names)}"
         yield Problem(what=f"{where}: there is no partition {wanted!r}", advice=advice)
-    elif machine.nodes > (count := sum(group.count for group in own)):
+        return
+    per_node = [group.cores if machine.node_is_core else 1 for group in own]
+    count = sum(group.count * size for group, size in zip(own, per_node, strict=True))
+    word = "cores" if machine.node_is_core else "nodes"
+    if own and machine.nodes > count:
         yield Problem(
-            what=f"machine {machine.name!r}: {machine.nodes} nodes",
-            rule=f"partition {own[0].partition!r} has {count} nodes",
+            what=f"machine {machine.name!r}: {machine.nodes} {word}",
+            rule=f"partition {own[0].partition!r} has {count} {word}",
             advice="correct `nodes` of the machine",
         )

@@ -49,6 +49,7 @@ without a connection to its host EXIT_NO_CONNECTION.
 """
 EXIT_NO_CONNECTION = 255
 """Exit code without a connection to the host of a command, as of ssh."""
+_SLACK = 1.05
 MOST_IDS = 500
 """Number of jobs that one scancel or sacct names, within the limit of a command line."""
 
@@ -127,8 +128,9 @@ class SlurmController:
     """Submits, lists, signals and cancels jobs of one cluster.
 
     ``run`` executes a command, on this host or on a login node. At most ``commands_per_s`` commands start in
-    any second (below 1: one in ``1 / commands_per_s`` seconds); a call waits for its turn. All methods may
-    be called from several threads. Times are those of ``clock``.
+    any second (below 1: one in ``1 / commands_per_s`` seconds); a call waits for its turn. ``earlier``
+    commands count as started just now: this process has issued them by another object. All methods may be
+    called from several threads. Times are those of ``clock``.
     """
 
     def __init__(
@@ -136,6 +138,7 @@ class SlurmController:
         run: RunCommand = run_locally,
         *,
         commands_per_s: float = 4.0,
+        earlier: int = 0,
         poll_every_s: float = 2.0,
         timeout_s: float = 30.0,
         first_backoff_s: float = 1.0,
@@ -153,8 +156,9 @@ class SlurmController:
         self._clock = clock
         self._sleep = sleep
         burst = max(1, int(commands_per_s))
-        self._window_s = burst / commands_per_s
-        self._starts: deque[float] = deque(maxlen=burst)
+        # A little longer: a process starts some time after the clock was read.
+        self._window_s = _SLACK * burst / commands_per_s
+        self._starts: deque[float] = deque([clock()] * earlier, maxlen=burst)
         self._lock = threading.Lock()
         """Guards the fields of this object; never held for long."""
         self._turn_lock = threading.Lock()

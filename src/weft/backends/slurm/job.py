@@ -11,6 +11,8 @@ requests restart files, SIGTSTP and SIGCONT stop and continue the program. The r
 with every heartbeat, so that cancelling works while the controller of Slurm is away. The exit code is that of
 the program.
 
+An order with ``idle_s`` is that of a pilot (``pilot.py``), which runs the programs of many attempts.
+
 This module is part of a bundle: it must not import other parts of weft or heavy modules.
 """
 
@@ -27,17 +29,14 @@ import time
 from weft.backends.local.processes import ProcessTracker, ProgramLauncher, StartOrder
 from weft.backends.local.records import Record, SealedRecords, write_log
 from weft.backends.local.runner_loop import EngineSocket, RunnerTasks
+from weft.backends.slurm.pilot import BEAT, CANCEL, CANNOT_RECORD, EXIT, START, PilotProgram
 
 ORDER = "order"
 """File with the order; removing it decides whether the program is started."""
-START, BEAT, EXIT = "start", "beat", "exit"
-"""Names of the records that the job writes."""
-REQUESTS, CANCEL = "engine", "cancel"
-"""Folder of the records that the engine writes, apart from those of the job; name of one of them."""
+REQUESTS = "engine"
+"""Folder of the records that the engine writes, apart from those of the job."""
 NO_ORDER = 0
 """Exit code of a job whose order was removed."""
-CANNOT_RECORD = 70
-"""Exit code of a job that cannot write its records."""
 
 _BEAT_S = 1.0
 _WRITING_S = 60.0
@@ -183,6 +182,8 @@ def main(directory: str) -> int:
     try:
         records = SealedRecords(directory, given["key"])
         requests = SealedRecords(f"{directory}/{REQUESTS}", given["key"])
+        if given["order"].get("idle_s") is not None:
+            return PilotProgram(records, requests, given).run()
         return JobProgram(records, requests, given).run()
     except OSError as error:
         write_log(f"the records cannot be used: {error}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -22,13 +23,14 @@ from typing import Any
 
 import weft
 from weft.backends.local.records import Record, SealedRecords
-from weft.backends.slurm.job import CANCEL, ORDER, REQUESTS
+from weft.backends.slurm.job import ORDER, REQUESTS
+from weft.backends.slurm.pilot import CANCEL
 from weft.private_files import make_folder, write_file
 from weft.records import dataclass
 
 JOB_MODULES = (
     "backends.local.message_socket", "backends.local.processes", "backends.local.records",
-    "backends.local.runner_loop", "backends.slurm.job",
+    "backends.local.runner_loop", "backends.slurm.job", "backends.slurm.message_log", "backends.slurm.pilot",
 )  # fmt: skip
 """The modules that a job loads, without the leading ``weft``: Python 3.8 and the standard library only."""
 LOG = "log"
@@ -132,19 +134,23 @@ class JobFiles:
         """Let the job cancel its program, with this time between SIGTERM and SIGKILL."""
         self._write_request(CANCEL, {"grace_s": min(grace_s, 1e9)})
 
-    def note_number(self, number: str) -> None:
-        """Record the number that Slurm gave to the job."""
-        self._write_request(_JOB, {"number": number})
+    def note_number(self, number: str, limit_s: float) -> None:
+        """Record the number that Slurm gave to the job, and its time limit."""
+        self._write_request(_JOB, {"number": number, "limit_s": limit_s if math.isfinite(limit_s) else None})
 
-    def read_number(self) -> str:
-        """Return the number that Slurm gave to the job; "" if it is not known."""
+    def read_number(self) -> tuple[str, float]:
+        """Return the number that Slurm gave to the job ("": not known) and its time limit."""
         with suppress(OSError):
             records = SealedRecords(str(self.folder / REQUESTS), self.key)
             try:
-                return str((records.read(_JOB) or {}).get("number", ""))
+                found = records.read(_JOB) or {}
             finally:
                 records.close()
-        return ""
+            limit_s = found.get("limit_s")
+            return str(found.get("number", "")), float(limit_s) if isinstance(
+                limit_s, int | float
+            ) else math.inf
+        return "", math.inf
 
     def _write_request(self, name: str, record: Record) -> None:
         with suppress(OSError):  # without it, Slurm is the only way to the job

@@ -1,4 +1,4 @@
-"""Transport of the Slurm backend: one job per program, on a file system that all nodes share.
+"""Transport of the Slurm backend: jobs that run one program, or many as pilots, on a shared file system.
 
 The state of a job follows from its own records first (``job.py``), then from ``squeue``, then from ``sacct``
 where a site has it. While the controller does not answer, the state is unknown and nothing is reported. All
@@ -43,15 +43,21 @@ from weft.backends.slurm.commands import (
     job_script,
 )
 from weft.backends.slurm.controller import QueueSnapshot, SlurmController, SlurmRefused, SlurmUnreachable
-from weft.backends.slurm.job import BEAT, EXIT, START
 from weft.backends.slurm.job_files import LOG, JobFiles, write_bundle
+from weft.backends.slurm.pilot import BEAT, EXIT, START
+from weft.backends.slurm.pilots import (
+    MODULE_NUMBERS,
+    PILOT_NUMBERS,
+    SIGNAL_BEFORE_S,
+    Pilot,
+    PilotPool,
+    ends_early,
+)
 from weft.errors import WeftError
 from weft.platform.machine import Machine
 from weft.records import dataclass
 from weft.units import parse_bytes
 
-_MODULE_NUMBERS = 1 << 30
-"""Numbers from here on are those of prologs, epilogs and evaluators, which the journal does not contain."""
 _SETTLING_S = 3.0
 """Seconds for which the record of an end may be on its way after Slurm has reported the end of the job."""
 _REFINING_S = 10.0
@@ -68,6 +74,8 @@ _SUBMISSIONS = 3
 _PAUSE_S = 10.0
 """Seconds after which a job is submitted again if a limit on the number of jobs was reached."""
 _CLOSING_S = 60.0
+_LEAVING_S = 3.0
+"""Seconds for which the engine waits at its end until pilots have ended."""
 _RESERVE_S = 60.0
 """Seconds that a job gets beyond the time limit of its program, which the job itself enforces."""
 _RESERVE_BYTES = 64 << 20
@@ -75,8 +83,10 @@ _RESERVE_BYTES = 64 << 20
 _SETTINGS = ("partition", "account", "qos", "constraint", "gres")
 _SIGNALS = {"STOP": "TSTP"}
 """Signals under another name: SIGSTOP cannot be caught, so it would stop the job instead of the program."""
-_NEVER = (SlurmCause.ACCOUNT, SlurmCause.QOS, SlurmCause.TIME_LIMIT, SlurmCause.CONFIGURATION)
-"""Reasons of pending jobs that do not pass."""
+_NEVER = (
+    SlurmCause.PARTITION, SlurmCause.ACCOUNT, SlurmCause.QOS, SlurmCause.TIME_LIMIT, SlurmCause.CONFIGURATION
+)  # fmt: skip
+"""Reasons of refused and of pending jobs that do not pass."""
 _CAUSES: Mapping[JobState, tuple[str, str]] = {
     JobState.TIMEOUT: ("timeout", "its job reached the time limit of Slurm"),
     JobState.DEADLINE: ("timeout", "its job reached its deadline in Slurm"),
@@ -109,6 +119,8 @@ class QueuedJob:
     kill_at_s: float = math.inf
     """Time on the monotonic clock at which Slurm cancels the job if it has not ended by then."""
     has_started: bool = False
+    nodes: int = 1
+    """Number of nodes; with cores as nodes, the number of cores."""
     signals: list[str] = field(default_factory=list)
     """Signals for the program that were not sent yet."""
     is_stopped: bool = False
@@ -123,6 +135,10 @@ class QueuedJob:
     asked_accounting: bool = False
     exit_at_s: float | None = None
     """Time at which the record of an end by Slurm was first seen; None: there is none."""
+    pilot: Pilot | None = None
+    """The pilot that this job is; None: it runs one program."""
+    limit_s: float = math.inf
+    """Time limit that was requested; infinity: that of the partition."""
 
 
 class CommandThread:
@@ -194,7 +210,11 @@ class JobQueue:
         rates = [_number(machine, "commands_per_s", 4.0) for machine in context.machines]
         polls = [_number(machine, "poll_every", 2.0) for machine in context.machines]
         self._poll_every_s = min(polls)
-        self._controller = SlurmController(commands_per_s=min(rates), poll_every_s=self._poll_every_s)
+        self._controller = SlurmController(
+            commands_per_s=min(rates),
+            earlier=1,  # the check of the machines has asked for the partitions
+            poll_every_s=self._poll_every_s,
+        )
         self._jobs: dict[int, QueuedJob] = {}
         """By attempt: the jobs whose ends were not reported."""
         self._files: dict[int, JobFiles] = {}
@@ -222,6 +242,7 @@ class JobQueue:
         self._backlog: list[ProgramReport] = []
         self._health = MachineHealth(context)
         self._boot = boot_id()
+        self._pilots = PilotPool(context.machines, self._folder, context.token, self._thread.wake)
 
     # Requests of the engine.
 
@@ -230,18 +251,26 @@ class JobQueue:
         if machine in self._health.lost:
             return self._health.lost[machine].problem
         attempt, nonce = int(order["attempt"]), str(order["nonce"])
+        if self._pilots.takes(machine, order):
+            self._health.remember(machine)
+            self._pilots.add(machine, order)
+            return ""
         try:
             files = JobFiles.of(self._folder(machine), attempt, nonce, self._context.token)
             files.write(order, str(self._scope))
         except OSError as error:
             return f"the order of its job cannot be written: {error}"
         self._health.remember(machine)
-        self._jobs[attempt] = QueuedJob(machine, files, self._name(attempt, nonce), order)
+        name, nodes = self._name(attempt, nonce), int(order.get("nodes") or 1)
+        self._jobs[attempt] = QueuedJob(machine, files, name, order, nodes=nodes)
         self._waiting.append(attempt)
         return ""
 
     def cancel(self, machine: int, attempt: int, grace_s: float) -> None:  # noqa: ARG002
         """End a program; a job that waits in the queue is cancelled without starting it."""
+        if attempt in self._pilots:
+            self._deliver(self._pilots.cancel(attempt, grace_s))
+            return
         if (job := self._jobs.get(attempt)) is None:
             return
         job.is_cancelled = True
@@ -255,7 +284,9 @@ class JobQueue:
 
     def signal(self, machine: int, attempt: int, name: str) -> None:  # noqa: ARG002
         """Send a signal to a program through its job."""
-        if (job := self._jobs.get(attempt)) is not None:
+        if attempt in self._pilots:
+            self._pilots.signal(attempt, name)
+        elif (job := self._jobs.get(attempt)) is not None:
             job.signals.append(_SIGNALS.get(name, name))
             self._pass_signals(job)
 
@@ -267,7 +298,7 @@ class JobQueue:
 
     def forget(self, machine: int, attempt: int) -> None:  # noqa: ARG002
         """Remove the files of an ended job."""
-        if (files := self._files.pop(attempt, None)) is not None:
+        if not self._pilots.forget(attempt) and (files := self._files.pop(attempt, None)) is not None:
             files.remove()
 
     def measure(self, machine: int, every_s: float) -> None:  # noqa: ARG002
@@ -295,7 +326,10 @@ class JobQueue:
         """Do nothing: there is no connection to a job."""
 
     def flush(self) -> None:
-        """Run the next command of Slurm, if none is running."""
+        """Send messages to pilots; run the next command of Slurm, if none is running."""
+        if self._is_clear and self._pilots.is_clear:
+            self._dispatch()
+        self._pilots.flush()
         if self._thread.busy or (now_s := time.monotonic()) < self._retry_s:
             return
         if self._signals:
@@ -303,7 +337,7 @@ class JobQueue:
         elif self._cancels:
             numbers = sorted(self._cancels)
             self._thread.run(lambda: self._controller.cancel(numbers), lambda end: self._sent(numbers, end))
-        elif not self._is_clear and (self._jobs or self._strange):
+        elif not self._is_clear and (self._jobs or self._strange or self._pilots.has_waiting):
             self._thread.run(self._ask_queue, self._clear)
         elif self._lookups:
             asked, self._lookups = self._lookups, []
@@ -320,12 +354,44 @@ class JobQueue:
     def receive(self, descriptor: int) -> list[ProgramReport]:  # noqa: ARG002
         """Return the reports that follow from the result of a command."""
         self._thread.deliver()
+        self._deliver(self._pilots.collect())
         self.flush()
         return self._take_backlog()
+
+    def _dispatch(self) -> None:
+        """Let pilots run the programs that wait for them, and queue the jobs of new pilots."""
+        used: dict[int, int] = {}
+        for job in self._jobs.values():
+            if job.pilot is None:
+                used[job.machine] = used.get(job.machine, 0) + job.nodes
+        for pilot in self._pilots.dispatch(used):
+            files, order = pilot.files, self._pilots.describe(pilot)
+            job = QueuedJob(pilot.machine, files, self._name(files.attempt, files.nonce), order, pilot=pilot)
+            self._jobs[files.attempt] = job
+            try:
+                files.write(order, str(self._scope))
+            except OSError as error:
+                self._report(
+                    job, {"cause": "lost", "text": f"the order of its job cannot be written: {error}"}
+                )
+                continue
+            self._waiting.append(files.attempt)
+
+    def _deliver(self, reports: Sequence[ProgramReport]) -> None:
+        """Pass reports on programs of pilots to the engine."""
+        for each in reports:
+            report = {key: value for key, value in each.items() if key not in {"machine_index", "n"}}
+            if report["is"] == "ended":
+                report["boot"] = self._boot
+                self._add_to_ledger(each["machine_index"], report)
+            self._backlog.append(report)
+        if reports:
+            self._thread.wake()
 
     def check(self) -> list[ProgramReport]:
         """Read the records of jobs; return reports on programs and machines."""
         returned = self._find_returned()
+        self._deliver(self._pilots.collect())
         now_s = time.monotonic()
         if (gap_s := now_s - self._checked_s) > _GAP_S:
             for job in self._jobs.values():
@@ -358,6 +424,9 @@ class JobQueue:
         found = SurvivingPrograms()
         for machine in range(len(self._context.machines)):
             for files in JobFiles.find(self._folder(machine), self._context.token):
+                if files.attempt >= PILOT_NUMBERS:
+                    self._recover_pilot(machine, files, known, found)
+                    continue
                 if known.get(files.attempt) != files.nonce:
                     files.take_order()
                     files.request_end(0.0)
@@ -377,9 +446,10 @@ class JobQueue:
             self._files[files.attempt] = files
             found.ends[files.attempt] = {**end, "boot": self._boot}
             return
-        number = files.read_number()
+        number, limit_s = files.read_number()
         name = self._name(files.attempt, files.nonce)
         job = QueuedJob(machine, files, name, None if given is None else given["order"], number)
+        job.limit_s = limit_s
         job.submitted_s = job.beat_at_s = time.monotonic()
         job.is_doubtful = not number
         self._jobs[files.attempt] = job
@@ -387,8 +457,35 @@ class JobQueue:
             self._waiting.append(files.attempt)
         found.running.add(files.attempt)
 
+    def _recover_pilot(
+        self, machine: int, files: JobFiles, known: Mapping[int, str], found: SurvivingPrograms
+    ) -> None:
+        end = files.read(EXIT)[0]
+        pilot, starts, ends = self._pilots.recover(machine, files, known, is_over=end is not None)
+        found.starts |= starts
+        found.ends |= {attempt: {**each, "boot": self._boot} for attempt, each in ends.items()}
+        found.running |= starts.keys() - ends.keys()
+        if end is None:
+            given = files.read_order()
+            number, limit_s = files.read_number()
+            order = None if given is None else given["order"]
+            job = QueuedJob(machine, files, self._name(files.attempt, files.nonce), order, number)
+            job.pilot, job.limit_s, job.is_doubtful = pilot, limit_s, not number
+            pilot.number = number
+            job.submitted_s = job.beat_at_s = time.monotonic()
+            self._jobs[files.attempt] = job
+            if not number:
+                self._waiting.append(files.attempt)
+
     def close(self, *, stop: bool) -> None:
         """End the thread; with ``stop``, jobs that must be cancelled are cancelled first."""
+        pilots = [job for job in self._jobs.values() if job.pilot is not None] if stop else []
+        for job in pilots:
+            del self._jobs[job.files.attempt]
+            job.files.take_order()
+            job.files.request_end(0.0)
+            if job.number:
+                self._cancels.add(job.number)
         end_s = time.monotonic() + (_CLOSING_S if stop else 0.0)
         while time.monotonic() < end_s and (self._cancels or self._thread.busy):
             self._signals.clear()
@@ -397,6 +494,13 @@ class JobQueue:
             select.select([self._thread.descriptor], [], [], 0.2)
             self._thread.deliver()
         self._thread.close()
+        self._pilots.close()
+        end_s = time.monotonic() + _LEAVING_S
+        for job in pilots:
+            while job.has_started and job.files.read(EXIT)[0] is None and time.monotonic() < end_s:
+                time.sleep(0.05)
+            if not job.has_started or job.files.read(EXIT)[0] is not None:
+                job.files.remove()
 
     # Commands of Slurm.
 
@@ -453,7 +557,7 @@ class JobQueue:
         if int(execution) == self._context.execution:
             return job.name not in known
         attempt, nonce = [*job.name.split("-"), "", "", ""][2:4]
-        if not attempt.isdecimal() or int(attempt) >= _MODULE_NUMBERS:
+        if not attempt.isdecimal() or int(attempt) >= MODULE_NUMBERS:
             return False
         return not self._context.is_known(int(execution), int(attempt), nonce)
 
@@ -493,7 +597,10 @@ class JobQueue:
                 for each in self._partitions
                 if each.partition == wanted or (not wanted and each.default)
             ]
-            described = {**described, "limit_s": min(limit_s, *limits) if limits else limit_s}
+            job.limit_s = min(limit_s, *limits) if limits else limit_s
+            described = {**described, "limit_s": job.limit_s}
+            if job.pilot is not None and not ends_early(job.limit_s):
+                described["signal"] = ""
         return self._controller.submit(SlurmJob(**described), script)
 
     def _submitted(self, job: QueuedJob, answer: str | WeftError) -> None:
@@ -505,7 +612,11 @@ class JobQueue:
             if is_over:
                 self._cancels.add(answer)
             else:
-                job.files.note_number(answer)
+                job.files.note_number(answer, job.limit_s)
+                if job.pilot is None:
+                    self._backlog.append({"is": "queued", "job": answer, **_identity(job)})
+                else:
+                    job.pilot.number = answer
                 if job.is_cancelled:
                     self._signals.append((answer, "TERM"))
         elif is_over:
@@ -516,7 +627,8 @@ class JobQueue:
                 self._waiting.appendleft(attempt)
                 self._submit_s = time.monotonic() + _PAUSE_S
             elif job.files.take_order() is not None:
-                self._report(job, {"cause": "error", "text": str(answer.problem)})
+                lasting = answer.cause in _NEVER
+                self._report(job, {"cause": "error", "text": str(answer.problem), "lasting": lasting})
         elif isinstance(answer, WeftError):
             self._note_answer(answer)
             job.is_doubtful = True
@@ -528,22 +640,28 @@ class JobQueue:
         """Return what a job needs, its script, and its time limit (infinity: that of the partition)."""
         machine = self._context.machines[job.machine]
         stated = machine.backend
-        nodes = int(order.get("nodes") or 1)
+        nodes, cores = int(order.get("nodes") or 1), machine.cores
+        if machine.node_is_core:
+            nodes, cores = 1, int(order.get("slots") or nodes)
         folder = str(job.files.folder)
-        time_s, expected_s = order.get("time_s"), order.get("expected_s")
+        time_s, expected_s = order.get("time_s"), order.get("requested_s")
         limit_s = math.inf
-        if time_s is not None:
+        if job.pilot is not None:
+            limit_s = self._pilots.limit_s(job.pilot)
+        elif time_s is not None:
             limit_s = float(time_s) + min(2.0 * float(order.get("grace_s") or 0.0), 600.0) + _RESERVE_S
         elif expected_s is not None:
-            limit_s = float(expected_s) * _number(machine, "time_margin", 1.0) + _RESERVE_S
+            limit_s = float(expected_s) + _RESERVE_S
         log = f"{folder}/{LOG}".replace("%", "%%")
         described = {
             "name": job.name, "comment": f"weft-{self._scope}", "output": log, "error": log,
-            "nodes": nodes, "cores": machine.cores, "exclusive": stated.get("exclusive") is True,
+            "nodes": nodes, "cores": cores, "exclusive": stated.get("exclusive") is True,
             "memory_per_node_bytes": _memory(stated.get("memory_per_node"), order.get("memory_bytes"), nodes),
             "signal": "USR1" if order.get("restart") and time_s is None else "",
             **{key: str(stated.get(key) or "") for key in _SETTINGS},
         }  # fmt: skip
+        if job.pilot is not None:
+            described |= {"signal": "TERM", "signal_before_s": SIGNAL_BEFORE_S}
         if job.machine not in self._bundles:
             self._bundles[job.machine] = write_bundle(self._folder(job.machine))
         return (
@@ -575,7 +693,8 @@ class JobQueue:
     def _check_pending(self, job: QueuedJob, status: JobStatus) -> None:
         """Report a job that can never start."""
         if find_pending_cause(status.reason) in _NEVER and job.files.take_order() is not None:
-            self._report(job, {"cause": "error", "text": f"its job can never start: {status.reason}"})
+            text = f"its job can never start: {status.reason}"
+            self._report(job, {"cause": "error", "text": text, "lasting": True})
 
     def _look(self, job: QueuedJob, now_s: float) -> None:
         """Read the records of a job and report what has changed."""
@@ -586,6 +705,8 @@ class JobQueue:
         if start is not None and not job.has_started:
             job.has_started, job.beat_at_s = True, now_s
             job.order = None  # it may contain secrets
+        if start is not None and job.pilot is not None and not job.pilot.has_started:
+            self._pilots.note_start(job.pilot, start, job.limit_s)
         self._pass_signals(job)
         if beat is not None and beat != job.beat:
             job.beat, job.beat_at_s = beat, now_s
@@ -604,6 +725,9 @@ class JobQueue:
 
     def _look_at_end(self, job: QueuedJob, end: Record, now_s: float) -> None:
         """Report an end that the job has recorded; Slurm says why it has ended a job."""
+        if job.pilot is not None:
+            self._report(job, end)
+            return
         if end.get("cause") == "preempted" and not job.is_cancelled:
             job.exit_at_s = job.exit_at_s or now_s
             if job.status is None and now_s < job.exit_at_s + _REFINING_S:
@@ -669,16 +793,25 @@ class JobQueue:
         """Report the end of a program; its job is cancelled unless Slurm has reported its end."""
         attempt = job.files.attempt
         del self._jobs[attempt]
-        self._files[attempt] = job.files
         if job.number and job.ended_at_s is None and "seconds" not in end:
             self._cancels.add(job.number)
+        if job.pilot is not None:
+            is_certain = job.status is not None or not (job.number or job.is_doubtful)
+            if not is_certain:
+                job.files.request_end(0.0)
+            self._deliver(self._pilots.note_end(job.pilot, end, is_certain=is_certain))
+            return
+        self._files[attempt] = job.files
         now = time.time()
         none = {"is": "ended", "code": None, "signal": None, "at": now, "began": now, "seconds": 0.0}
         report = {**none, **end, **_identity(job), "boot": self._boot}
-        with suppress(OSError):  # only reports of resource usage read it
-            self._ledger(job.machine).add(encode_record(report))
+        self._add_to_ledger(job.machine, report)
         self._backlog.append(report)
         self._thread.wake()
+
+    def _add_to_ledger(self, machine: int, report: Mapping[str, Any]) -> None:
+        with suppress(OSError):  # only reports of resource usage read it
+            self._ledger(machine).add(encode_record(dict(report)))
 
     def _ledger(self, machine: int) -> RecordLog:
         if (found := self._ledgers.get(machine)) is None:

@@ -1,0 +1,110 @@
+"""What jobs request from a real Slurm: GPUs, cores, nodes and time; and how refused jobs are reported."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from backends.slurm.test_slurm_runs import PLATFORM, SlurmProject
+
+REFUSED = (
+    "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified"
+)
+
+
+@pytest.fixture
+def project(slurm_cluster, tmp_path):
+    found = SlurmProject(tmp_path, slurm_cluster)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("work", ["1s", "100s"], ids=["pilot", "job"])
+def test_task_gets_the_gpus_of_its_machine(project, work) -> None:
+    project.write_platform("gpu", more=', gres: "gpu:2"')
+    text = (project.folder / "cluster.yaml").read_text().replace("nodes: 4", "nodes: 2")
+    (project.folder / "cluster.yaml").write_text(text)
+    command = "scontrol show job $SLURM_JOB_ID --details | grep -o 'GRES=gpu[^ ]*' | sort -u > seen; echo $SLURMD_NODENAME >> seen"
+    project.write(f'tasks:\n  a: {{command: "{command}", outputs: [seen], work: {work}}}\n')
+    code, text = project.run()
+    assert code == 0, text
+    *gres, node = (project.folder / "seen").read_text().split()
+    assert any(each.startswith("GRES=gpu:2(") for each in gres)
+    assert node in project.cluster.nodes[-2:]
+
+
+@pytest.mark.parametrize("work", ["1s", "100s"], ids=["pilot", "job"])
+def test_cores_are_the_nodes_of_a_shared_machine(project, work) -> None:
+    text = PLATFORM.format(partition="main", cores=4, more=", unit: core").replace("nodes: 4", "nodes: 16")
+    (project.folder / "cluster.yaml").write_text(text)
+    project.write(f"""tasks:
+  wide: {{nodes: 3, command: "echo $SLURM_JOB_NUM_NODES $SLURM_CPUS_PER_TASK > seen", outputs: [seen], work: {work}}}
+  t: {{sweep: {{i: 1..12}}, command: "echo $SLURM_JOB_ID >> {project.folder}/jobs; sleep 0.5", work: {work}}}
+""")
+    code, text = project.run()
+    assert code == 0, text
+    seen = (project.folder / "seen").read_text().split()
+    assert seen == ["1", "3" if work == "100s" else "4"]
+    jobs = (project.folder / "jobs").read_text().split()
+    assert len(jobs) == 12
+    assert len(set(jobs)) == 12 if work == "100s" else len(set(jobs)) <= 4
+
+
+def test_time_limit_is_the_p90_times_the_margin(project) -> None:
+    project.write_platform("main", more=", time_margin: 2, pilot: never")
+    (project.folder / "known.csv").write_text("kind,seconds,p90_seconds\nspread,60,120\n")
+    command = "squeue -h -j $SLURM_JOB_ID -o %l > {0}"
+    project.write(f"""predictions: known.csv
+tasks:
+  spread: {{command: "{command.format("known")}", outputs: [known]}}
+  exact: {{command: "{command.format("stated")}", outputs: [stated], work: 60s}}
+  unknown: {{command: "{command.format("default")}", outputs: [default]}}
+""")
+    code, text = project.run()
+    assert code == 0, text
+    found = [(project.folder / name).read_text().strip() for name in ("known", "stated", "default")]
+    assert found == ["5:00", "3:00", "10:00"]
+
+
+@pytest.mark.parametrize("work", ["1s", "100s"], ids=["pilot", "job"])
+def test_refused_job_is_not_submitted_again(project, work) -> None:
+    folder = project.folder
+    (folder / "bin").mkdir()
+    (folder / "bin/sbatch").write_text(f"#!/bin/sh\necho x >> {folder}/calls\necho '{REFUSED}' >&2\nexit 1\n")
+    (folder / "bin/sbatch").chmod(0o755)
+    project.environment["PATH"] = f"{folder / 'bin'}{os.pathsep}{project.environment['PATH']}"
+    project.write(f"tasks:\n  a: {{command: exit 0, work: {work}, retries: 5}}\n")
+    code, text = project.run()
+    assert (code, "Invalid account" in text) == (1, True), text
+    assert (folder / "calls").read_text() == "x\n"
+
+
+def test_moldable_workflow_gets_the_planned_nodes(slurm16_cluster, tmp_path) -> None:
+    project = SlurmProject(tmp_path, slurm16_cluster)
+    text = PLATFORM.format(partition="main", cores=1, more="").replace("nodes: 4", "nodes: 16")
+    (tmp_path / "cluster.yaml").write_text(text)
+    tasks = "".join(
+        f"""  t{number}:
+
+    speedup: {{seconds: {{1: {work}, 2: {work * 0.55}, 4: {work * 0.3}, 8: {work * 0.18}}}}}
+
+    command: "echo $WEFT_NODES $SLURM_JOB_NUM_NODES >> {tmp_path}/seen{number}; sleep 0.5"
+    after: {json.dumps([f"t{before}" for before in befores])}
+"""
+        for number, (work, befores) in enumerate(
+            [(400, []), (300, []), (800, []), (200, [0, 1]), (900, [2, 3])]
+        )
+    )
+    project.write(f"tasks:\n{tasks}")
+    code, text = project.run_beside("plan", "flow.yaml", "--on", "cluster.yaml", "--json")
+    assert code == 0, text
+    planned = {each["task"]: each["nodes"] for each in json.loads(text)["schedule"]}
+    code, text = project.run()
+    assert code == 0, text
+    for number in range(5):
+        asked, given = (tmp_path / f"seen{number}").read_text().split()
+        assert (asked, given) == (str(planned[f"t{number}"]),) * 2
+    assert any(count > 1 for count in planned.values())
+    project.close()
