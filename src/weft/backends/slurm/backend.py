@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from weft.backends.attempt.attempt import ActiveAttempt
-from weft.backends.attempt.backend import ProgramBackend
+from weft.backends.attempt.backend import BackendPart, ProgramBackend
 from weft.backends.backend import Capabilities, ProjectContext, find_unknown_keys
 from weft.backends.slurm.commands import NodeGroup
 from weft.backends.slurm.controller import SlurmController, SlurmRefused, SlurmUnreachable
@@ -71,13 +71,25 @@ class SlurmBackend(ProgramBackend):
         if problems:
             raise InvalidInput(problems)
 
-    def _launch_program(self, attempt: ActiveAttempt, order: Mapping[str, Any]) -> None:
-        needs: dict[str, Any] = {"nodes": attempt.count}
-        if self._context.machines[attempt.machine].backend.get("time_margin") is not None:
-            compiled = self._context.compiled_workflow(attempt.run)
-            if not mark_untimed_tasks(compiled.instance)[attempt.task]:
-                needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
-        super()._launch_program(attempt, {**order, **needs})
+    @classmethod
+    def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
+        """Return what the backend contributes for these machines of a platform with several kinds."""
+        connect = partial(JobQueue, context, machines=machines)
+        needs = partial(describe_needs, context)
+        return BackendPart(capabilities=cls.capabilities, connect=connect, describe_needs=needs)
+
+    def _describe_needs(self, attempt: ActiveAttempt) -> Mapping[str, Any]:
+        return describe_needs(self._context, attempt)
+
+
+def describe_needs(context: ProjectContext, attempt: ActiveAttempt) -> Mapping[str, Any]:
+    """Return what the job of an attempt needs: its nodes and, if its machine has a margin, its seconds."""
+    needs: dict[str, Any] = {"nodes": attempt.count}
+    if context.machines[attempt.machine].backend.get("time_margin") is not None:
+        compiled = context.compiled_workflow(attempt.run)
+        if not mark_untimed_tasks(compiled.instance)[attempt.task]:
+            needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
+    return needs
 
 
 def _find_wrong_settings(machine: Machine) -> Iterator[Problem]:

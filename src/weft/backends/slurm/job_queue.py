@@ -186,13 +186,18 @@ class CommandThread:
 class JobQueue:
     """Transport that runs every program as a job of Slurm."""
 
-    def __init__(self, context: ProjectContext, poller: select.poll) -> None:
+    def __init__(
+        self, context: ProjectContext, poller: select.poll, machines: Sequence[int] | None = None
+    ) -> None:
+        """Create the transport to ``machines`` of the platform; None: to all of them."""
         self._context = context
+        self._machines = range(len(context.machines)) if machines is None else machines
         self._scope = RunnerScope.of(context.layout.home, context.execution)
         self._thread = CommandThread()
         poller.register(self._thread.descriptor, select.POLLIN)
-        rates = [_number(machine, "commands_per_s", 4.0) for machine in context.machines]
-        polls = [_number(machine, "poll_every", 2.0) for machine in context.machines]
+        described = [context.machines[machine] for machine in self._machines]
+        rates = [_number(machine, "commands_per_s", 4.0) for machine in described]
+        polls = [_number(machine, "poll_every", 2.0) for machine in described]
         self._poll_every_s = min(polls)
         self._controller = SlurmController(commands_per_s=min(rates), poll_every_s=self._poll_every_s)
         self._jobs: dict[int, QueuedJob] = {}
@@ -232,7 +237,8 @@ class JobQueue:
         attempt, nonce = int(order["attempt"]), str(order["nonce"])
         try:
             files = JobFiles.of(self._folder(machine), attempt, nonce, self._context.token)
-            files.write(order, str(self._scope))
+            # Another scope than that of local programs, whose transport kills what it does not know.
+            files.write(order, f"slurm-{self._scope}")
         except OSError as error:
             return f"the order of its job cannot be written: {error}"
         self._health.remember(machine)
@@ -356,7 +362,7 @@ class JobQueue:
         """Find the jobs of an earlier engine by their files; jobs of other attempts are ended."""
         known = {each.attempt: each.nonce for each in attempts}
         found = SurvivingPrograms()
-        for machine in range(len(self._context.machines)):
+        for machine in self._machines:
             for files in JobFiles.find(self._folder(machine), self._context.token):
                 if known.get(files.attempt) != files.nonce:
                     files.take_order()
