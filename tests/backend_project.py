@@ -26,8 +26,9 @@ TIMEOUT_S = PATIENCE_S
 def platform_of(kind: str) -> Platform:
     names = ("m0", "m1")
     more = {name: {"host": name} if kind == "ssh" else {} for name in names}
+    kinds = dict(zip(names, ("local", "slurm") if kind == "mixed" else (kind, kind), strict=True))
     machines = (
-        Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind, **more[name]}) for name in names
+        Machine(name=name, nodes=4, memory=8e9, backend={"kind": kinds[name], **more[name]}) for name in names
     )
     return Platform(machines=tuple(machines))
 

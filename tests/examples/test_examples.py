@@ -14,7 +14,7 @@ from weft.backends.simulation.scenario_checks import check_scenario
 from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PLATFORMS = {"grid.yaml", "local-machines.yaml", "shares.yaml", "ssh-machines.yaml"}
+PLATFORMS = {"grid.yaml", "local-machines.yaml", "mixed-machines.yaml", "shares.yaml", "ssh-machines.yaml"}
 BROKEN = {"broken.yaml"}
 SCENARIOS = {"scenario.yaml"}
 WORKFLOWS = sorted(

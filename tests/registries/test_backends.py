@@ -1,5 +1,7 @@
 """Conformance suite of the backends; it runs for every registered backend and the example of the documentation.
 
+``mixed`` has a machine on this computer and one of Slurm.
+
 Backends that run programs are tested with real programs and files in addition.
 """
 
@@ -15,6 +17,7 @@ from plugins import load_backend_example
 from weft.backends import BACKENDS
 from weft.backends.backend import Capabilities
 from weft.backends.local.processes import read_process
+from weft.backends.mixed import MixedBackend
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.errors import InvalidInput
@@ -39,13 +42,14 @@ TASKS = {
 ELSEWHERE = {"ssh"}
 """Backends that need other hosts; ``tests/backends/ssh`` tests them."""
 TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS if kind not in ELSEWHERE} | {
-    "child": load_backend_example()
+    "child": load_backend_example(),
+    "mixed": MixedBackend,
 }
 
 
 def provide_service(kind, request, monkeypatch):
     """Start the service that a kind of backend needs, and let this process find it."""
-    if kind == "slurm":
+    if kind in ("slurm", "mixed"):
         cluster = request.getfixturevalue("slurm_cluster")
         for name in ("SLURM_CONF", "PATH"):
             monkeypatch.setenv(name, cluster.environment[name])
@@ -60,7 +64,9 @@ def project(request, tmp_path, monkeypatch):
     made.close()
 
 
-@pytest.fixture(params=[kind for kind, backend in TESTED.items() if backend.capabilities.runs_programs])
+@pytest.fixture(
+    params=[kind for kind, made in TESTED.items() if made is MixedBackend or made.capabilities.runs_programs]
+)
 def programs(request, tmp_path, monkeypatch):
     """Yield a project for each backend that runs programs."""
     provide_service(request.param, request, monkeypatch)

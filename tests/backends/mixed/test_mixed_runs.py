@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -174,6 +173,8 @@ def test_programs_of_all_kinds_survive_the_engine_and_are_taken_over(project: Mi
     wait_until(engine, project.runs_everywhere, "not all tasks run")
     engine.send_signal(signal.SIGKILL)
     engine.communicate()
+    project.run("clean")  # the directories of running programs are kept
+    assert project.runs_everywhere()
     resumed = project.start("resume")
     project.release()
     project.finish(resumed)
@@ -230,7 +231,7 @@ def test_nothing_runs_anywhere_after_cancel(project: MixedProject) -> None:
         found = []
         for each in Path("/proc").glob("[0-9]*"):
             try:
-                where = os.readlink(each / "cwd")
+                where = str((each / "cwd").readlink())
             except OSError:
                 continue
             if str(project.folder / ".weft" / "sandbox") in where or "/.cache/weft/sandbox/" in where:
