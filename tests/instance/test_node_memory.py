@@ -104,7 +104,10 @@ def test_plan_with_node_memory_verifies(tmp_path):
     ("tasks", "layout"),
     [
         ({"a": {"work": 8, "nodes": [1, 2]}, "b": {"work": 4}}, RelatedSeconds),
-        ({"a": {"work": 8, "nodes": [1, 2]}, "b": {"seconds": {"c": 4, "d": 8}}}, (ClassSeconds, TableSeconds)),
+        (
+            {"a": {"work": 8, "nodes": [1, 2]}, "b": {"seconds": {"c": 4, "d": 8}}},
+            (ClassSeconds, TableSeconds),
+        ),
     ],
 )
 def test_startup_is_part_of_every_estimate(tasks, layout):
