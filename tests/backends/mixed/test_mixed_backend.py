@@ -35,7 +35,7 @@ def project(tmp_path, kinds, monkeypatch):
         Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind}) for name, kind in described.items()
     )
     platform = Platform(machines=tuple(machines))
-    monkeypatch.setattr("backend_project.platform_of", lambda _: platform)
+    monkeypatch.setattr("backend_project.platform_of", lambda *_: platform)
     made = BackendProject("mixed", tmp_path, TASKS, MixedBackend)
     yield made
     made.close()
