@@ -77,9 +77,7 @@ def main() -> int:
                 folder = Path(place) / f"{kind}{number}"
                 folder.mkdir()
                 rates[kind].append(measure_rate(folder, options.tasks, options.slots, backend))
-    ratio = statistics.median(
-        ssh / local for ssh, local in zip(rates["ssh"], rates["local"], strict=True)
-    )
+    ratio = statistics.median(ssh / local for ssh, local in zip(rates["ssh"], rates["local"], strict=True))
     found = {
         "benchmark": "ssh_rate",
         "tasks": options.tasks,

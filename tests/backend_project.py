@@ -31,8 +31,9 @@ def platform_of(kind: str, hosts: SshHosts | None = None) -> Platform:
     more = {name: _settings(kind, name) for name in names}
     if hosts is not None:
         more = {name: hosts[index].backend for index, name in enumerate(names)}
+    kinds = dict(zip(names, ("local", "slurm") if kind == "mixed" else (kind, kind), strict=True))
     machines = (
-        Machine(name=name, nodes=4, memory=8e9, backend={"kind": kind, **more[name]}) for name in names
+        Machine(name=name, nodes=4, memory=8e9, backend={"kind": kinds[name], **more[name]}) for name in names
     )
     return Platform(machines=tuple(machines))
 

@@ -62,8 +62,10 @@ def parameters(name: str) -> list[set[str]]:
     """Return the spellings of every option of a command and of its subcommands, ``{"-p", "--param"}``."""
     command = weft.get_command(click.Context(weft), name)
     assert command is not None
-    below = command.commands.values() if isinstance(command, click.Group) else ()
-    found = [set(each.opts + each.secondary_opts) for one in (command, *below) for each in one.params]
+    commands = [command]
+    for one in commands:  # grows by the subcommands of groups
+        commands += one.commands.values() if isinstance(one, click.Group) else ()
+    found = [set(each.opts + each.secondary_opts) for one in commands for each in one.params]
     return [names for names in found if any(option.startswith("-") for option in names)]
 
 

@@ -15,7 +15,8 @@ from weft.backends.simulation.scenario_reader import load_arrival_workflows, loa
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLATFORMS = {
-    "dask-machines.yaml", "grid.yaml", "local-machines.yaml", "shares.yaml", "slurm-machines.yaml", "ssh-machines.yaml",
+    "dask-machines.yaml", "grid.yaml", "local-machines.yaml", "mixed-machines.yaml", "shares.yaml", "slurm-machines.yaml",
+    "ssh-machines.yaml",
 }  # fmt: skip
 BROKEN = {"broken.yaml"}
 SCENARIOS = {"scenario.yaml"}

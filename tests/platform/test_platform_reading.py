@@ -74,6 +74,8 @@ def test_every_machine_key_is_read() -> None:
         "nodes": 4,
         "cores": 8,
         "memory": "4GiB",
+        "memory_per_node": "1GiB",
+        "startup": "1.5s",
         "disk": 1e12,
         "gpus": 2,
         "speed": {"default": 2, "dock": 2.5},
@@ -96,6 +98,8 @@ def test_every_machine_key_is_read() -> None:
         nodes=4,
         cores=8,
         memory=4 * 2**30,
+        memory_per_node=2**30,
+        startup_s=1.5,
         disk=1e12,
         gpus=2,
         speed=2.0,
@@ -316,7 +320,8 @@ def test_every_key_has_one_line_of_help() -> None:
 def test_defaults_of_the_machine_fields_equal_those_of_the_class() -> None:
     machine = Machine(name="m")
     for field in MACHINE.fields:
-        assert getattr(machine, field.key) == field.default
+        key = field.key if field.attribute in ("", "*") else field.attribute
+        assert getattr(machine, key) == field.default
 
 
 _KEYS = [

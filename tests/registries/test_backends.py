@@ -1,5 +1,7 @@
 """Conformance suite of the backends; it runs for every registered backend and the example of the documentation.
 
+``mixed`` has a machine on this computer and one of Slurm.
+
 Backends that run programs are tested with real programs and files in addition.
 """
 
@@ -14,6 +16,7 @@ from backend_project import TIMEOUT_S, BackendProject, platform_of
 from plugins import load_backend_example
 from weft.backends import BACKENDS
 from weft.backends.backend import Capabilities
+from weft.backends.mixed import MixedBackend
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.errors import InvalidInput
@@ -35,7 +38,10 @@ TASKS = {
         "checkpoint": {"files": ["restart"]},
     },
 }
-TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS} | {"child": load_backend_example()}
+TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS} | {
+    "child": load_backend_example(),
+    "mixed": MixedBackend,
+}
 
 
 def provide_service(kind, request, monkeypatch):
@@ -43,7 +49,7 @@ def provide_service(kind, request, monkeypatch):
     if kind == "dask":
         cluster = request.getfixturevalue("dask_cluster")
         monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", cluster.address)
-    if kind == "slurm":
+    if kind in ("slurm", "mixed"):
         cluster = request.getfixturevalue("slurm_cluster")
         for name in ("SLURM_CONF", "PATH"):
             monkeypatch.setenv(name, cluster.environment[name])
@@ -65,7 +71,9 @@ def project(request, tmp_path, monkeypatch):
     made.close()
 
 
-@pytest.fixture(params=[kind for kind, backend in TESTED.items() if backend.capabilities.runs_programs])
+@pytest.fixture(
+    params=[kind for kind, made in TESTED.items() if made is MixedBackend or made.capabilities.runs_programs]
+)
 def programs(request, tmp_path, monkeypatch):
     """Yield a project for each backend that runs programs."""
     made = open_project(request, tmp_path, monkeypatch)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from weft.api.project import OpenProject
 from weft.backends import BACKENDS
+from weft.backends.attempt.backend import SurvivingPrograms
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.temporary_files import remove_stale_below
 from weft.backends.attempt.trees import remove_tree
@@ -215,7 +216,10 @@ def _find_unneeded(opened: OpenProject, execution: int) -> Iterator[Path]:
         folder = layout.workdir(machine, identity, execution, number, nonce)
         if not identity or not nonce or str(folder) in products or not folder.is_dir():
             continue
-        found = programs(assigned.machine)
+        if machine.backend.get("kind") != "local":
+            found = None if number in state.attempts else SurvivingPrograms()  # it may run elsewhere
+        else:
+            found = programs(assigned.machine)
         if found is None or number in found.running:
             continue
         if not _is_needed(state, assigned, found.ends.get(number)):

@@ -51,6 +51,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of the file formats, for editors.",
     "settings": "Show the settings of a run, where each comes from, and what it means.",
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work.",
+    "sites": "Detect machines, and check and measure those of a platform file.",
     "simulate": "Simulate runs with perturbed machines and arriving workflows.",
     "status": "Show the progress of a run: tasks by kind, running tasks, time left.",
     "stop": "Stop the engine gracefully; `weft resume` continues its runs.",

@@ -44,6 +44,12 @@ def amounts_taken(graph: TaskGraph, by_count: AmountsByCount, task: int, count: 
     return rows[np.searchsorted(graph.count_sets[graph.counts[task]], count)] if len(rows) else None
 
 
+def node_memory(machines: Sequence[Machine]) -> Floats:
+    """Return the memory of a node of each machine; infinity if its nodes share the memory of the machine."""
+    stated = [machine.memory_per_node for machine in machines]
+    return np.array([math.inf if each is None else each for each in stated], dtype=np.float64)
+
+
 def number_mode_shapes(seconds: Seconds, tasks: int) -> Shapes:
     """Return a number per task; it is equal for tasks with estimates for the same machines and counts."""
     if isinstance(seconds, ClassSeconds):
@@ -223,6 +229,8 @@ class _MachineFilter:
         self.cores = np.array([machine.cores for machine in machines])
         self.node_is_core = np.array([machine.node_is_core for machine in machines])
         self.is_here = np.array([not machine.has_own_disk for machine in machines], dtype=bool)
+        self.memory_per_node = node_memory(machines)
+        self.has_own_memory = bool(np.isfinite(self.memory_per_node).any())
         self.varied = (np.diff(graph.demand_by_count.pointer) > 0).tolist()
         self.columns = machine_columns(machines)
         self.idle = idle_columns(machines, unknown_bytes=AMPLE_BYTES)
@@ -281,10 +289,18 @@ class _MachineFilter:
         estimated[machine] = True
         # A machine that is too small has no estimate either; report it once.
         yield "has an estimate for a node count that fits", estimated | ~large_enough
-        if (demand := amounts_taken(graph, graph.demand_by_count, task, count)) is not None:
+        demand = amounts_taken(graph, graph.demand_by_count, task, count)
+        if demand is not None:
             served = np.zeros(len(self.machines), dtype=bool)
             served[machine[(demand <= self.amounts[machine]).all(axis=1)]] = True
             yield "has the resources for a node count that fits", served | ~estimated
+        if self.has_own_memory and "memory" in graph.resource_names:
+            column = graph.resource_names.index("memory")
+            memory = graph.demand[task, column] if demand is None else demand[:, column]
+            nodes = nodes_taken(float(graph.cores[task]), count, self.node_is_core[machine])
+            enough = np.zeros(len(self.machines), dtype=bool)
+            enough[machine[memory <= self.memory_per_node[machine] * nodes]] = True
+            yield "has the memory on the nodes of a count that fits", enough | ~estimated
 
     def _fitting(self, task: int) -> tuple[Indices, Indices]:
         """Return machines and node counts of the estimated modes for which the machine has enough nodes."""

@@ -17,7 +17,7 @@ from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
 from weft.predictors.chain import chain_for
 from weft.predictors.predictor import Predictor
-from weft.predictors.seconds import rescale_seconds
+from weft.predictors.seconds import add_startup, rescale_seconds
 from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
 
@@ -38,7 +38,8 @@ def compile_instance(
     """
     machines = planned_machines(platform)
     ranks = find_rank_problems(graph, machines)
-    seconds = (predictor or chain_for(graph.workflow, platform)).table(graph, machines)
+    predicted = (predictor or chain_for(graph.workflow, platform)).table(graph, machines)
+    seconds = add_startup(predicted, np.array([machine.startup_s for machine in machines]))
     shapes = number_mode_shapes(seconds, len(graph))
     amounts = _resource_totals(machines, graph.resource_names)
     try:
@@ -59,7 +60,7 @@ def compile_instance(
         candidates,
         capacity,
         amounts,
-        np.array([machine.node_is_core for machine in machines], dtype=np.bool_),
+        machines,
     )
     check_budgets(graph, groups)
     return Instance(
@@ -153,7 +154,7 @@ def extract_part(
         candidates,
         whole.capacity,
         whole.amounts,
-        np.array([machine.node_is_core for machine in whole.machines], dtype=np.bool_),
+        whole.machines,
     )
     return replace(
         whole,

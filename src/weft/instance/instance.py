@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import Infeasible
-from weft.instance.candidates import Candidates, Shapes, amounts_taken, nodes_taken
+from weft.instance.candidates import Candidates, Shapes, amounts_taken, node_memory, nodes_taken
 from weft.platform.arrays import Network
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
@@ -75,16 +75,20 @@ def group_modes(
     candidates: Candidates,
     capacity: NDArray[np.int64],
     amounts: Floats,
-    node_is_core: NDArray[np.bool_],
+    machines: Sequence[Machine],
 ) -> tuple[tuple[ModeGroup, ...], NDArray[np.int64]]:
     """Return the mode groups, and the index of each task's group (-1 for transfers and virtual tasks)."""
     of_task = np.full(len(graph), -1, dtype=np.int64)
     compute = np.flatnonzero(graph.kind == COMPUTE)
     chosen = candidates.of_variable[graph.variable]
+    node_is_core = np.array([machine.node_is_core for machine in machines], dtype=np.bool_)
     cores = np.ceil(graph.cores) if node_is_core.any() else np.zeros(len(graph))
-    of_task[compute] = numbers = number_rows(
-        shapes[compute], chosen[compute], cores[compute], _amount_patterns(graph)[compute]
-    )
+    columns: list[NDArray[Any]] = [shapes, chosen, cores, _amount_patterns(graph)]
+    memory, per_node = None, node_memory(machines)
+    if "memory" in graph.resource_names and np.isfinite(per_node).any():
+        memory = graph.resource_names.index("memory")
+        columns.append(graph.demand[:, memory])
+    of_task[compute] = numbers = number_rows(*(column[compute] for column in columns))
     by_group = compute[np.argsort(numbers, kind="stable")]
     groups = []
     for tasks in np.split(by_group, np.cumsum(np.bincount(numbers))[:-1]) if len(compute) else ():
@@ -97,6 +101,9 @@ def group_modes(
         taken = amounts_taken(graph, graph.demand_by_count, example, count)
         if taken is not None:
             fits &= (taken <= amounts[machine]).all(axis=1)
+        if memory is not None:
+            needed = graph.demand[example, memory] if taken is None else taken[:, memory]
+            fits &= needed <= per_node[machine] * nodes
         kept = np.flatnonzero(fits)
         groups.append(
             ModeGroup(

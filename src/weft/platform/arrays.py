@@ -170,7 +170,7 @@ def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
 
 
 _COUNTS = ("nodes", "cores", "gpus")
-_NUMBERS = ("memory", "disk", "speed", "availability", "price_per_node_hour")
+_NUMBERS = ("memory", "memory_per_node", "disk", "speed", "availability", "price_per_node_hour")
 
 
 def machine_columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:

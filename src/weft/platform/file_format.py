@@ -75,6 +75,10 @@ def _write_speed(machine: Machine) -> object:
     return None if machine.speed == 1.0 else machine.speed
 
 
+def _write_memory(machine: Machine) -> object:
+    return machine.memory if machine.memory_per_node is None else None
+
+
 def _read_numbers(reader: Reader, node: DocumentNode) -> dict[str, float]:
     found = {name: _read_number(reader, entry) for name, entry in reader.mapping(node).items()}
     return {name: value for name, value in found.items() if value is not None}
@@ -109,6 +113,9 @@ def _read_backend(reader: Reader, node: DocumentNode) -> dict[str, object]:
 _NUMBER_AT_LEAST_0 = ValueType("number", _AT_LEAST_0, _read_number)
 _read_size = partial(_read_unit, parse=parse_bytes, wanted="a size such as 4GB or 4GiB, at least 0")
 _SIZE = ValueType("size", QUANTITY_SHAPE, _read_size, unit="bytes")
+
+_read_latency = partial(_read_unit, parse=parse_seconds, wanted="a time such as 0.1ms, at least 0")
+_LATENCY = ValueType("time", QUANTITY_SHAPE, _read_latency, unit="s")
 
 _SPEED = ValueType(
     "number or mapping", any_of(_ABOVE_0, mapping_shape(_ABOVE_0)), _read_speed, unit="work per second"
@@ -186,7 +193,14 @@ PROGRAMS = ValueType(
 MACHINE = Record("a machine", (
     Field("nodes", integer(1), "identical nodes behind one queue", default=1),
     Field("cores", integer(1), "cores of a node", default=1),
-    Field("memory", _SIZE, "memory of the whole machine, such as `192GB`", default_text="not stated"),
+    Field("memory", _SIZE, "memory of the whole machine, such as `192GB`; tasks share it",
+          default_text="not stated", write_record=_write_memory),
+    Field("memory_per_node", _SIZE,
+          "memory of each node, in place of `memory`; a task uses that of its own nodes",
+          default_text="the nodes share `memory`"),
+    Field("startup", _LATENCY,
+          "time from the start of an attempt to the start of its program, such as `1.5s`",
+          attribute="startup_s", default=0.0),
     Field("disk", _SIZE, "disk space of the whole machine", default_text="not stated"),
     Field("gpus", integer(0), "GPUs of the whole machine", default=0),
     Field("speed", _SPEED, "work that a node does per second; by service: `{default: 1, dock: 2.5}`",
@@ -220,8 +234,6 @@ _BANDWIDTH = ValueType(
     lambda rate: "inf" if rate == math.inf else rate,  # JSON has no number for infinity
     unit="bytes per second",
 )
-_read_latency = partial(_read_unit, parse=parse_seconds, wanted="a time such as 0.1ms, at least 0")
-_LATENCY = ValueType("time", QUANTITY_SHAPE, _read_latency, unit="s")
 
 # fmt: off
 _LINK_FIELDS = (

@@ -25,6 +25,7 @@ BUILT_IN_NAMES = (
     "nodes",
     "cores",
     "memory",
+    "memory_per_node",
     "disk",
     "gpus",
     "speed",
@@ -57,6 +58,8 @@ MOST_MACHINES = 100_000
 _MOST_NAME = 200
 _NODE_IS_CORE = ("local", "dask", "ssh")
 _OWN_DISK = ("dask", "ssh")
+_SHARED_MEMORY = ("local", "dask", "ssh")
+"""Backend kinds whose machines are hosts: their nodes share one memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +86,12 @@ class Machine:
     """Cores per node."""
     memory: float | None = None
     """Bytes in total. None if not stated: memory then does not limit tasks, and comparisons with it are
-    false.
+    false. If ``memory_per_node`` is stated, it is that of all nodes.
     """
+    memory_per_node: float | None = None
+    """Bytes of each node, if every node has memory of its own; None: the nodes share ``memory``."""
+    startup_s: float = 0.0
+    """Seconds that every program waits before it starts, for example in the queue of an idle cluster."""
     disk: float | None = None
     """Bytes in total; None if not stated."""
     gpus: int = 0
@@ -113,6 +120,10 @@ class Machine:
     """For a virtual share: the name of its physical machine; None for other machines."""
     only_service: str | None = None
     """For a virtual share: the only service whose tasks it accepts; None for other machines."""
+
+    def __post_init__(self) -> None:
+        if self.memory is None and self.memory_per_node is not None:
+            object.__setattr__(self, "memory", self.memory_per_node * self.nodes)
 
     @property
     def site_name(self) -> str:
@@ -155,6 +166,10 @@ class Machine:
         """Return the totals by resource: memory (if stated), GPUs and user-defined resources."""
         known = {} if self.memory is None else {"memory": self.memory}
         return known | {"gpus": float(self.gpus)} | dict(self.resources)
+
+    def memory_for(self, nodes: int) -> float | None:
+        """Return the memory that a task on this many nodes can use; None if it is not stated."""
+        return self.memory if self.memory_per_node is None else self.memory_per_node * nodes
 
     def rate(self, service: str | None) -> float:
         """Return the work per second of one node for a task of this service."""
@@ -210,6 +225,8 @@ def _count_problems(machine: Machine) -> Iterator[Problem]:
 def _amount_problems(machine: Machine) -> Iterator[Problem]:
     least_zero: list[tuple[tuple[str, ...], float | None]] = [
         (("memory",), machine.memory),
+        (("memory_per_node",), machine.memory_per_node),
+        (("startup",), machine.startup_s),
         (("disk",), machine.disk),
         (("price_per_node_hour",), machine.price_per_node_hour),
         *((("resources", name), amount) for name, amount in machine.resources.items()),
@@ -217,6 +234,7 @@ def _amount_problems(machine: Machine) -> Iterator[Problem]:
     for path, value in least_zero:
         if value is not None and not 0 <= value < math.inf:
             yield Problem(what=f"{path[-1]} {value}", rule="must be finite and at least 0", path=path)
+    yield from _memory_problems(machine)
     positive = [
         (("speed",), machine.speed),
         *((("speed", service), speed) for service, speed in machine.speeds.items()),
@@ -230,6 +248,21 @@ def _amount_problems(machine: Machine) -> Iterator[Problem]:
     if not 0 < machine.availability <= 1:
         what = f"availability {machine.availability}"
         yield Problem(what=what, rule="must be above 0 and at most 1", path=("availability",))
+
+
+def _memory_problems(machine: Machine) -> Iterator[Problem]:
+    per_node = machine.memory_per_node
+    if per_node is None or machine.memory is None:
+        return
+    kind = machine.backend.get("kind")
+    if kind in _SHARED_MEMORY:
+        what = f"memory_per_node of a machine of the backend kind {kind!r}"
+        rule = "its nodes are parts of one host, which share its memory"
+        yield Problem(what=what, rule=rule, advice="state `memory`", path=("memory_per_node",))
+    elif not math.isclose(machine.memory, per_node * machine.nodes, rel_tol=1e-9):
+        what = f"memory {machine.memory:g} and memory_per_node {per_node:g} with {machine.nodes} nodes"
+        rule = "memory is that of all nodes"
+        yield Problem(what=what, rule=rule, advice="state one of them", path=("memory_per_node",))
 
 
 def _word_problems(machine: Machine) -> Iterator[Problem]:

@@ -254,6 +254,46 @@ class Seconds(Protocol):
         ...
 
 
+def add_startup(seconds: Seconds, startup_s: Floats) -> Seconds:
+    """Return the estimates with the time that a program waits on each machine before it starts.
+
+    Estimates by work and speed cannot express such a time; they become a table of classes.
+    """
+    if not startup_s.any():
+        return seconds
+    if isinstance(seconds, TableSeconds):
+        return replace(seconds, seconds=seconds.seconds + startup_s[seconds.machine])
+    if isinstance(seconds, RelatedSeconds):
+        seconds = _tabulate_related(seconds)
+    if isinstance(seconds, ClassSeconds):
+        pairs, machine_class = _split_classes(seconds.machine_class, startup_s)
+        cells = seconds.seconds[:, pairs[0].astype(np.int64)] + pairs[1][None, :, None]
+        return replace(seconds, machine_class=machine_class, seconds=cells)
+    raise TypeError(f"estimates in an unknown layout: {seconds.layout}")
+
+
+def _tabulate_related(seconds: RelatedSeconds) -> ClassSeconds:
+    """Return the same estimates by class of tasks; each machine is a class of its own."""
+    columns = (seconds.service, seconds.law, seconds.counts)
+    rows = np.stack([seconds.work, *(column.astype(np.float64) for column in columns)])
+    kinds, first, task_class = np.unique(rows, axis=1, return_index=True, return_inverse=True)
+    machines, counts = seconds.rate.shape[1], seconds.speedup.shape[1]
+    shape = f"{kinds.shape[1]:,} kinds of tasks x {machines:,} machines x {counts:,} node counts"
+    check_entries(kinds.shape[1] * machines * counts, shape)
+    cells = np.full((kinds.shape[1], machines, counts), np.nan)
+    for row, example in enumerate(first.tolist()):
+        machine, count, spent = seconds.modes(example)
+        cells[row, machine, count] = spent
+    return ClassSeconds(
+        sources=seconds.sources,
+        source=seconds.source,
+        spread=seconds.spread,
+        task_class=task_class.reshape(-1).astype(np.uint32),
+        machine_class=np.arange(machines, dtype=np.uint32),
+        seconds=cells,
+    )
+
+
 def rescale_seconds(seconds: Seconds, tasks: Indices, left: Floats, speed: Floats) -> Seconds:
     """Return the estimates of the given tasks for the rest of their work, in the same layout.
 

@@ -395,10 +395,10 @@ class ExecutionOutcome:
     """What the tasks wait for if the execution stands still; empty: it does not stand still."""
 
 
-def find_backend_kind(platform: Platform) -> str:
-    """Return the backend kind of a platform's machines.
+def find_backend_kinds(platform: Platform) -> dict[str, str]:
+    """Return the name of the first machine of each backend kind, by kind.
 
-    Raises InvalidInput if a machine has no backend, or if the kinds differ.
+    Raises InvalidInput if a machine has no backend.
     """
     kinds: dict[str, str] = {}
     for machine in platform.machines:
@@ -408,23 +408,34 @@ def find_backend_kind(platform: Platform) -> str:
             f"machine {kinds['']!r} has no backend",
             advice="give it `backend: {kind: local}` to run on this computer, or use `weft simulate`",
         )
-    if len(kinds) > 1:
-        what = f"the platform has machines of several backends ({', '.join(sorted(kinds))})"
-        raise InvalidInput(what, rule="all machines of a run must have the same backend kind")
-    return next(iter(kinds))
+    return kinds
 
 
 def check_backend(platform: Platform) -> None:
-    """Raise InvalidInput if the machines of a platform cannot be used by their backend."""
+    """Raise InvalidInput if the machines of a platform cannot be used by their backends."""
     if problems := list(platform.find_unknown_backends(BACKENDS)):
         raise InvalidInput(problems)
-    kind = find_backend_kind(platform)
-    backend: type[Backend] = BACKENDS.load(kind)
-    if not backend.capabilities.runs_programs:
-        what = f"machine {platform.machines[0].name!r}: backend kind {kind!r} runs no programs"
-        advice = "use `weft simulate`, or `backend: {kind: local}` to run on this computer"
-        raise InvalidInput(what, advice=advice)
-    backend.check_machines(platform.machines)
+    kinds = find_backend_kinds(platform)
+    for kind, name in kinds.items():
+        backend: type[Backend] = BACKENDS.load(kind)
+        if not backend.capabilities.runs_programs:
+            what = f"machine {name!r}: backend kind {kind!r} runs no programs"
+            advice = "use `weft simulate`, or `backend: {kind: local}` to run on this computer"
+            raise InvalidInput(what, advice=advice)
+        if len(kinds) > 1 and not hasattr(backend, "part"):
+            what = f"machine {name!r}: machines of the backend kind {kind!r} cannot be mixed with others"
+            raise InvalidInput(what, rule="all machines of such a run must have the same backend kind")
+    _load_backend(platform).check_machines(platform.machines)
+
+
+def _load_backend(platform: Platform) -> Any:
+    """Return the class of the backend for the machines of a platform."""
+    kinds = list(find_backend_kinds(platform))
+    if len(kinds) == 1:
+        return BACKENDS.load(kinds[0])
+    from weft.backends.mixed import MixedBackend  # most platforms do not need it
+
+    return MixedBackend
 
 
 class Execution:
@@ -736,8 +747,7 @@ class Execution:
         self.backend.close(stop=self._ended_regularly)
 
     def _make_backend(self, token: str, secrets: Mapping[str, SecretValues], *, fresh: bool) -> Backend:
-        platform = self.header.platform
-        made: Callable[[ProjectContext], Backend] = BACKENDS.load(find_backend_kind(platform))
+        made: Callable[[ProjectContext], Backend] = _load_backend(self.header.platform)
         return made(
             ProjectContext(
                 layout=self.layout,

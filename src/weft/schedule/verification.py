@@ -159,8 +159,14 @@ class _ScheduleVerifier:
             yield Violation(
                 rule="nodes", what=f"{name} takes {nodes} of {machine.nodes} nodes of {machine.name}"
             )
-        if over := self._exceeded(self._demand(task), machine):
+        demand = self._demand(task)
+        if over := self._exceeded(demand, machine):
             yield Violation(rule="resources", what=f"{name} takes more {over} than {machine.name} has")
+        elif machine.memory_per_node is not None and "memory" in self.graph.resource_names:
+            memory = demand[self.graph.resource_names.index("memory")] / nodes
+            if memory > machine.memory_per_node * (1 + 2e-9):
+                what = f"{name} takes more memory than {nodes} nodes of {machine.name} have"
+                yield Violation(rule="resources", what=what)
 
     def _count(self, task: int) -> int | None:
         """Return the node count of a task as in its description; None if the count is not allowed."""
@@ -201,7 +207,7 @@ class _ScheduleVerifier:
         estimate = self.predictor.predict(
             task_features(self.graph, task, self.predictor.reads), machine, count
         )
-        seconds = math.inf if estimate is None else estimate.p50_s
+        seconds = math.inf if estimate is None else estimate.p50_s + machine.startup_s
         yield from self._lasts(task, seconds, f"{name} on {machine.name}")
 
     def _lasts(self, task: int, seconds: float, what: str) -> Iterator[Violation]:

@@ -166,6 +166,37 @@ class Transport(Protocol):
         """
 
 
+def _need_nothing(_: ActiveAttempt) -> Mapping[str, Any]:
+    return {}
+
+
+def _ignore_end(attempt: ActiveAttempt, report: ProgramReport) -> None:
+    """Take no notice of the end of a program."""
+
+
+def _do_nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendPart:
+    """What a backend contributes to a platform with machines of several kinds (``backends/mixed.py``)."""
+
+    capabilities: Capabilities
+    connect: Callable[[select.poll], Transport]
+    """Returns the transport to the machines of the part."""
+    disks: Mapping[int, RemoteDisk] = field(default_factory=dict)
+    """By machine: the disk of a machine with a file system of its own."""
+    describe_needs: Callable[[ActiveAttempt], Mapping[str, Any]] = _need_nothing
+    """Returns the fields that the transport needs in an order, besides those of every order."""
+    note_end: Callable[[ActiveAttempt, ProgramReport], None] = _ignore_end
+    """Called with the report on the end of each program."""
+    give_up: Callable[[], None] = _do_nothing
+    """Lets waiting file operations fail; called before the transport is closed."""
+    release: Callable[[], None] = _do_nothing
+    """Closes what the part shares between transport and disks; called after the transport was closed."""
+
+
 class _RunningModule(NamedTuple):
     """A running program of a task's own module (prolog, epilog or evaluator)."""
 
@@ -462,6 +493,8 @@ class ProgramBackend:
             self._launch_program(attempt, order)
 
     def _launch_program(self, attempt: ActiveAttempt, order: Mapping[str, Any]) -> None:
+        if needs := self._describe_needs(attempt):
+            order = {**order, **needs}
         if problem := self._transport.start(attempt.machine, order):
             self._process(self._transport.check())  # a lost machine is reported before the attempt
             lost = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=problem)
@@ -469,6 +502,14 @@ class ProgramBackend:
             return
         attempt.launched = True
         self._monitor.add(attempt)
+
+    def _describe_needs(self, attempt: ActiveAttempt) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return the fields that the transport needs in an order, besides those of every order."""
+        return {}
+
+    def _capabilities_of(self, machine: int) -> Capabilities:  # noqa: ARG002
+        """Return the features that are supported on a machine."""
+        return self.capabilities
 
     # Modules of tasks: prolog, epilog and evaluator.
 
@@ -600,11 +641,11 @@ class ProgramBackend:
 
     def _signal(self, command: cm.Signal) -> None:
         attempt = self._attempts.get(command.attempt)
-        if attempt is not None and attempt.launched and self.capabilities.signals:
+        if attempt is not None and attempt.launched and self._capabilities_of(attempt.machine).signals:
             self._transport.signal(attempt.machine, attempt.number, _SIGNALS[command.what])
 
     def _request_restart_files(self, attempt: ActiveAttempt) -> None:
-        if self.capabilities.signals:
+        if self._capabilities_of(attempt.machine).signals:
             self._transport.signal(attempt.machine, attempt.number, _SIGNALS["checkpoint"])
 
     def _copy_restart_files(self, attempt: ActiveAttempt) -> None:
@@ -935,19 +976,22 @@ class ProgramBackend:
     def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
         """Re-attach to programs that an earlier engine started, or collect their ends.
 
-        If the programs of this backend do not survive the engine, each started attempt is reported as lost
+        If the programs of a machine do not survive the engine, each started attempt there is reported as lost
         when its ``Start`` command is repeated.
         """
         started = [attempt for attempt in attempts if attempt.stage == "started"]
         self._recovered |= {attempt.attempt: attempt for attempt in attempts}
         self._inherited |= {attempt.attempt for attempt in started}
-        if not self.capabilities.reattaches:
-            lost = {"is": "ended", "cause": Cause.LOST, "text": "its program ended with the engine"}
-            self._survivors.ends |= {attempt.attempt: lost for attempt in started}
+        kept = {each.attempt for each in attempts if self._capabilities_of(each.machine).reattaches}
+        lost = {"is": "ended", "cause": Cause.LOST, "text": "its program ended with the engine"}
+        self._survivors.ends |= {each.attempt: lost for each in started if each.attempt not in kept}
+        machines = range(len(self._context.machines))
+        if not any(self._capabilities_of(machine).reattaches for machine in machines):
             return
         # A prolog of an earlier engine would write into the directory that is prepared again.
         modules = [each for each in attempts if each.stage != "started" and self._may_have_modules(each)]
-        self._survivors.update(self._transport.recover([*started, *modules]))
+        sought = [each for each in (*started, *modules) if each.attempt in kept]
+        self._survivors.update(self._transport.recover(sought))
 
     def _may_have_modules(self, attempt: RecoveredAttempt) -> bool:
         job = self._context.compiled_workflow(attempt.run).description(attempt.task).job

@@ -759,7 +759,9 @@ class _CommandRenderer:
     @functools.cached_property
     def memory_mb(self) -> int | None:
         """Return the allocated memory in MB, else the memory of the machine; None if neither is stated."""
-        memory = self.machine.memory if self.start.memory_bytes is None else self.start.memory_bytes
+        memory = self.start.memory_bytes
+        if memory is None:
+            memory = self.machine.memory_for(self.start.nodes)
         return None if memory is None else int(memory // 1_000_000)
 
     @functools.cached_property

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from weft.backends.attempt.backend import ProgramBackend
+from weft.backends.attempt.backend import BackendPart, ProgramBackend
 from weft.backends.backend import Capabilities, ProjectContext
 from weft.backends.dask.connection import WorkerConnections
 from weft.backends.dask.groups import WorkerGroups
@@ -43,17 +43,33 @@ class DaskBackend(ProgramBackend):
     )
 
     def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
-        self._connections = WorkerConnections()
-        self._groups = {
+        self._part = self.part(context, range(len(context.machines)))
+        super().__init__(context, self._part.connect, grace_s=grace_s, disks=self._part.disks)
+
+    @classmethod
+    def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
+        """Return what the backend contributes for these machines of a platform with several kinds."""
+        connections = WorkerConnections()
+        groups = {
             index: [
-                DaskMachine(context.layout, machine, self._connections, context.is_known, name)
-                for name in list_workers(machine)
+                DaskMachine(context.layout, context.machines[index], connections, context.is_known, name)
+                for name in list_workers(context.machines[index])
             ]
-            for index, machine in enumerate(context.machines)
+            for index in machines
         }
-        disks = {index: group[0].disk for index, group in self._groups.items() if not group[0].shared}
-        transport = partial(WorkerGroups, context, self._groups)
-        super().__init__(context, transport, grace_s=grace_s, disks=disks)
+
+        def give_up() -> None:
+            for group in groups.values():
+                for worker in group:
+                    worker.give_up()
+
+        return BackendPart(
+            capabilities=cls.capabilities,
+            connect=partial(WorkerGroups, context, groups),
+            disks={index: group[0].disk for index, group in groups.items() if not group[0].shared},
+            give_up=give_up,
+            release=connections.close,
+        )
 
     @staticmethod
     def check_machines(machines: Iterable[Machine]) -> None:
@@ -88,8 +104,6 @@ class DaskBackend(ProgramBackend):
 
     def close(self, *, stop: bool) -> None:
         """Disconnect from the workers; if ``stop`` is False, programs continue to run."""
-        for group in self._groups.values():
-            for worker in group:
-                worker.give_up()
+        self._part.give_up()
         super().close(stop=stop)
-        self._connections.close()
+        self._part.release()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
-from weft.backends.attempt.backend import ProgramBackend
+from weft.backends.attempt.backend import BackendPart, ProgramBackend
 from weft.backends.backend import Capabilities, ProjectContext, find_unknown_keys
 from weft.backends.local.link import RunnerPool
 from weft.errors import InvalidInput, Problem
@@ -33,6 +33,12 @@ class LocalBackend(ProgramBackend):
 
     def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
         super().__init__(context, partial(RunnerPool, context), grace_s=grace_s)
+
+    @classmethod
+    def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
+        """Return what the backend contributes for these machines of a platform with several kinds."""
+        connect = partial(RunnerPool, context, machines=machines)
+        return BackendPart(capabilities=cls.capabilities, connect=connect)
 
     @staticmethod
     def check_machines(machines: Iterable[Machine]) -> None:

@@ -269,8 +269,12 @@ _FORGET_BATCH = 100
 class RunnerPool:
     """Transport to the runners of an execution; there is one runner per machine, started on first use."""
 
-    def __init__(self, context: ProjectContext, poller: select.poll) -> None:
+    def __init__(
+        self, context: ProjectContext, poller: select.poll, machines: Sequence[int] | None = None
+    ) -> None:
+        """Create the transport to ``machines`` of the platform; None: to all of them."""
         self._context = context
+        self._machines = range(len(context.machines)) if machines is None else machines
         self._scope = RunnerScope.of(context.layout.home, context.execution)
         self._poller = poller
         self._links: dict[int, RunnerLink] = {}
@@ -550,8 +554,8 @@ class RunnerPool:
     def _reach_unused(self) -> None:
         """Connect to the runners that an earlier engine started and that this engine has not used."""
         context = self._context
-        for machine, described in enumerate(context.machines):
-            place = context.layout.runner(context.execution, described)
+        for machine in self._machines:
+            place = context.layout.runner(context.execution, context.machines[machine])
             if machine not in self._links and place.is_dir():
                 self._link(machine).reach()
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from weft.backends.attempt.attempt import ActiveAttempt, ProgramReport
-from weft.backends.attempt.backend import ProgramBackend
+from weft.backends.attempt.backend import BackendPart, ProgramBackend
 from weft.backends.backend import Capabilities, ProjectContext, find_unknown_keys
 from weft.backends.slurm.commands import NodeGroup
 from weft.backends.slurm.controller import SlurmController, SlurmRefused, SlurmUnreachable
@@ -51,9 +51,7 @@ class SlurmBackend(ProgramBackend):
 
     def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
         super().__init__(context, partial(JobQueue, context), grace_s=grace_s)
-        self._timeouts: dict[tuple[int, int], int] = {}
-        """By run and task: how often its job reached a time limit."""
-        self._untimed: dict[int, tuple[CompiledWorkflow, Sequence[bool]]] = {}
+        self._needs = JobNeeds(context)
 
     @staticmethod
     def check_machines(machines: Iterable[Machine]) -> None:
@@ -78,13 +76,48 @@ class SlurmBackend(ProgramBackend):
         if problems:
             raise InvalidInput(problems)
 
-    def _launch_program(self, attempt: ActiveAttempt, order: Mapping[str, Any]) -> None:
+    @classmethod
+    def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
+        """Return what the backend contributes for these machines of a platform with several kinds."""
+        needs = JobNeeds(context)
+        return BackendPart(
+            capabilities=cls.capabilities,
+            connect=partial(JobQueue, context, machines=machines),
+            describe_needs=needs.describe,
+            note_end=needs.note_end,
+        )
+
+    def _describe_needs(self, attempt: ActiveAttempt) -> Mapping[str, Any]:
+        return self._needs.describe(attempt)
+
+    def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
+        self._needs.note_end(attempt, report)
+        super()._program_ended(attempt, report)
+
+
+class JobNeeds:
+    """What the jobs of attempts need from Slurm: nodes, and the run time to request."""
+
+    def __init__(self, context: ProjectContext) -> None:
+        self._context = context
+        self._timeouts: dict[tuple[int, int], int] = {}
+        """By run and task: how often its job reached a time limit."""
+        self._untimed: dict[int, tuple[CompiledWorkflow, Sequence[bool]]] = {}
+
+    def describe(self, attempt: ActiveAttempt) -> Mapping[str, Any]:
+        """Return the fields of an order that describe the job of an attempt."""
         needs: dict[str, Any] = {"nodes": attempt.count}
         compiled = self._context.compiled_workflow(attempt.run)
         if not self._is_untimed(attempt.run, compiled)[attempt.task]:
             needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
             needs["requested_s"] = self._find_requested_s(attempt, compiled, needs["expected_s"])
-        super()._launch_program(attempt, {**order, **needs})
+        return needs
+
+    def note_end(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
+        """Count the time limits that the jobs of a task have reached; the next job requests more time."""
+        if report.get("cause") == "timeout":
+            key = attempt.run, attempt.task
+            self._timeouts[key] = self._timeouts.get(key, 0) + 1
 
     def _find_requested_s(
         self, attempt: ActiveAttempt, compiled: CompiledWorkflow, expected_s: float
@@ -99,12 +132,6 @@ class SlurmBackend(ProgramBackend):
         spread = float(compiled.instance.seconds.spread[attempt.task])
         p90_s = expected_s if math.isnan(spread) else expected_s * max(1.0, spread)
         return p90_s * margin * 2.0 ** min(self._timeouts.get((attempt.run, attempt.task), 0), 20)
-
-    def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
-        if report.get("cause") == "timeout":
-            key = attempt.run, attempt.task
-            self._timeouts[key] = self._timeouts.get(key, 0) + 1
-        super()._program_ended(attempt, report)
 
     def _is_untimed(self, run: int, compiled: CompiledWorkflow) -> Sequence[bool]:
         """Return for each task of a run whether its length is unknown."""

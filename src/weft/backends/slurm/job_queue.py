@@ -202,13 +202,18 @@ class CommandThread:
 class JobQueue:
     """Transport that runs every program as a job of Slurm."""
 
-    def __init__(self, context: ProjectContext, poller: select.poll) -> None:
+    def __init__(
+        self, context: ProjectContext, poller: select.poll, machines: Sequence[int] | None = None
+    ) -> None:
+        """Create the transport to ``machines`` of the platform; None: to all of them."""
         self._context = context
+        self._machines = range(len(context.machines)) if machines is None else machines
         self._scope = RunnerScope.of(context.layout.home, context.execution)
         self._thread = CommandThread()
         poller.register(self._thread.descriptor, select.POLLIN)
-        rates = [_number(machine, "commands_per_s", 4.0) for machine in context.machines]
-        polls = [_number(machine, "poll_every", 2.0) for machine in context.machines]
+        described = [context.machines[machine] for machine in self._machines]
+        rates = [_number(machine, "commands_per_s", 4.0) for machine in described]
+        polls = [_number(machine, "poll_every", 2.0) for machine in described]
         self._poll_every_s = min(polls)
         self._controller = SlurmController(
             commands_per_s=min(rates),
@@ -257,7 +262,8 @@ class JobQueue:
             return ""
         try:
             files = JobFiles.of(self._folder(machine), attempt, nonce, self._context.token)
-            files.write(order, str(self._scope))
+            # Another scope than that of local programs, whose transport kills what it does not know.
+            files.write(order, f"slurm-{self._scope}")
         except OSError as error:
             return f"the order of its job cannot be written: {error}"
         self._health.remember(machine)
@@ -369,7 +375,7 @@ class JobQueue:
             job = QueuedJob(pilot.machine, files, self._name(files.attempt, files.nonce), order, pilot=pilot)
             self._jobs[files.attempt] = job
             try:
-                files.write(order, str(self._scope))
+                files.write(order, f"slurm-{self._scope}")
             except OSError as error:
                 self._report(
                     job, {"cause": "lost", "text": f"the order of its job cannot be written: {error}"}
@@ -422,7 +428,7 @@ class JobQueue:
         """Find the jobs of an earlier engine by their files; jobs of other attempts are ended."""
         known = {each.attempt: each.nonce for each in attempts}
         found = SurvivingPrograms()
-        for machine in range(len(self._context.machines)):
+        for machine in self._machines:
             for files in JobFiles.find(self._folder(machine), self._context.token):
                 if files.attempt >= PILOT_NUMBERS:
                     self._recover_pilot(machine, files, known, found)

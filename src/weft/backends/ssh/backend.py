@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from typing import Any, ClassVar
 
 from weft.backends.attempt.attempt import ProgramReport
-from weft.backends.attempt.backend import ProgramBackend, SurvivingPrograms
+from weft.backends.attempt.backend import BackendPart, ProgramBackend, SurvivingPrograms
 from weft.backends.attempt.content import check_interruption
 from weft.backends.attempt.host_files import decode_problem
 from weft.backends.attempt.remote_disk import RemoteDisk
@@ -67,14 +67,29 @@ class SshBackend(ProgramBackend):
     )
 
     def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
-        self._connections = HostConnections()
-        self._hosts = {
-            index: SshMachine(context.layout, machine, self._connections, context.is_known)
-            for index, machine in enumerate(context.machines)
+        self._part = self.part(context, range(len(context.machines)))
+        super().__init__(context, self._part.connect, grace_s=grace_s, disks=self._part.disks)
+
+    @classmethod
+    def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
+        """Return what the backend contributes for these machines of a platform with several kinds."""
+        connections = HostConnections()
+        hosts = {
+            index: SshMachine(context.layout, context.machines[index], connections, context.is_known)
+            for index in machines
         }
-        disks = {index: host.disk for index, host in self._hosts.items()}
-        transport = partial(SshRunners, context, self._hosts)
-        super().__init__(context, transport, grace_s=grace_s, disks=disks)
+
+        def give_up() -> None:
+            for host in hosts.values():
+                host.give_up()
+
+        return BackendPart(
+            capabilities=cls.capabilities,
+            connect=partial(SshRunners, context, hosts),
+            disks={index: host.disk for index, host in hosts.items()},
+            give_up=give_up,
+            release=connections.close,
+        )
 
     @staticmethod
     def check_machines(machines: Iterable[Machine]) -> None:
@@ -114,10 +129,9 @@ class SshBackend(ProgramBackend):
 
     def close(self, *, stop: bool) -> None:
         """Disconnect from the hosts; if ``stop`` is False, programs continue to run."""
-        for host in self._hosts.values():
-            host.give_up()
+        self._part.give_up()
         super().close(stop=stop)
-        self._connections.close()
+        self._part.release()
 
 
 def clean_host(

@@ -178,7 +178,7 @@ def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause
             required = dict(run.compiled.demand(task, machine, count)).get("memory")
             if required is None:
                 return None
-            total = run.instance.machines[machine].memory
+            total = run.instance.machines[machine].memory_for(options.nodes[machine, count])
             largest = max(largest, wanted if total is None else min(wanted, total / required))
     return largest
 

@@ -503,13 +503,16 @@ class RunState:
 
         Amounts that other tasks hold are not subtracted.
         """
-        if (machine, count) not in self.compiled.options(task).nodes:
+        if (nodes := self.compiled.options(task).nodes.get((machine, count))) is None:
             return False
         host = self.instance.machines[machine]
         if not self.facts_of(task).growth or host.occupancy == "unlimited":
             return True
         demand = self.demand(task, machine, count)
-        return all(amount <= host.amounts.get(name, inf) for name, amount in demand)
+        limits = host.amounts
+        if (memory := host.memory_for(nodes)) is not None:
+            limits["memory"] = memory
+        return all(amount <= limits.get(name, inf) for name, amount in demand)
 
     def move(self, task: int, state: TaskState) -> None:
         """Change the state of a task and update all indexes."""

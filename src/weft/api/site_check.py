@@ -1,0 +1,275 @@
+"""Prove that machines run jobs, and measure them: speed, time to start a program, bandwidth of staging.
+
+Each machine runs a workflow of its own in a temporary project: programs that end at once, a calculation, and
+a program that reads a file and writes a copy of it. The results are a platform with the measured values.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.api.cleanup import clean
+from weft.api.machines import list_machines
+from weft.api.project import OpenProject
+from weft.api.run import RunResult, run
+from weft.errors import InvalidInput, WeftError
+from weft.formats.native import write_platform
+from weft.platform.machine import Machine
+from weft.platform.platform import Link, Platform
+from weft.private_files import make_folder, write_file
+from weft.records import dataclass
+from weft.runtime.execution import check_backend
+from weft.units import parse_bytes
+
+if TYPE_CHECKING:
+    from weft.engine.history import AttemptRecord
+
+_STARTS = 3
+"""Number of programs that end at once, besides the first, which also connects to the machine."""
+_MOST_LINKED = 40
+"""Up to this number of machines, the links between all of them are written."""
+_OWN_DISKS = ("ssh",)
+"""Backend kinds to whose machines files are sent; others share the file system of the project."""
+_LEAST_S = 1e-3
+"""Shortest time of a copy that is believed; the clock and the other work of the engine are coarser."""
+_SPEED_SCRIPT = """\
+import json, os, sys, time
+
+def work():
+    total = 0
+    for number in range(600000):
+        total += number * number % 7
+    return total
+
+best = min(-time.perf_counter() + (work(), time.perf_counter())[1] for _ in range(5))
+with open(os.environ["WEFT_RESULT_FILE"], "w") as file:
+    json.dump({"seconds": best}, file)
+"""
+_FLOW = """\
+weft: 1
+name: check
+settings: {{retries: 0}}
+tasks:
+{starts}
+  speed: {{command: "{python} speed.py", after: start{last}, seconds: 1}}
+  stage:
+    command: cp data.bin copy.bin
+    inputs: [data.bin]
+    outputs: [copy.bin]
+    after: speed
+    seconds: 1
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineCheck:
+    """What was found about one machine."""
+
+    machine: str
+    kind: str
+    problem: str = ""
+    """Why the machine did not run all programs; "": it did."""
+    seconds: float | None = None
+    """Seconds of the calculation; None: not measured."""
+    startup_s: float | None = None
+    """Seconds from the start of an attempt until a program that does nothing has ended."""
+    bandwidth_Bps: float | None = None  # noqa: N815 -- the unit
+    """Bytes per second from this computer to the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteCheck:
+    """The checks of all machines, and the platform with the measured values."""
+
+    checks: tuple[MachineCheck, ...]
+    platform: Platform
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether every machine ran all programs."""
+        return not any(check.problem for check in self.checks)
+
+
+def check_site(
+    platform: Platform,
+    folder: str | Path,
+    *,
+    only: Sequence[str] = (),
+    size: str = "16MB",
+    timeout_s: float = 300.0,
+    watch: Callable[[str], None] = lambda _: None,
+) -> SiteCheck:
+    """Run small programs on the machines of a platform, one machine after the other.
+
+    ``folder`` holds the temporary project; for Slurm it must be on the file system of the cluster. ``only``
+    names the machines to check; ``size`` is that of the copied file; a machine that is not done after
+    ``timeout_s`` counts as failed. ``watch`` is called with the name of each machine. Raises InvalidInput if
+    a machine is unknown or cannot be used by its backend.
+    """
+    names = [machine.name for machine in platform.machines]
+    if unknown := [name for name in only if name not in names]:
+        raise InvalidInput(f"the platform has no machine {unknown[0]!r}", rule=f"known: {', '.join(names)}")
+    chosen = [machine for machine in platform.machines if not only or machine.name in only]
+    check_backend(Platform(machines=tuple(chosen)))
+    if not (size_bytes := int(parse_bytes(size) or 0)):
+        raise InvalidInput(f"size {size!r}", rule="must be a size above 0, such as 16MB")
+    checks = []
+    for machine in chosen:
+        watch(machine.name)
+        checks.append(_check_machine(machine, Path(folder), size_bytes, timeout_s))
+    return SiteCheck(checks=tuple(checks), platform=apply_checks(platform, checks))
+
+
+def _check_machine(machine: Machine, folder: Path, size_bytes: int, timeout_s: float) -> MachineCheck:
+    kind = str(machine.backend["kind"])
+    project = folder / f".weft-check-{os.urandom(8).hex()}"
+    make_folder(project)
+    try:
+        _write_project(project, machine, size_bytes)
+        end_s = time.monotonic() + timeout_s
+        try:
+            result = run(
+                project / "check.yaml",
+                on=project / "machine.yaml",
+                project=project,
+                plan_steps=1,
+                interrupted=lambda: time.monotonic() > end_s,
+            )
+            problem = _find_problem(result, project, timeout_s)
+            measured = _measure(result, size_bytes)
+        except WeftError as error:
+            problem, measured = str(error), {}
+        with suppress(WeftError), OpenProject.at(str(project)) as opened:
+            clean(opened, (), everything=True)  # a stated sandbox is outside of the project
+        if not problem and not _has_copy(project):
+            problem = "the copied file that came back differs from the one that was sent"
+        return MachineCheck(machine=machine.name, kind=kind, problem=problem, **measured)
+    finally:
+        shutil.rmtree(project, ignore_errors=True)
+
+
+def _write_project(project: Path, machine: Machine, size_bytes: int) -> None:
+    """Write the workflow, its files and the platform of one machine into a project."""
+    previous = ["", *(f"start{number}" for number in range(_STARTS))]
+    starts = "\n".join(
+        f"  start{number}: {{command: ['true'], seconds: 1, after: [{before}]}}"
+        for number, before in enumerate(previous)
+    )
+    python = str(machine.backend.get("python", "python3"))
+    write_file(project / "check.yaml", _FLOW.format(starts=starts, last=_STARTS, python=python).encode())
+    write_file(project / "speed.py", _SPEED_SCRIPT.encode())
+    write_file(project / "data.bin", os.urandom(size_bytes))
+    alone = replace(machine, site=None, availability=1.0, startup_s=0.0, occupancy="exclusive")
+    write_file(project / "machine.yaml", write_platform(Platform(name="machine", machines=(alone,))).encode())
+
+
+def _has_copy(project: Path) -> bool:
+    try:
+        return (project / "copy.bin").read_bytes() == (project / "data.bin").read_bytes()
+    except OSError:
+        return False
+
+
+def _find_problem(result: RunResult, project: Path, timeout_s: float) -> str:
+    if result.completed:
+        return ""
+    with OpenProject.at(str(project)) as opened:
+        lost = [each.reason for each in list_machines(opened)[1] if each.reason]
+    stories = [each.story or each.problem for each in _list_attempts(result) if each.ending != "completed"]
+    late = [f"it was not done after {timeout_s:g} s"] if result.outcome == "interrupted" else []
+    found = [*lost, *filter(None, stories), *result.ending.stuck, *late]
+    return found[0] if found else f"its run {result.outcome}"
+
+
+def _list_attempts(result: RunResult) -> list[AttemptRecord]:
+    return list(result.report.executed.history.attempts.values())
+
+
+def _measure(result: RunResult, size_bytes: int) -> dict[str, float]:
+    """Return the measured values of a machine that completed all or some programs."""
+    elapsed: dict[str, float] = {}
+    for each in _list_attempts(result):
+        begun_s = each.submitted_s if each.submitted_s is not None else each.started_s
+        if each.ending == "completed" and begun_s is not None and each.ended_s is not None:
+            elapsed[each.task] = each.ended_s - begun_s
+    found: dict[str, float] = {}
+    starts = [elapsed[name] for number in range(1, _STARTS + 1) if (name := f"start{number}") in elapsed]
+    if starts:
+        found["startup_s"] = statistics.median(starts)
+    if "stage" in elapsed and starts:
+        found["bandwidth_Bps"] = size_bytes / max(_LEAST_S, elapsed["stage"] - found["startup_s"])
+    if (seconds := _read_speed(result)) is not None:
+        found["seconds"] = seconds
+    return found
+
+
+def _read_speed(result: RunResult) -> float | None:
+    from weft.repository.products import ProductTable
+
+    with OpenProject.at(str(result.layout.project)) as opened:
+        state = result.report.executed.state
+        names = state.runs[0].compiled.names if state.runs else []
+        task = names.index("speed") if "speed" in names else -1
+        product = ProductTable(opened.database).of(result.execution, 0, task)
+    value = None if product is None else product.result.get("seconds")
+    return float(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def apply_checks(platform: Platform, checks: Sequence[MachineCheck]) -> Platform:
+    """Return the platform with measured speeds, times to start and links.
+
+    Speeds are relative: the first measured machine keeps its stated speed, so that the work of tasks keeps
+    its meaning. A file passes between two machines through this computer, unless both use its file system.
+    """
+    found = {check.machine: check for check in checks}
+    first = next((each for each in platform.machines if _seconds_of(found, each) is not None), None)
+    machines = []
+    for machine in platform.machines:
+        check = found.get(machine.name)
+        seconds, reference_s = _seconds_of(found, machine), _seconds_of(found, first)
+        if first is not None and seconds is not None and reference_s is not None:
+            speed = _round(first.speed * reference_s / seconds)
+            factor = speed / machine.speed
+            speeds = {service: _round(rate * factor) for service, rate in machine.speeds.items()}
+            machine = replace(machine, speed=speed, speeds=speeds)
+        if check is not None and check.startup_s is not None:
+            machine = replace(machine, startup_s=_round(check.startup_s))
+        machines.append(machine)
+    links = _measured_links([check for check in checks if check.bandwidth_Bps is not None])
+    kept = [link for link in platform.links if frozenset(link[:2]) not in links]
+    return replace(
+        platform,
+        machines=tuple(machines),
+        links=(*kept, *((min(pair), max(pair), link) for pair, link in links.items())),
+        document=None,
+    )
+
+
+def _seconds_of(found: Mapping[str, MachineCheck], machine: Machine | None) -> float | None:
+    return found[machine.name].seconds if machine is not None and machine.name in found else None
+
+
+def _measured_links(checks: Sequence[MachineCheck]) -> dict[frozenset[str], Link]:
+    if len(checks) > _MOST_LINKED:
+        return {}
+    found: dict[frozenset[str], Link] = {}
+    for one, other in combinations(checks, 2):
+        rates = [each.bandwidth_Bps for each in (one, other) if each.bandwidth_Bps is not None]
+        shared = one.kind not in _OWN_DISKS and other.kind not in _OWN_DISKS
+        rate = min(rates) if shared else 1.0 / sum(1.0 / each for each in rates)
+        found[frozenset((one.machine, other.machine))] = Link(bandwidth_Bps=_round(rate))
+    return found
+
+
+def _round(value: float) -> float:
+    """Return a number with three significant digits: a measurement has no more."""
+    return float(f"{value:.3g}")
