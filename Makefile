@@ -76,10 +76,11 @@ properties: $(DEVELOPMENT) $(SHELLS) ## the property tests with EXAMPLES=1000 ex
 	WEFT_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) -m hypothesis
 
 coverage: $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) $(SSH_SERVER) $(SLURM) ## the tests with line coverage of src/weft, as a table and as htmlcov/
-	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) --cov=weft --cov-report=term:skip-covered --cov-report=html
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not real_time" $(PYTEST_OPTIONS) --cov=weft --cov-report=
+	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS) --cov=weft --cov-append --cov-report=term:skip-covered --cov-report=html
 
 docs: $(DEVELOPMENT) ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet --site-dir site
+	$(BIN)/mkdocs build --strict --site-dir site
 	@echo "The documentation: open $(CURDIR)/site/index.html in a browser."
 
 clean: ## remove all generated files, .venv included

@@ -74,7 +74,10 @@ def figures() -> dict[str, object]:
         if lines[name] < SMALL_LINES and len(importers[name]) == 1 and path.name != "__init__.py"
     )
     classes = Counter(
-        node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+        node.name.lstrip("_")
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
     )
     outside = sorted(
         f"{name}:{number}"

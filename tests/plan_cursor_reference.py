@@ -65,12 +65,12 @@ class ReferenceCursor:
         return [task for task in self._kinds if task in self._there and self._place_of[task] >= self._place]
 
     def _class(self, task):
-        line = self._plan.line.get(task)
+        line = self._plan.planned_tasks.get(task)
         planned = None if line is None else (line.machine, line.count)
         return (self._seconds[task], planned, self._kinds[task])
 
     def _counts(self, task):
-        line, kind = self._plan.line.get(task), self._kinds[task]
+        line, kind = self._plan.planned_tasks.get(task), self._kinds[task]
         if self._class(task) in self._left_out:
             return False
         lost = line is not None and (line.machine in self._down or not self._suits(task, kind, line))

@@ -185,6 +185,15 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
+def test_existing_folders_of_the_state_become_private(home: Path) -> None:
+    folder = home / "reports" / "1"
+    folder.mkdir(parents=True)
+    for each in (folder.parent, folder):
+        each.chmod(0o755)
+    make_folder(folder)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (folder.parent, folder)] == [0o700, 0o700]
+
+
 def test_a_lock_is_opened_without_truncation(home: Path) -> None:
     (home / "lock").write_text("owner")
     (home / "lock").chmod(0o644)

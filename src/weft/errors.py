@@ -92,7 +92,7 @@ class Problem:
 
     def __str__(self) -> str:
         where = ""
-        if self.location is not None:
+        if self.location is not None and self.location != SourceLocation():
             where += f"{self.location}: "
         if self.path:
             where += f"{format_path(self.path)}: "

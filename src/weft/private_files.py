@@ -110,7 +110,8 @@ def open_stream(path: Path) -> BinaryIO:
 def make_folder(folder: Path) -> None:
     """Create a private folder and its missing parents; an existing one is kept. Raises OSError.
 
-    Outside ``.weft`` only the folder itself is private, its parents follow the umask.
+    Inside ``.weft`` permissions of group and others are removed from existing folders, too. Outside only the
+    folder itself is private, its parents follow the umask.
     """
     if not is_state(folder):
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -240,6 +241,11 @@ def _enter(above: int, path: Path, *, make: bool) -> int:
     try:
         if path.name == STATE_FOLDER and (owner := _foreign_owner(entered)):
             raise UnsafeFile(errno.EPERM, f"'{path}' belongs to another user, {owner}", str(path))
+        mode = stat.S_IMODE(os.fstat(entered).st_mode)
+        if make and mode & _OTHERS:
+            # A program has created it. See ``close_to_others`` about /proc.
+            with suppress(PermissionError):
+                os.chmod(f"/proc/self/fd/{entered}", mode & ~_OTHERS)  # noqa: PTH101
     except BaseException:
         os.close(entered)
         raise

@@ -130,7 +130,7 @@ def test_load_counts_once_in_the_time_left_of_a_plan_made_beside_it():
     for machine in range(2):
         hand.handle(ev.Fetched(machine=machine, speed_factor=0.5, load=1.0), 0.0)
     hand.migrate(0, 10.0)
-    assert set(hand.engine.state.runs[0].plan.line) == {1}  # planned with 20 s
+    assert set(hand.engine.state.runs[0].plan.planned_tasks) == {1}  # planned with 20 s
     assert hand.left(10.0).p50_s == pytest.approx(80.0 + 20.0)
     assert hand.left(50.0).p50_s == pytest.approx(40.0 + 20.0)
     hand.handle(ev.Ended(attempt=hand.engine.state.runs[0].attempt_of[0]), 90.0)
@@ -225,7 +225,7 @@ def test_time_left_after_a_migration_includes_the_tasks_that_run_outside_the_new
     flow.task("y2", after="y", work=5)
     hand = CountedEngine(flow.build(), speeds=(1, 1, 1))
     hand.migrate(0, 5.0)
-    assert set(hand.engine.state.runs[0].plan.line) == {2}
+    assert set(hand.engine.state.runs[0].plan.planned_tasks) == {2}
     assert [hand.left(now_s).p50_s for now_s in (5.0, 10.0)] == pytest.approx([40.0, 35.0])
     hand.handle(ev.Ended(attempt=1), 15.0)
     assert hand.left(18.0).p50_s == pytest.approx(27.0)
@@ -246,13 +246,54 @@ def test_time_left_adds_tasks_that_wait_for_a_migrated_task_or_for_its_machine()
     flow = Builder("queue")
     flow.task("x", sweep={"k": "1..3"}, work=40)
     hand = CountedEngine(flow.build(), speeds=(1, 1))
-    kept = hand.engine.state.runs[0].plan.line[2].machine
+    kept = hand.engine.state.runs[0].plan.planned_tasks[2].machine
     drained = ev.MachineChanged(machine=1 - kept, admission=Admission.DRAINED)
     hand.plan(hand.handle(drained, 5.0), 5.0)
-    assert set(hand.engine.state.runs[0].plan.line) == {2}
+    assert set(hand.engine.state.runs[0].plan.planned_tasks) == {2}
     assert hand.left(10.0).p50_s == pytest.approx(30.0 + 40.0)
     hand.handle(ev.Progressed(attempt=kept, work_done=0.25), 20.0)
     assert hand.left(20.0).p50_s == pytest.approx(30.0 + 40.0)
+
+
+def beside_a_long_task():
+    """Return a run in which b (1 s, after the 8 s of a) has 21 s of slack beside c (30 s)."""
+    flow = Builder("slack")
+    flow.task("a", work=8)
+    flow.task("b", after="a", work=1)
+    flow.task("c", work=30)
+    return CountedEngine(flow.build(), speeds=(1, 1))
+
+
+def test_time_left_goes_on_falling_while_a_task_is_held_and_names_it():
+    hand = beside_a_long_task()
+    hand.handle(ev.RequestReceived(what="hold", run=0, task=1), 2.0)
+    assert str(hand.left(2.0)) == "28 s (spread unknown), without 1 held task"
+    hand.handle(ev.Ended(attempt=hand.engine.state.runs[0].attempt_of[0]), 8.0)
+    assert [hand.left(now_s).p50_s for now_s in (9.0, 17.0)] == pytest.approx([21.0, 13.0])
+    hand.handle(ev.RequestReceived(what="release", run=0, task=1), 17.0)
+    assert hand.engine.state.runs[0].state[1] == TaskState.RUNNING
+    assert (hand.left(17.0).p50_s, hand.left(17.0).without) == (pytest.approx(13.0), 0)
+    hand.handle(ev.Ended(attempt=hand.engine.state.runs[0].attempt_of[1]), 18.0)
+    assert hand.left(18.0).p50_s == pytest.approx(12.0)
+
+
+def test_late_task_with_slack_does_not_change_the_time_left():
+    hand = beside_a_long_task()
+    hand.handle(ev.Progressed(attempt=hand.engine.state.runs[0].attempt_of[0], work_done=0.1), 20.0)
+    assert hand.left(20.0).p50_s == pytest.approx(10.0)
+
+
+def test_time_left_counts_neither_held_tasks_nor_those_that_wait_for_them():
+    flow = Builder("waiting")
+    flow.task("a", work=10)
+    flow.task("b", after="a", work=100)
+    flow.task("c", after="b", work=100)
+    hand = CountedEngine(flow.build())
+    hand.handle(ev.RequestReceived(what="hold", run=0, task=1), 4.0)
+    assert str(hand.left(4.0)) == "6 s (spread unknown), without 1 held task"
+    assert str(latest_of([hand.left(4.0), TimeLeft(p50_s=7.0, p90_s=None)])) == (
+        "7 s (spread unknown), without 1 held task"
+    )
 
 
 def test_time_left_is_unbounded_while_a_loop_has_no_iteration_limit():

@@ -43,6 +43,13 @@ def test_links_of_the_documentation_resolve(page: Path) -> None:
     assert broken == []
 
 
+def test_navigation_of_the_documentation_lists_every_page() -> None:
+    folder = ROOT / "docs"
+    written = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"^ +- .*: (\S+\.md)$", written[written.index("\nnav:") :], re.MULTILINE)
+    assert sorted(listed) == sorted(str(page.relative_to(folder)) for page in folder.rglob("*.md"))
+
+
 @ALL_PAGES
 def test_source_files_named_in_the_documentation_exist(page: Path) -> None:
     named = re.findall(r"`((?:src/weft|tests|benchmarks|\.ci)/[\w./-]+)`", page.read_text(encoding="utf-8"))

@@ -449,6 +449,59 @@ def test_check_reads_files_of_predictions(tmp_path: Path) -> None:
     assert "a workflow without the key 'tasks'" in weft("check", "flow.yaml", folder=tmp_path).err
 
 
+@pytest.mark.parametrize("text", ["command: 'true', stdout: '{a.result.x}'", "command: 'echo {a.result.x}'"])
+def test_check_refuses_the_result_of_a_sweep_without_a_common_variable(tmp_path: Path, text: str) -> None:
+    flow = "weft: 1\nname: s\ntasks:\n  a: {sweep: {i: 1..2}, command: 'true'}\n  b: {after: a, %s}\n"
+    (tmp_path / "bad.yaml").write_text(flow % text)
+    (tmp_path / "good.yaml").write_text(flow % f"sweep: {{i: 1..2}}, {text}")
+    for command in ("check", "run"):
+        refused = weft(command, "bad.yaml", folder=tmp_path)
+        assert refused.code == 2
+        assert "refers to the result of a, which has 2 subtasks" in refused.err
+    assert weft("check", "good.yaml", folder=tmp_path).code == 0
+
+
+def test_result_of_a_task_that_need_not_have_ended_is_refused(tmp_path: Path) -> None:
+    flow = "weft: 1\nname: s\ntasks:\n  a: {command: 'true'}\n  m: {after: a, command: 'true'}\n  b: {command: 'echo {a.result.x}'%s}\n"
+    loop = "  c: {after: b, command: 'true'}\nloops: {l: {from: c, to: b, max_iterations: 2}}\n"
+    (tmp_path / "bad.yaml").write_text(flow % "")
+    (tmp_path / "direct.yaml").write_text(flow % ", after: a")
+    (tmp_path / "indirect.yaml").write_text(flow % ", after: m")
+    (tmp_path / "iteration.yaml").write_text((flow % "" + loop).replace("a.result", "c.result"))
+    for command in ("check", "run"):
+        refused = weft(command, "bad.yaml", folder=tmp_path)
+        assert refused.code == 2
+        assert "uses the result of a, but b does not run after a" in refused.err
+        assert "add `after: a`" in refused.err
+    for name in ("direct.yaml", "indirect.yaml", "iteration.yaml"):
+        assert weft("check", name, folder=tmp_path).code == 0
+
+
+def test_check_reads_tables_of_predictions(tmp_path: Path) -> None:
+    (tmp_path / "measured.csv").write_text("# ours\nkind,machine,nodes,seconds\na,m1,1,5\na,x,2,3\n")
+    (tmp_path / "table.txt").write_text("kind,seconds\na,5\n")
+    (tmp_path / "holes.csv").write_text("kind,machine,nodes,seconds\na,m,1,5\na,m,2,-3\na,m,4,\n")
+    (tmp_path / "other.csv").write_text("task,time\na,5\n")
+    assert weft("check", "measured.csv", "table.txt", folder=tmp_path).out == (
+        "measured.csv: 2 predictions; no problems found\ntable.txt: 1 prediction; no problems found\n"
+    )
+    noted = weft("check", "measured.csv", "--on", "identical:2", folder=tmp_path).out
+    assert "note: predictions of machine 'x' have no effect: there is no such machine" in noted
+    refused = weft("check", "holes.csv", folder=tmp_path)
+    assert refused.code == 2
+    assert refused.err == (
+        "error: holes.csv:3: seconds is '-3'; must be a time above 0\n"
+        "error: holes.csv:4: seconds is missing; must be a time above 0\n"
+    )
+    assert "other.csv:1: there is no column 'kind'" in weft("check", "other.csv", folder=tmp_path).err
+    planned = weft("plan", "measured.csv", folder=tmp_path)
+    assert planned.code == 2
+    assert planned.err == (
+        "error: measured.csv: this file is a table, which may hold predictions; it describes no tasks; "
+        "use it beside a workflow: --predictions FILE; `weft check FILE` checks it\n"
+    )
+
+
 def test_check_names_the_profile_whose_platform_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "profile.yaml").write_text("weft: 1\nprofile: {on: nofile.yaml}\n")
     refused = weft("check", "profile.yaml", folder=tmp_path)

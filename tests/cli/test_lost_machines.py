@@ -228,6 +228,8 @@ def test_a_sandbox_that_can_never_be_created_is_refused(project: Project):
         added = project.weft("machines", "add", "b", "backend={kind: local, sandbox: /proc/nope}")
         assert added.code == 2
         assert "machine 'b': its sandbox /proc/nope cannot be written" in " ".join(added.err.split())
+        refused = project.weft("machines", "add", "b", "nodes=x")
+        assert (refused.code, refused.err.startswith("error: machines.b.nodes: ")) == (2, True), refused.err
         assert [each["name"] for each in project.json("machines", "ls")["machines"]] == ["only"]
     finally:
         project.end(process)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,13 @@ import pytest
 from architecture.package import environment
 from chaos.shim import Control, compiler
 from patience import PATIENCE_S
+from weft.backends.local.records import RecordLog, SealedRecords, encode_record
 from weft.engine.messages import Checkpointed
 from weft.errors import WeftError
 from weft.repository.database import open_database
 from weft.repository.journal_store import JournalStore
+from weft.repository.runs import RunTable
+from weft.runtime.execution import read_token
 
 WORKFLOW = """weft: 1
 name: one
@@ -70,6 +74,51 @@ def test_program_runs_again_only_after_a_reboot(tmp_path: Path, rebooted: bool) 
     control.close()
     assert done.returncode == 0, done.stderr
     assert log.read_text().splitlines() == ["started"] * (2 if rebooted else 1)
+
+
+def _remove_boots(folder: Path) -> None:
+    """Rewrite the records of the runner as versions of weft wrote them that did not record the boot."""
+    with closing(open_database(folder / ".weft" / "weft.db")) as database:
+        token = read_token(RunTable(database), 1)
+    records = SealedRecords(str(next(folder.glob(".weft/runners/1/*/ends")).parent), token)
+    for name in ("starts", "ends"):
+        found = RecordLog.read(records, name).values()
+        assert found or name == "ends"
+        RecordLog(records, name).rewrite(
+            [encode_record({key: value for key, value in each.items() if key != "boot"}) for each in found]
+        )
+    records.close()
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["an end", "only a start"])
+def test_record_without_a_boot_is_not_taken_for_a_reboot(tmp_path: Path, ended: bool) -> None:
+    log, go = tmp_path / "log", tmp_path / "go"
+    (tmp_path / "one.yaml").write_text(WORKFLOW.format(log=log, go=go))
+    weft = [sys.executable, "-m", "weft"]
+    engine = subprocess.Popen([*weft, "run", "one.yaml", "-q"], cwd=tmp_path, env=environment())
+    _wait(log.exists)
+    engine.kill()
+    engine.wait()
+    if ended:
+        go.touch()
+        _wait(lambda: _is_over(tmp_path))
+    os.kill(_runner(tmp_path), signal.SIGKILL)
+    _remove_boots(tmp_path)
+    go.touch()
+    for command in (["resume", "-q"], ["report", "--json"]):
+        done = subprocess.run(
+            [*weft, *command], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+            timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert log.read_text().splitlines() == ["started"] * 2
+    assert "the computer was restarted" not in done.stdout
+    why = (
+        "its end was recorded by an older version of weft"
+        if ended
+        else "its runner ended before it recorded the end of the program"
+    )
+    assert why in done.stdout
 
 
 def _is_checkpointed(folder: Path) -> bool:

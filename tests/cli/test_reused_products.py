@@ -49,3 +49,11 @@ def test_product_whose_output_was_removed_is_not_reused(made: Project) -> None:
     (kept,) = made.folder.glob(".weft/sandbox/*/*/1/0-*/b")
     kept.unlink()
     assert "1 stale (its outputs were modified or removed)" in run(made)
+
+
+def test_product_recorded_by_another_version_is_called_so(made: Project) -> None:
+    """The rule of the fingerprint changed between the versions; nothing in the workflow has changed."""
+    with sqlite3.connect(made.folder / ".weft/weft.db") as database:
+        assert database.execute("UPDATE product SET fingerprint = 'of another rule'").rowcount == 1
+    database.close()
+    assert "  make: 1 stale (it was recorded by another version of weft)" in run(made).splitlines()

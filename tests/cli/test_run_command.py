@@ -31,6 +31,26 @@ def test_a_run_leaves_results_and_prints_a_summary(project: Project) -> None:
     assert names == {"report.html", "trace.tsv", "events.jsonl", "wfformat.json"}
 
 
+@pytest.mark.parametrize("command", ["exit 1", "printf 'p\\np\\n' > l"])
+def test_sweep_over_the_lines_of_a_failed_task_never_runs(project: Project, command: str) -> None:
+    """Its task before the lines are known has the value "*", which matches any name."""
+    project.write(
+        "w.yaml",
+        "weft: 1\ntasks:\n"
+        f'  a: {{command: "{command.replace(chr(92), chr(92) * 2)}", outputs: [l], retries: 0}}\n'
+        "  on: {sweep: {x: lines(a.l)}, command: \"echo EVIL > '{x}'\", outputs: ['{x}']}\n"
+        '  other: {sweep: {x: lines(a.l)}, command: "echo EVIL > o.{x}", outputs: ["o.{x}"]}\n',
+    )
+    before = sorted(path.name for path in project.folder.iterdir())
+    for _ in range(2):
+        failed = project.weft("run", "w.yaml", "-k")
+        assert failed.code == 1
+        assert re.search(r"^  on +0/1 ", failed.out, re.MULTILINE), failed.out
+        assert re.search(r"^  other +0/1 ", failed.out, re.MULTILINE), failed.out
+        assert "reused" not in failed.out
+    assert sorted(path.name for path in project.folder.iterdir() if path.name != ".weft") == before
+
+
 def test_second_run_reuses_valid_results_and_lists_stale_results(project: Project) -> None:
     assert project.weft("run", "tiny.yaml").code == 0
     again = project.weft("run", "tiny.yaml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from driven_engine import platform_of
+from weft.api.journal import explanation_lines
 from weft.backends.simulation.scenario import Arrival, Failure, Scenario
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
@@ -103,7 +104,7 @@ def test_binding_of_an_abstract_machine_is_a_condition():
 
 def test_free_capacity_is_a_condition_of_a_placement():
     judged = by_name(Recorded().explain("beside").choice.candidates)
-    assert failing(judged["quick"]) == ["room"]
+    assert failing(judged["quick"]) == ["capacity"]
     assert judged["quick"].refusals[0].text == "0 of 1 nodes are free, the task needs 1 (expected at 5 s)"
     (option,) = judged["quick"].options
     assert (option.free, option.finish_s) == (False, 5.5)
@@ -177,12 +178,48 @@ def jobs(number, **facets):
     return flow.build()
 
 
-def test_machine_that_a_task_leaves_is_not_called_busy():
+def test_machine_that_a_task_leaves_is_named_and_is_no_candidate():
     found = handled(jobs(2), platform_of(1, 1), (1.0, moved(0, 1)), (50.0, ev.Ended(attempt=1)))("job[1]")
     judged = by_name(found.choice.candidates)
     assert (found.choice.machine, found.choice.entry) == ("m1", 2)
     assert judged["m1"].possible
-    assert [condition.text for condition in judged["m0"].refusals] == ["the task leaves it"]
+    assert list(judged) == ["m1"]
+    assert (found.choice.left, found.choice.by) == ("m0", "migration: user")
+    lines = list(explanation_lines(found))
+    assert [line for line in lines if "m0" in line] == [
+        "  waits for its earlier attempt on m0 to end",
+        "   the task migrates away from m0, which is therefore no candidate",
+        "         0 s  attempt 1: bound to m0 (earliest finish of the free machines)",
+        "         0 s  attempt 1: submitted to m0",
+        "        50 s  attempt 2: migrates from m0 to m1 (user)",
+    ]
+
+
+def test_all_migrations_are_shown_without_verbose_output():
+    events = []
+    for number in range(6):
+        at, target = 10.0 * number, (number + 1) % 2
+        events += [(at + 1, moved(0, target)), (at + 2, ev.Ended(attempt=number, cause="cancelled"))]
+        events.append((at + 3, ev.CleanedUp(attempt=number)))
+    found = handled(jobs(1), platform_of(1, 1), *events)("job[1]")
+    shown = list(explanation_lines(found))
+    whole = list(explanation_lines(found, verbose=True))
+    migrations = [line for line in whole if "migrates from" in line]
+    assert len(migrations) == 6
+    assert [line for line in shown if "migrates from" in line] == migrations
+    hidden = [int(line.split()[1]) for line in shown if "earlier step" in line]
+    assert sum(hidden) == len(whole) - (len(shown) - len(hidden)) > 0
+
+
+def test_task_that_has_not_started_is_not_said_to_migrate():
+    """Under policy lazy, job[2] waits in the queue of m0 until the user moves it."""
+    slow = platform_of(1, 0.001)
+    found = handled(jobs(2), slow, (1.0, moved(1, 1)), policy="lazy")("job[2]")
+    assert (found.choice.machine, found.choice.left, found.choice.by) == ("m1", "m0", "reassignment: user")
+    lines = list(explanation_lines(found))
+    assert "   the task had not started on m0, which is therefore no candidate" in lines
+    assert any(line.endswith("attempt 2: had not started on m0, assigned to m1 (user)") for line in lines)
+    assert not any("migrat" in line for line in lines)
 
 
 def test_migration_of_an_abstract_machine_is_not_refused_by_its_own_binding():

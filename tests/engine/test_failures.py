@@ -430,3 +430,53 @@ def test_planned_run_ends_when_tasks_assigned_early_wait_for_a_held_task():
     ran = simulated(flow.build(), platform_of(1, 1), Scenario(exit_codes={"broken": (3,)}), policy="plan")
     assert ran.run.ending == "stopped"
     assert not ran.run.attempt_of
+
+
+def ranked_pair(**facets):
+    """Return an engine with ``fast`` on m1, the machine of its highest rank, and ``slow`` on m0."""
+    flow = Builder("pair")
+    flow.task("fast", work=100, rank="speed", **facets)
+    flow.task("slow", work=100, rank="-speed")
+    engine = DrivenEngine(flow.build(), platform_of(1, 5))
+    assert engine.first[:2] == ["assign 0 m1", "assign 1 m0"]
+    started(engine, 0)
+    started(engine, 1)
+    return engine
+
+
+def test_task_returns_to_its_machine_that_was_lost_and_is_back():
+    engine = ranked_pair()
+    assert engine.handle(ev.MachineChanged(machine=1, up=False))[0].startswith("settle 0 READY (lost)")
+    assert "assign 2 m1 after 0: failure" in engine.handle(ev.MachineChanged(machine=1, up=True))
+    assert engine.run.facts_of(0).avoid == set()
+
+
+def test_returned_machine_is_used_like_any_other():
+    """While both machines are free the rank decides, not the earlier loss."""
+    engine = ranked_pair()
+    engine.handle(ev.MachineChanged(machine=0, up=False), ev.MachineChanged(machine=1, up=False))
+    words = engine.handle(ev.MachineChanged(machine=1, up=True))
+    assert "assign 2 m1 after 0: failure" in words
+    words = engine.handle(ev.MachineChanged(machine=0, up=True))
+    assert "assign 3 m0 after 1: failure" in words
+
+
+@pytest.mark.parametrize("cause", ["preempted", "lost"])
+def test_interrupted_task_does_not_wait_for_a_busy_machine_beside_a_free_one(cause):
+    engine = ranked_pair()
+    words = engine.handle(failing(cause))
+    assert any(word.startswith("assign 2 m1") for word in words)
+
+
+def test_interrupted_task_prefers_another_free_machine():
+    engine = ranked_pair()
+    engine.handle(ev.Ended(attempt=1, exit_code=0))
+    words = engine.handle(failing("preempted"))
+    assert any(word.startswith("assign 2 m0") for word in words)
+
+
+def test_failed_task_waits_for_another_machine():
+    engine = ranked_pair(retries={"error": 1})
+    assert not any(word.startswith("assign") for word in engine.handle(failing(exit_code=1)))
+    words = engine.handle(ev.Ended(attempt=1, exit_code=0))
+    assert any(word.startswith("assign 2 m0") for word in words)

@@ -194,6 +194,57 @@ def test_migration_of_a_task_that_ends_first_is_cancelled_with_the_reason():
     assert display.change_lines() == ["1 cancelled migration:", f"  {text}"]
 
 
+def display_of(engine):
+    """Return the display of the runs of a recorded engine."""
+    return RunDisplay(progress=SimpleNamespace(state=engine.engine.state, history=engine.history), logs=None)
+
+
+def test_task_of_a_removed_machine_without_another_machine_is_shown_as_stopped_until_it_moves():
+    engine = RecordedEngine(one_task(), platform_of(2.0, 1.0))
+    engine.handle(ev.Started(attempt=0), at=1)
+    engine.handle(ev.MachineChanged(machine=1, up=False), at=2)
+    engine.handle(ev.MachineChanged(machine=0, admission=Admission.REMOVED), at=3)
+    text = "work is stopped on m0 (m0 was removed) and waits for another machine"
+    assert [each.text for each in engine.history.stops] == [text]
+    assert display_of(engine).change_lines() == ["1 stopped task:", f"  {text}"]
+    engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=4)
+    assert display_of(engine).stops == engine.history.stops
+    engine.handle(ev.MachineChanged(machine=1, up=True), at=5)
+    assert display_of(engine).change_lines() == ["1 migration:", "  work migrates from m0 to m1 (user)"]
+    assert len(engine.history.stops) == 1
+
+
+def test_stopped_task_is_shown_as_stopped_until_another_machine_has_free_nodes():
+    flow = Builder("jobs")
+    flow.task("job", sweep={"i": "1..2"}, work=100)
+    engine = RecordedEngine(flow.build(), platform_of(1.0, 1.0))
+    waiting = []
+    for event in (
+        ev.Started(attempt=0),
+        ev.Started(attempt=1),
+        ev.MachineChanged(machine=1, admission=Admission.REMOVED),
+        ev.Ended(attempt=1, exit_code=None, cause="cancelled"),
+        ev.Ended(attempt=0, exit_code=0),
+    ):
+        engine.handle(event, at=engine.now + 1)
+        waiting.append([each.label for each in engine.history.stops if not each.over])
+    assert waiting == [[], [], ["job[2]"], ["job[2]"], []]
+    (move,) = engine.history.begun_moves
+    assert (move.label, move.source, move.target, move.ran) == ("job[2]", 1, 0, True)
+
+
+def test_task_that_had_not_started_is_reassigned_and_does_not_migrate():
+    flow = Builder("jobs")
+    flow.task("job", sweep={"i": "1..2"}, work=100)
+    engine = RecordedEngine(flow.build(), platform_of(1.0, 0.001), policy="lazy")
+    engine.handle(ev.Started(attempt=0), at=1)
+    engine.handle(ev.RequestReceived(what="migrate", run=0, task=1, machine=1), at=2)
+    display = display_of(engine)
+    text = "job[2], not started on m0, is assigned to m1 instead (user)"
+    assert display.change_lines() == ["1 reassigned task:", f"  {text}"]
+    assert (display.migrations, display.migration_lines()) == ([], [text])
+
+
 def test_work_stored_in_a_checkpoint_is_kept_in_a_migration():
     """Machine a is ten times slower from 2 s on; the task migrates to b and restarts from its checkpoint."""
     flow = one_task(checkpoint={"files": ["r"], "every": 2}, progress="p", contract=0.5)
@@ -250,7 +301,7 @@ def test_suspension_is_counted_in_the_history():
     assert (attempt.suspended_s, attempt.ended_s) == (4, 14)
 
 
-def test_permanent_failure_has_no_useful_work():
+def test_attempt_that_failed_permanently_counts_no_useful_seconds():
     history = simulate_history({"one": one_task()}, {"m": {}}, scenario=Scenario(exit_codes={"work": (7,)}))
     (failure,) = history.failures
     assert (failure.cause, failure.for_good) == ("error", True)

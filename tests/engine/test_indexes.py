@@ -112,10 +112,10 @@ def test_plan_cursor_equals_a_sorted_list(data):
         tasks.add(task, kind)
 
     def place(task):
-        return (-known.ranks[task] if by_rank else 0.0, plan.line[task].start_s, task)
+        return (-known.ranks[task] if by_rank else 0.0, plan.planned_tasks[task].start_s, task)
 
     def alike(task):
-        line = plan.line[task]
+        line = plan.planned_tasks[task]
         return (line.machine, line.count, known.seconds_kinds[task], kinds[task])
 
     turn, left, left_out, waiting = PlanCursor(tasks), sorted(there, key=place), set(), []
@@ -266,11 +266,11 @@ def reference_free_at_s(capacity, holders, queue, nodes, now, speed):
 def queues(draw, most):
     """Draw a machine with running attempts (``holders``) and queued ones."""
     capacity = draw(st.integers(1, 5))
-    holders, room = [], capacity
+    holders, free = [], capacity
     for _ in range(draw(st.integers(0, 4))):
         some = draw(st.integers(1, 5))
-        if some <= room:
-            room -= some
+        if some <= free:
+            free -= some
             holders.append((draw(st.integers(0, 30)) / 2, some))
     queue = draw(st.lists(st.tuples(st.integers(1, capacity), st.integers(1, 20)), max_size=most))
     return capacity, holders, [(nodes, float(seconds)) for nodes, seconds in queue]

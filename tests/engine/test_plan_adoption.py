@@ -203,7 +203,7 @@ def test_plan_line_of_a_task_belongs_to_its_latest_planned_iteration():
 
     def starts(iteration):
         plan = RunPlan(stored, known, "key", lambda _: iteration)
-        return [plan.line[task].start_s for task in (0, 1)]
+        return [plan.planned_tasks[task].start_s for task in (0, 1)]
 
     assert [starts(iteration) for iteration in (1, 2, 3, 4)] == [
         [0.0, 1.0],

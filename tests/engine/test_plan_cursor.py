@@ -38,7 +38,7 @@ class Scene:
         self.data = data
         self.plan = RunPlan(STORED, ROOM, STORED.key)
         for task in data.draw(st.sets(st.integers(0, TASKS - 1), max_size=4)):
-            del self.plan.line[task]  # it was added after the plan
+            del self.plan.planned_tasks[task]  # it was added after the plan
         self.tasks = PlannedTasks(self.plan, ROOM, accepts_machine, by_rank=by_rank)
         self.changes, self.kinds = ChangeLog(), {}
         self.down, self.known_down = set(), set()
@@ -137,7 +137,7 @@ def step(scene, pairs, both, task):
             scene.add(task)
     elif what == "rebound":
         for other in sorted(scene.kinds):
-            line = scene.plan.line.get(other)
+            line = scene.plan.planned_tasks.get(other)
             if line is not None and line.machine not in scene.down:
                 scene.add(other)
     else:
@@ -147,7 +147,7 @@ def step(scene, pairs, both, task):
 
 def place_if_free(scene, task, *turns, hurried=True):
     """Place a task if its planned machine is free; return whether it was placed."""
-    line = scene.plan.line.get(task)
+    line = scene.plan.planned_tasks.get(task)
     machine = None if line is None or line.machine in scene.down else line.machine
     need = 2 if scene.kinds[task][0] == 1 else 1
     goes = machine is not None and need <= scene.free[machine]
@@ -223,7 +223,7 @@ def test_machine_without_a_fitting_task_is_skipped_until_it_changes():
 
 def test_machine_is_examined_again_when_other_tasks_are_planned_there():
     tasks, changes = PlannedTasks(RunPlan(STORED, ROOM, STORED.key), ROOM), ChangeLog()
-    first, other, later = [task for task, line in tasks.plan.line.items() if line.machine == 0][:3]
+    first, other, later = [task for task, line in tasks.plan.planned_tasks.items() if line.machine == 0][:3]
 
     def found():
         tasks.refresh(changes, lambda _: True)
@@ -251,7 +251,7 @@ def test_tasks_planned_on_an_unusable_machine_are_skipped():
         tasks.refresh(changes, up.__contains__)
         turn, found = PlanCursor(tasks, strict=True), set()
         while (task := turn.next()) is not None:
-            found.add(tasks.plan.line[task].machine)
+            found.add(tasks.plan.planned_tasks[task].machine)
             turn.pass_by(task)
         return found
 

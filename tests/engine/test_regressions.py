@@ -16,6 +16,7 @@ from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.invariants import check_engine
 from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.states import TaskState
 from weft.expressions import parse
 from weft.platform.platform import Link
 from weft.policies.policy import make_policy
@@ -133,6 +134,44 @@ def test_early_assignment_of_a_placeholder_task_is_closed_when_the_graph_grows()
     assert {name for name in starts(engine, entries) if "chunk" in name} == {
         "chunk[1]", "chunk[2]", "chunk[3]",
     }  # fmt: skip
+
+
+def test_placeholder_of_a_sweep_is_skipped_with_the_writer_of_its_file():
+    tasks, scenario = grown(3)
+    tasks["choose"] = {"work": 1, "outcomes": [0, 3]}
+    tasks["split"]["after"] = {"task": "choose", "if": "exit_code == 3"}
+    tasks["data"] = {"work": 1, "outputs": ["other"]}
+    tasks["chunk"]["inputs"] = ["parts", "other"]
+    engine, entries = simulate(tasks, "identical:2", scenario=scenario)
+    assert engine.state.runs[0].ending == "completed"
+    assert set(starts(engine, entries)) == {"choose", "data"}
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "plan"])
+def test_placeholder_of_a_sweep_fails_if_its_file_never_appears(policy):
+    """The simulated lines of ``parts`` give o.1 and o.2, so that o.x is never written."""
+    tasks, _ = grown(2)
+    tasks["chunk"]["outputs"] = ["o.{c}"]
+    tasks["late"] = {"work": 1, "sweep": {"l": "lines('o.x')"}}
+    engine, entries = simulate(tasks, "identical:2", policy, Scenario(lines={"parts": 2}))
+    assert engine.state.runs[0].ending == "failed"
+    assert not any("late" in name for name in starts(engine, entries))
+    (reason,) = {
+        command.reason
+        for entry in entries
+        for command in entry.commands
+        if isinstance(command, cm.Settle) and command.state == TaskState.FAILED
+    }
+    assert reason == "the values of its sweep are the lines of o.x, which no task has written"
+
+
+def test_simulated_task_that_a_sweep_names_writes_its_lines():
+    tasks, _ = grown(0)
+    tasks["split"]["outputs"] = {"l": 1}
+    tasks["chunk"] |= {"sweep": {"c": "lines(split.l)"}, "inputs": ["l"], "outputs": ["{c}"]}
+    engine, entries = simulate(tasks, "identical:2", scenario=Scenario(lines={"split.l": 2}))
+    assert engine.state.runs[0].ending == "completed"
+    assert set(starts(engine, entries)) == {"split", "chunk[1]", "chunk[2]", "merge"}
 
 
 def test_run_ends_when_all_remaining_tasks_wait_for_a_stopped_task():

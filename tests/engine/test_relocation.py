@@ -299,3 +299,18 @@ def test_degradation_reported_by_a_program_migrates_its_task_under_every_preset(
     words = engine.handle(ev.Progressed(attempt=0, work_done=0.1, degraded="8.5 s per step"), at=10)
     assert any(word.startswith("cancel 0 m0: performance") for word in words)
     assert "assign 1 m1 after 0: performance" in words
+
+
+def test_slow_task_moves_to_any_free_machine_that_its_selector_accepts():
+    """Of three equal machines the selector accepts the last two; the task runs on the second."""
+    engine = DrivenEngine(one_task(**WATCHED, selector="./select"), platform_of(1, 1, 1), EAGER)
+    engine.handle(ev.MachinesSelected(run=0, task=0, machines=(1, 2)), ev.Started(attempt=0))
+    words = engine.handle(ev.Progressed(attempt=0, work_done=0.05), at=20)
+    assert words[-1] == "assign 1 m2 after 0: performance"
+
+
+def test_reason_of_a_stay_names_the_selector_that_accepts_no_other_free_machine():
+    engine = DrivenEngine(one_task(**WATCHED, selector="./select"), platform_of(1, 1, 1), EAGER)
+    engine.handle(ev.MachinesSelected(run=0, task=0, machines=(1,)), ev.Started(attempt=0))
+    kept = engine.engine.handle(ev.Progressed(attempt=0, work_done=0.05), 20.0)[-1]
+    assert kept.reason == "performance: no other machine that its selector accepts is free"

@@ -141,3 +141,31 @@ def test_arrivals_are_part_of_the_bound_of_a_simulation(tmp_path):
     scenario = Scenario(arrivals=(Arrival(workflow=str(flow)), Arrival(workflow=str(flow), at_s=50.0)))
     found = weft.simulate(on="identical:1", scenario=scenario).first
     assert found.lower_bound_s == found.end_s == 60.0
+
+
+PINNED = {
+    "ck": {"work": 40},
+    "nock": {"work": 40},
+    "pin": {"work": 30, "requirements": 'name == "m1"'},
+}
+"""HEFT puts a task of 40 s on m1 first and gets 70 s; alone on three machines the run takes 40 s."""
+
+
+def test_time_alone_is_at_most_the_promise_of_the_first_plan():
+    flow = workflow(PINNED)
+    found = simulated(flow, on="identical:3", planner="auto", plan_steps=200)
+    (run,) = found.history.runs
+    assert found.end_s == run.alone_s == pytest.approx(40.0)
+    assert slowdown(found) == pytest.approx(1.0)
+
+
+def test_time_alone_is_that_of_heft_for_runs_that_share_the_machines():
+    flow = workflow(PINNED)
+    found = weft.simulate([flow, flow], on="identical:3", planner="auto", plan_steps=200).first
+    assert [run.alone_s for run in found.history.runs] == pytest.approx([70.0, 70.0])
+
+
+def test_time_alone_of_a_loop_with_more_iterations_than_planned_exceeds_the_promise():
+    loop = {"again": {**LOOP["again"], "expect": 2}}
+    found = simulated(workflow(CHAIN, loop), scenario=Scenario(iterations={"again": 4}))
+    assert slowdown(found) == pytest.approx(1.0)

@@ -137,7 +137,7 @@ def test_a_schedule_of_another_instance_is_refused():
     schedule = planned(made)
     with pytest.raises(InvalidInput, match="the tasks of the schedule are not those of the instance"):
         encode_schedule(made, replace(schedule, tasks=("x", "y")))
-    with pytest.raises(InvalidInput, match="a takes 3 nodes of m1; must be a mode of the task"):
+    with pytest.raises(InvalidInput, match="a is scheduled on 3 nodes of m1, which is not one of its modes"):
         encode_schedule(
             made,
             replace(

@@ -65,7 +65,7 @@ def simulate(policy, scene, look):
 def startable_tasks(engine):
     """Return the ready tasks that could start on their planned machine, or elsewhere if that machine is down."""
     state = engine.state
-    free = {machine.index for machine in state.machines if machine.has_room(1)}
+    free = {machine.index for machine in state.machines if machine.has_free_nodes(1)}
     if not free:
         return []
     return [
@@ -77,7 +77,7 @@ def startable_tasks(engine):
 
 
 def could_go(state, run, task, free):
-    line = run.plan.line[task]
+    line = run.plan.planned_tasks[task]
     nodes = run.compiled.options(task).nodes[line.machine, line.count]
     if line.machine in free:
         return state.machines.fits(line.machine, nodes, run.demand(task, line.machine, line.count))

@@ -54,7 +54,7 @@ VARIANTS = [
 ]
 """Policies with options that select other code paths."""
 
-COUNTED = tuple(str(Path(weft.__file__).parent / room) for room in ("policies", "engine"))
+COUNTED = tuple(str(Path(weft.__file__).parent / package) for package in ("policies", "engine"))
 
 ASKED, SOONEST = 4, 2
 """Limits of evaluated machines of a class, so small that they are exceeded."""

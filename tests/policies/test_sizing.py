@@ -19,7 +19,7 @@ def test_sizing_returns_one_mode_per_machine(how, counts):
 
 
 def test_planned_count_is_used_if_it_is_possible():
-    planned = SimpleNamespace(plan=SimpleNamespace(line={0: SimpleNamespace(machine=3, count=2)}))
+    planned = SimpleNamespace(plan=SimpleNamespace(planned_tasks={0: SimpleNamespace(machine=3, count=2)}))
     assert [(m.machine, m.count) for m in size_modes(planned, 0, MODES, "fastest")] == [(0, 2), (3, 2)]
     assert [(m.machine, m.count) for m in size_modes(planned, 1, MODES, "fastest")] == [(0, 4), (3, 1)]
     assert [(m.machine, m.count) for m in size_modes(planned, 0, MODES[2:5], "fastest")] == [(0, 4), (3, 1)]

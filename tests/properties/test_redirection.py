@@ -43,7 +43,7 @@ PIECES = [
     "%2e", "%2E%2e", "%2f", "%5c", "%00", "%252e", "etc/passwd",
 ]  # fmt: skip
 WORDS = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
-TASK = Task(name="t", sweep=Sweep(variables=(("a", ("x",)), ("b", ("x",))), from_file=("a", "b")))
+TASK = Task(name="t", sweep=Sweep(variables=(("a", ("x",)), ("b", ("x",))), grown=(("a", "f"), ("b", "f"))))
 
 
 def destination(text: str) -> str:

@@ -22,9 +22,14 @@ PATIENCE_S = 60.0
 
 def wait_for(path: Path) -> None:
     """Wait until a file exists."""
+    wait_until(path.exists, f"{path} does not exist")
+
+
+def wait_until(condition: Callable[[], bool], problem: str = "the condition does not hold") -> None:
+    """Wait until a condition holds."""
     until_s = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        assert time.monotonic() < until_s, f"{path} does not exist"
+    while not condition():
+        assert time.monotonic() < until_s, problem
         time.sleep(0.02)
 
 

@@ -255,6 +255,25 @@ def test_urls_of_an_unknown_kind_are_refused_before_the_run(real, capsys, name):
     assert not (real.folder / ".weft" / "weft.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("zip://a::file:///tmp/x.zip", "chains of URLs ('::') are not allowed"),
+        ("http://host/a::file:///etc/passwd", "chains of URLs ('::') are not allowed"),
+        ("dir:///tmp/x", "dir:// opens a file inside of another one"),
+        ("zip://a", "zip:// opens a file inside of another one"),
+        ("simplecache://a", "simplecache:// opens a file inside of another one"),
+        ("generic://a", "generic:// opens a file inside of another one"),
+    ],
+)
+@pytest.mark.parametrize("key", ["inputs: [{file: x, from: 'URL'}]", "outputs: {x: {to: 'URL'}}"])
+def test_urls_that_a_run_cannot_open_are_refused_by_check_with_the_reason(real, capsys, url, why, key):
+    real.write("flow.yaml", f'tasks:\n  a: {{command: "true", {key.replace("URL", url)}}}\n')
+    refused = Project(real.folder, capsys).weft("check", "flow.yaml")
+    assert refused.code == 2
+    assert why in refused.err
+
+
 def test_urls_of_tasks_that_are_only_planned_are_not_checked(real, capsys):
     real.write("flow.yaml", 'tasks:\n  a: {work: 1s, inputs: [{file: x, from: "gsiftp://host/x"}]}\n')
     assert Project(real.folder, capsys).weft("check", "flow.yaml").code == 0

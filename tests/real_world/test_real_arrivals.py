@@ -86,6 +86,23 @@ arrivals:
     assert list(simulated.slowdown_of) == ["sub/flow.yaml"]
 
 
+def test_arrivals_that_differ_only_in_an_overridden_parameter_have_one_name(arriving):
+    lines = (
+        "[{workflow: sub/flow.yaml, params: {x: 7}}, {workflow: sub/flow.yaml, params: {x: 8}, results: r}]"
+    )
+    arriving.write("list.yaml", f"arrivals: {lines}\n")
+    assert arriving.run(arrivals=arriving.folder / "list.yaml", params={"x": 9}).completed
+    assert [run.workflow for run in arriving.history.runs] == ["sub/flow.yaml (x=9)"] * 2
+    assert arriving.text("sub/plain") == arriving.text("r/plain") == "9 42\n"
+
+
+def test_check_counts_the_files_that_arrive(arriving, capsys):
+    lines = "[{workflow: sub/flow.yaml, params: {x: 7}}, {workflow: sub/flow.yaml, count: 2, every: 1s}]"
+    arriving.write("list.yaml", f"arrivals: {lines}\n")
+    checked = Project(arriving.folder, capsys).weft("check", "list.yaml")
+    assert "a scenario of 3 arrivals of 1 workflow; no problems found" in checked.out
+
+
 def test_a_workflow_named_twice_on_the_command_line_has_two_folders(arriving):
     (arriving.folder / "flow.yaml").write_text((arriving.folder / "sub" / "flow.yaml").read_text())
     (arriving.folder / "seed.txt").write_text("1\n")
@@ -110,6 +127,10 @@ def test_parameters_of_the_command_apply_to_the_arrivals_that_have_them(arriving
     )
     assert arriving.run(arrivals=arriving.folder / "list.yaml", params={"x": 4, "factor": 10}).completed
     assert arriving.text("r/plain") == "4 210\n"
+    simulated = weft.simulate(on="machines.yaml", scenario="list.yaml", params={"x": 4, "factor": 10}).first
+    names = [run.workflow for run in arriving.history.runs]
+    assert names == [run.workflow for run in simulated.history.runs]
+    assert names == ["sub/flow.yaml (x=4)", "other.yaml"]  # the values that were used
     for refused in (
         lambda: arriving.run(arrivals=arriving.folder / "list.yaml", params={"fctor": 1}),
         lambda: weft.simulate(on="machines.yaml", scenario="list.yaml", params={"fctor": 1}),

@@ -15,7 +15,7 @@ import pytest
 import weft
 from cli.projects import Project
 from published.real_time import require_quiet_host
-from real_world.disturbed_runs import busy_loops, entries_of, run_disturbed, wait_for
+from real_world.disturbed_runs import busy_loops, entries_of, run_disturbed, wait_for, wait_until
 from weft.api.project import OpenProject
 from weft.engine import messages as ev
 from weft.engine.replay import replay
@@ -395,6 +395,52 @@ def test_task_leaves_a_removed_machine(tmp_path):
     assert ran.completed, str(ran)
     assert places(ran, tmp_path) == {"a": ["first", "second"]}
     assert [each.reason for each in ran.report.executed.history.moves] == ["user"]
+
+
+@pytest.mark.parametrize("way", ["drain", "remove", "reload"])
+def test_waiting_tasks_start_on_a_machine_that_was_closed_and_is_opened_again(tmp_path, way):
+    """The other machine is busy until a waiting task has started on the reopened machine."""
+    flow, machines = prepare(tmp_path, WAITING, TWO)
+    said = []
+
+    def weft_machines(*arguments: str) -> None:
+        said.append(weft_command("machines", *arguments, folder=tmp_path))
+
+    def state() -> str:
+        return json.loads(weft_command("explain", "a[2]", "--json", folder=tmp_path).stdout)["state"]
+
+    def change() -> None:
+        try:
+            wait_for(tmp_path / "1-on-box-first")
+            if way == "reload":
+                machines.write_text(ONE.replace("FOLDER", str(tmp_path)))
+                weft_machines("reload")
+                machines.write_text(TWO.replace("FOLDER", str(tmp_path)))
+            else:
+                weft_machines(way, "second")
+            if way == "drain":
+                (tmp_path / "go-2").touch()  # it completes on the drained machine
+                wait_until(lambda: state() == "completed")
+            else:
+                wait_until(lambda: state() in ("ready", "scheduled"))
+                (tmp_path / "2-on-box-second").unlink()
+            weft_machines(*(["reload"] if way == "reload" else ["drain", "second", "--undo"]))
+            waiting = [tmp_path / f"{each}-on-box-second" for each in ("3" if way == "drain" else "23")]
+            wait_until(lambda: any(each.exists() for each in waiting))
+        finally:
+            let_end(tmp_path)
+
+    ran = run_disturbed(flow, on=machines, when=tmp_path / "2-on-box-second", action=change)
+    assert [(each.returncode, each.stderr) for each in said] == [(0, "")] * 2
+    assert ran.completed, str(ran)
+    history = ran.report.executed.history
+    text = "is drained" if way == "drain" else "is removed"
+    assert [(each.machine, each.text) for each in history.machine_changes] == [(1, text), (1, "is open")]
+    opened_s = history.machine_changes[1].at_s
+    busy, *others = [each for each in history.attempts.values() if each.started_s is not None]
+    later = min((each for each in others if each.started_s >= opened_s), key=lambda each: each.started_s)
+    assert (busy.label, busy.machine, later.machine) == ("a[1]", 0, 1)
+    assert later.started_s < busy.ended_s
 
 
 def test_changed_definition_of_a_machine_of_the_run_is_refused_and_changes_nothing(tmp_path):

@@ -120,6 +120,14 @@ def test_report_and_explanation_state_bytes_and_machines(chain, capsys):
     assert "a transfer copies a file and runs no program" in shell.weft("logs", "move").err
 
 
+def test_explanation_of_a_transfer_within_one_machine_says_that_nothing_was_copied(chain, capsys):
+    chain.write("flow.yaml", CHAIN.replace('"right"', '"left"'))
+    assert chain.run("flow.yaml").completed
+    explained = Project(chain.folder, capsys).weft("explain", "move").out
+    assert "its file was there already: nothing was copied" in explained
+    assert not any(words in explained for words in ("was requested", "arrived"))
+
+
 def test_second_run_reuses_the_copy_of_a_file_and_copies_changed_content_again(chain):
     chain.run("flow.yaml")
     again = chain.run("flow.yaml")

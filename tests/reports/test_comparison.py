@@ -129,6 +129,7 @@ class TestTables:
         assert refusal_lines(self.MADE) == ["long-name, y: cannot do that"]
         many = comparison({f"w{n}": {"a": None, "b": 1.0} for n in range(5)})
         assert refusal_lines(many) == ["a, w0 and 4 others: cannot do that"]
+        assert refusal_lines(many, verbose=True) == ["a, w0, w1, w2, w3, w4: cannot do that"]
 
     def test_an_unknown_gap_is_shown_as_unknown(self):
         table = result_table(comparison({"x": {"a": 1.0}}, bound_s=0.0))

@@ -68,9 +68,11 @@ def test_table_of_a_front_lists_the_choices() -> None:
     assert lines[3].split()[-3:] == ["-", "solve", "2–5"]
     assert all(line.isascii() for line in front_lines(VIEW, width=100, ascii_only=True))
     wide = (NodeRange(kind="k" * 99, tasks=1, least=1, most=9, chosen=True),)
-    cut = front_lines(replace(VIEW, points=(point(1, 1.0, 1.0, nodes=wide),)), width=80)
+    view = replace(VIEW, points=(point(1, 1.0, 1.0, nodes=wide),))
+    cut = front_lines(view, width=80)
     assert max(map(len, cut)) == 80
     assert cut[1].endswith("k…")
+    assert f"{'k' * 99} 1–9" in front_lines(view, width=None)[1]
 
 
 def test_summary_of_the_page_counts_plans_and_tasks() -> None:

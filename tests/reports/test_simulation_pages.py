@@ -28,7 +28,7 @@ def simulated():
         flow = weft.Builder(name)
         flow.task("work", sweep={"k": "1..3"}, work=10)
         flows.append(flow.build())
-    scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4, repair_s=3),))
+    scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4, repair_s=30),))
     return weft.simulate(flows, on="identical:2", policy="fcfs", scenario=scenario)
 
 
@@ -56,7 +56,7 @@ def test_tables_of_a_simulation_equal_its_history(simulated):
     ]
     moves = migration_table(history.moves, ("m1", "m2"))
     assert len(moves.rows) == len(history.moves)
-    assert use_table(simulated.first.uses).rows[0][-1] == "3 s"
+    assert use_table(simulated.first.uses).rows[0][-1] == "30 s"
 
 
 class Reader(HTMLParser):

@@ -92,11 +92,11 @@ class _Search:
                 running.append((max(0.0, held.start_s), held.finish_s, held.nodes, taken))
         for start in sorted({ready, *(finish for _, finish, _, _ in running if finish > ready)}):
             moments = {start, *(begin for begin, _, _, _ in running if start < begin < start + seconds)}
-            if all(self.room(machine, moment, nodes, amounts, running) for moment in moments):
+            if all(self.has_capacity(machine, moment, nodes, amounts, running) for moment in moments):
                 return start
-        raise AssertionError("after everything has ended there must be room")
+        raise AssertionError("after everything has ended all nodes must be free")
 
-    def room(self, machine, moment, nodes, amounts, running):
+    def has_capacity(self, machine, moment, nodes, amounts, running):
         now = [entry for entry in running if entry[0] <= moment < entry[1]]
         if nodes + sum(entry[2] for entry in now) > self.made.capacity[machine]:
             return False

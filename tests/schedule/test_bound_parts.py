@@ -21,6 +21,7 @@ from weft.schedule.bounds.area import (
     heads_after_ancestors,
     heads_after_stages,
     longest_refuted,
+    sum_taken,
 )
 from weft.schedule.bounds.lower_bounds import lower_bounds
 from weft.schedule.bounds.modes import collect_modes, shortest_seconds, widest_nodes
@@ -316,3 +317,9 @@ def test_a_bound_that_cannot_be_raised_is_returned_unchanged():
     assert longest_refuted(100.5, lambda _: False, whole=False, tries=9) == 100.5
     assert longest_refuted(100.5, lambda _: False, whole=True, tries=9) == 101
     assert longest_refuted(0.0, lambda _: True, whole=False, tries=9) == 0.0
+
+
+def test_tasks_outside_a_window_take_nothing_from_it_in_modes_that_are_possible():
+    rate = np.array([[[2.0], [np.inf]], [[1.0], [3.0]]])
+    inside = np.array([[[-1.0, 4.0], [-1.0, 0.0]], [[-5.0, 1.0], [2.0, 1.0]]])
+    assert sum_taken(rate, inside).tolist() == [0.0, 9.0]

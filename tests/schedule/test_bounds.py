@@ -396,3 +396,9 @@ def test_an_empty_instance_has_bound_0():
     found = bounds_of({"a": {"kind": "virtual"}}, "identical:1")
     assert found.best_s == 0
     assert found.argument == "critical path"
+
+
+@pytest.mark.parametrize("work", [5e-324, 5560e-324, 1e-310, 1e-300])
+def test_bounds_of_the_smallest_times_are_not_above_the_makespan(work):
+    made = instance({"a": {"work": work, "nodes": [1, 2]}}, platform({"nodes": 2}))
+    assert lower_bounds(made).best_s <= planned(made).makespan_s

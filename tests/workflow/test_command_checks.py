@@ -96,7 +96,7 @@ def test_result_in_an_environment_variable_may_be_an_argument(text):
     ],
 )
 def test_invalid_environment_variables_are_refused(env, what):
-    task = f"env: {env}\n    sweep: {{k: 'lines(s)'}}"
+    task = f"env: {env}\n    sweep: {{k: 'lines(s)'}}\n  b: {{outputs: [s]}}"
     assert messages_of(TASK.format(task)) == [what]
 
 

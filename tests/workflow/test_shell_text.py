@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -223,6 +226,76 @@ def test_list_field_is_accepted_before_the_positional_parameters_change(text):
 def test_field_with_data_is_refused_where_a_shell_would_execute_it(text):
     assert refused(text) == []
     assert [each.name for each in refused(text, Scope.DATA)] == ["x"]
+
+
+BASH_ARITHMETIC = [
+    'v={x}; declare -i y="$v"',
+    'v={x}; declare -i "$v"',
+    'v={x}; declare "$v"',
+    "v={x}; typeset -i y=$v",
+    'f() {{ local -i y="$1"; }}; set -- {x}; f "$1"',
+    'v={x}; f() {{ local -xi y="$v"; }}; f',
+    'v={x}; f() {{ local "$v"; }}; f',
+    'v={x}; readonly -i y="$v"',
+    'v={x}; declare -r -i y="$v"',
+    "v={x}; declare -i y=v",
+    "declare -i y; y={x}",
+    'declare -i y; v={x}; y="$v"',
+    'v={x}; declare -n y="$v"',
+    'v={x}; declare -a y="$v"',
+    'v={x}; let "$v"',
+    "v={x}; let y=v+1",
+    "v={x}; [[ 0 -eq v ]]",
+    "v={x}; y=abc; echo ${y:$v}",
+    "v={x}; y=abc; echo ${y:v:1}",
+    "v={x}; echo ${y[v]}",
+    "v={x}; y[$v]=1",
+    "v={x}; y[v]=1",
+]
+"""Commands in which bash evaluates a value as arithmetic, or a subscript in it."""
+
+
+@pytest.mark.parametrize("text", BASH_ARITHMETIC)
+def test_field_with_data_is_refused_in_a_variable_that_bash_evaluates_as_arithmetic(text):
+    assert refused(text) == []
+    assert {each.name for each in refused(text, Scope.DATA)} == {"x"}
+
+
+@pytest.mark.parametrize("text", BASH_ARITHMETIC)
+def test_bash_executes_code_in_these_commands(text, tmp_path):
+    """The list above names real attacks: each command runs a program that a value names."""
+    if "readonly -i" in text:
+        pytest.skip("bash has no such option; other shells have")
+    marker = tmp_path / "executed"
+    for value in (f"a[$(touch {marker})0]", f"a[$(touch {marker})0]=1", f"($(touch {marker}))"):
+        command = text.replace("{x}", '"$value"').replace("{{", "{").replace("}}", "}")
+        command = command.replace('declare -n y="$v"', 'declare -n y="$v"; : $y')
+        subprocess.run(
+            ["bash", "-c", command], env={"value": value, "PATH": os.environ["PATH"]}, capture_output=True
+        )
+    assert marker.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'v={x}; declare y="$v"; echo "$y"',
+        'v={x}; f() {{ local y="$v"; }}; f',
+        'v={x}; export y="$v"',
+        'v={x}; readonly y="$v"; cat "$y"',
+        'declare -i n=3; v={x}; cat "$v"',
+        "v={x}; echo ${v:-none} ${v:0:3} ${v%.txt}",
+        'v={x}; y[0]="$v"',
+        'v={x}; i=1; y[$i]="$v"',
+    ],
+)
+def test_field_with_data_is_accepted_in_a_variable_without_a_type(text):
+    assert refused(text) == refused(text, Scope.DATA) == []
+
+
+@pytest.mark.parametrize("text", ["f() {{ local -i y={x}; }}; f", "readonly -i y={x}", "declare -i y={x}"])
+def test_field_is_refused_as_the_value_of_a_declared_integer(text):
+    assert [each.name for each in refused(text)] == ["x"]
 
 
 @pytest.mark.parametrize(

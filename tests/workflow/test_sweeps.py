@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from weft.expressions import parse
 from weft.workflow.quantity import MAX_POINTS, Range, Sweep, growth_file, is_growing, list_points
 from weft.workflow.subtasks import LIMITS, TASKS
+from weft.workflow.unfold import unfold
+from weft.workflow.workflow import set_growth_lines
 from workflow.workflow_texts import edges, graph_of, messages_of
 
 
@@ -109,6 +111,44 @@ class TestGrowth:
             ("each[*]", "tidy[*]"),
             ("each[*]", "merge"),
         }
+
+    @pytest.mark.parametrize("output", ["{chunk}", "{chunk}.l", "split.{chunk}", "{chunk}*", "{chunk}/"])
+    def test_names_of_its_own_outputs_never_replace_the_writer_of_the_file(self, output):
+        graph = graph_of(f"""\
+            tasks:
+              split: {{inputs: [data.csv, split.x], outputs: [l]}}
+              each: {{sweep: {{chunk: "lines(split.l)"}}, outputs: ["{output}"]}}
+              other: {{sweep: {{chunk: "lines(split.l)"}}, outputs: ["o.{{chunk}}"]}}
+            """)
+        assert {("split", "each[*]"), ("split", "other[*]")} <= set(edges(graph))
+        assert not any(target == "split" for _, target in edges(graph))
+
+    def test_tasks_that_do_not_precede_a_growing_sweep_wait_for_files_that_it_may_write(self):
+        graph = graph_of("""\
+            tasks:
+              split: {outputs: [l]}
+              each: {sweep: {chunk: "lines(split.l)"}, outputs: ["{chunk}"]}
+              use: {inputs: [alpha]}
+            """)
+        assert edges(graph) == {("split", "each[*]"), ("each[*]", "use")}
+
+    def test_subtasks_of_known_lines_still_depend_on_the_writer_of_the_file(self):
+        text = """\
+            tasks:
+              split: {outputs: [l]}
+              each: {sweep: {chunk: "lines(split.l)"}, outputs: ["{chunk}"]}
+            """
+        grown = unfold(set_growth_lines(graph_of(text).workflow, {"split.l": ("a", "b")}))
+        assert edges(grown) == {("split", "each[a]"), ("split", "each[b]")}
+
+    @pytest.mark.parametrize("file", ["nothing.l", "each.l", "list", "'*'"])
+    def test_a_sweep_over_a_file_that_no_other_task_writes_is_refused(self, file):
+        text = f"""\
+            tasks:
+              each: {{sweep: {{chunk: "lines({file})"}}, outputs: ["{{chunk}}", l]}}
+            """
+        (message,) = messages_of(text)
+        assert "which no other task writes" in message
 
     def test_only_sweeps_over_lines_of_a_file_are_growing(self):
         assert is_growing(parse("lines(split.parts)"))

@@ -23,6 +23,7 @@ VALUES = {"k": 3, "t": 0.4, "name": "a b", "flag": True, "inputs": ["x y", "z"]}
         ("{{{k}}}", "{3}"),
         ("a}}b{{c", "a}b{c"),
         ("${k} ${HOME:-x} $k", "${k} ${HOME:-x} $k"),
+        ("${{k}} ${{HOME:-x}} ${{{k}}}", "${k} ${HOME:-x} ${3}"),
         ("awk '{print $1}'", "awk '{print $1}'"),
         ("{} {1} {k + 1} {k:d}", "{} {1} {k + 1} {k:d}"),
         ("{unknown} {machine.arch}", "{unknown} {machine.arch}"),

@@ -41,7 +41,7 @@ def test_transfer_has_binding_variables_of_source_and_destination():
     assert graph.source_variable[graph.index("one")] == len(graph.variables)
 
 
-def test_readers_that_no_transfer_serves_have_edges_with_data():
+def test_task_that_does_not_read_from_a_transfer_has_a_data_edge_from_the_writer():
     graph = graph_of(
         """\
         tasks:

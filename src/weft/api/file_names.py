@@ -162,11 +162,101 @@ def _first_word(line: str | Sequence[str]) -> str:
     return next((word for word in rest if "=" not in word), "") if first == "env" else first
 
 
+def check_result_references(graph: TaskGraph) -> None:
+    """Raise InvalidInput if a text refers to a result that is not known when its task starts.
+
+    The other task must end before, and be one subtask of a sweep.
+    """
+    if found := [*_ambiguous_results(graph), *_unordered_results(graph)]:
+        raise InvalidInput(list(locate_problems(found, graph.workflow.document)))
+
+
+def _ambiguous_results(graph: TaskGraph) -> Iterator[Problem]:
+    tasks = {task.name: (place, task) for place, task in enumerate(graph.workflow.tasks)}
+    for task in graph.workflow.tasks:
+        for key, text in _job_texts(task):
+            for name in dict.fromkeys(field.name.partition(".")[0] for field in list_fields(text)):
+                place, other = tasks.get(name, (-1, task))
+                if other is task or other.sweep is None:
+                    continue
+                # Subtasks with a common variable are compared when the task starts.
+                if task.sweep is not None and set(task.sweep.names) & set(other.sweep.names):
+                    continue
+                if (count := int(np.count_nonzero(graph.template == place))) > 1:
+                    yield Problem(
+                        what=f"{shorten(text)!r} refers to the result of {name}, which has {count} subtasks",
+                        rule="the common sweep variables must identify one subtask",
+                        advice=f"give the task the sweep variables of {name}",
+                        path=("tasks", task.name, key),
+                    )
+
+
+def _unordered_results(graph: TaskGraph) -> Iterator[Problem]:
+    """Yield a problem for each text with the result of a task that need not have ended when the text is used.
+
+    Inside a loop, a text may use the result of the iteration before.
+    """
+    places = {task.name: place for place, task in enumerate(graph.workflow.tasks)}
+    before: list[set[int]] | None = None
+    for place, task in enumerate(graph.workflow.tasks):
+        for key, text in _job_texts(task):
+            for name in dict.fromkeys(field.name.partition(".")[0] for field in list_fields(text)):
+                other = places.get(name)
+                if other is None or other == place:
+                    continue
+                before = before or _list_earlier_templates(graph)
+                if other not in before[place]:
+                    used = f"{shorten(text)!r} uses the result of {name}"
+                    yield Problem(
+                        what=f"{used}, but {task.name} does not run after {name}",
+                        rule="a result is known when its task has ended",
+                        advice=f"add `after: {name}` to the task",
+                        path=("tasks", task.name, key),
+                    )
+
+
+def _list_earlier_templates(graph: TaskGraph) -> list[set[int]]:
+    """Return for each task of the workflow the tasks that end before it, or are in a common loop with it."""
+    template = graph.template.astype(np.int64)
+    behind = np.repeat(template, np.diff(graph.predecessor_pointer))
+    edges = np.unique(np.stack([template[graph.predecessor], behind]), axis=1)
+    direct: list[set[int]] = [set() for _ in graph.workflow.tasks]
+    for earlier, later in edges.T.tolist():
+        direct[later].add(earlier)
+    for body in graph.loops:
+        members = set(template[body.tasks].tolist())
+        for member in members:
+            direct[member] |= members
+    found = []
+    for start in range(len(direct)):
+        known, waiting = set(direct[start]), list(direct[start])
+        while waiting:
+            fresh = direct[waiting.pop()] - known
+            known |= fresh
+            waiting.extend(fresh)
+        found.append(known)
+    return found
+
+
+def _job_texts(task: Task) -> Iterator[tuple[str, str]]:
+    """Yield (key, text) for the texts of a task that may contain results of other tasks."""
+    if (job := task.job) is None:
+        return
+    command = (job.command,) if isinstance(job.command, str) else job.command or ()
+    yield from (("command", text) for text in command)
+    yield from (("arguments", text) for text in job.arguments)
+    yield from (("env", text) for text in job.env.values())
+    yield from (
+        (key, text) for key in ("stdin", "stdout", "stderr") if (text := getattr(job, key)) is not None
+    )
+
+
 def check_runnable(graphs: Iterable[TaskGraph], platform: Platform) -> None:
     """Raise InvalidInput if workflows cannot be run on a platform; the error lists all problems.
 
-    Problems are compute tasks without a program, tasks that read a source without data, and transfers of
-    files that no task writes. None of them prevents planning or simulation.
+    Problems are results that are not known when a task starts, compute tasks without a program, tasks
+    that read a source without data, and transfers of files that no task writes.
+    None of them prevents planning or simulation.
     """
     if found := [problem for graph in graphs for problem in _find_run_problems(graph, platform)]:
         raise InvalidInput(found)
@@ -176,6 +266,8 @@ def _find_run_problems(graph: TaskGraph, platform: Platform) -> Iterator[Problem
     workflow = graph.workflow
     other = ", or use `weft simulate`" if _offers_services(platform, workflow) else ""
     found = [
+        *_ambiguous_results(graph),
+        *_unordered_results(graph),
         *_unwritten_transfers(graph),
         *_tasks_without_data(workflow, other),
         *_tasks_without_program(workflow, other),

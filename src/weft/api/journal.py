@@ -9,7 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from weft.engine.explanation import Candidate, Explanation, PlacementChoice, describe_state, explain
+from weft.engine.explanation import (
+    Candidate,
+    Explanation,
+    ExplanationStep,
+    PlacementChoice,
+    describe_state,
+    explain,
+)
 from weft.engine.history import AttemptRecord
 from weft.engine.replay import ReplayResult, replay
 from weft.engine.states import ACTIVE, format_counters
@@ -92,11 +99,7 @@ def explanation_lines(
         yield from _candidate_lines(found.candidates, most, chosen="")
     yield "history:"
     story = [step for step in found.story if verbose or not step.routine]
-    skipped = len(story) - most
-    if skipped > 0:
-        yield f"  … {format_count(skipped, 'earlier step')}"
-    for step in story[-most:]:
-        yield f"  {format_seconds(step.now):>10}  {step.text}"
+    yield from _story_lines(story, most)
     if not story:
         yield "  nothing yet"
     if hidden := len(found.story) - len(story):
@@ -104,6 +107,20 @@ def explanation_lines(
     if interrupted:
         states = "the states are those of the last journal entry"
         yield f"{states}: no engine is running; `weft resume` continues the run"
+
+
+def _story_lines(story: Sequence[ExplanationStep], most: int) -> Iterator[str]:
+    """Yield the last ``most`` steps of a history and all earlier migrations, with counts of hidden steps."""
+    first = max(0, len(story) - most)
+    skipped = 0
+    for number, step in enumerate(story):
+        if number < first and not step.migration:
+            skipped += 1
+            continue
+        if skipped:
+            yield f"  … {format_count(skipped, 'earlier step')}"
+            skipped = 0
+        yield f"  {format_seconds(step.now):>10}  {step.text}"
 
 
 def _choice_lines(choice: PlacementChoice, most: int) -> Iterator[str]:
@@ -114,6 +131,9 @@ def _choice_lines(choice: PlacementChoice, most: int) -> Iterator[str]:
         f"placed on {choice.machine}{nodes}{how} at {format_seconds(choice.now)} "
         f"(entry {choice.entry}) by {choice.by}; the machines at that time:"
     )
+    if choice.left:
+        what = "migrates away from" if choice.ran else "had not started on"
+        yield f"   the task {what} {choice.left}, which is therefore no candidate"
     yield from _candidate_lines(choice.candidates, most, chosen=choice.machine)
 
 

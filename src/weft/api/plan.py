@@ -206,9 +206,14 @@ class PlannedWorkflow:
     @property
     def notes(self) -> list[str]:
         """Return notes for the user: the assumptions behind the numbers of the plan."""
+        return self.list_notes()
+
+    def list_notes(self, *, verbose: bool = False) -> list[str]:
+        """Return the notes for the user; ``verbose``: lists of tasks and kinds in them are complete."""
         found = []
         if self.promise.untimed:
-            found.append(f"{untimed_text(self.promise)}: the plan uses a placeholder of 1 s on speed 1")
+            untimed = untimed_text(self.promise, verbose=verbose)
+            found.append(f"{untimed}: the plan uses a placeholder of 1 s on speed 1")
         if self.graph.unsized_files:
             found.append(
                 f"{format_count(self.graph.unsized_files, 'file transfer')} of unknown size: "
@@ -230,7 +235,7 @@ class PlannedWorkflow:
             found.append(f"the spread of {outlook.exact} of {tasks} is unknown: their times count as exact")
         found += _note_predictions(self.instance)
         if self.plan.ranked:
-            found.append(_rank_text(self.plan.ranked))
+            found.append(_rank_text(self.plan.ranked, None if verbose else _SHOWN_RANKS))
         return [*found, *self.plan.notes]
 
     def verify(self) -> list[Violation]:
@@ -306,13 +311,16 @@ def _count_nodes(instance: Instance) -> dict[str, int]:
 _SHOWN_RANKS = 3
 
 
-def _rank_text(ranked: Sequence[RankChoice]) -> str:
-    """Return a note that lists the tasks for which a rank expression chooses the machine during the run."""
+def _rank_text(ranked: Sequence[RankChoice], most: int | None) -> str:
+    """Return a note on the tasks for which a rank expression chooses the machine during the run.
+
+    The note lists the first ``most`` of them; None: all.
+    """
     shown = [
         f"{each.task} on {each.machine}{'' if each.value is None else f' ({each.rank} = {each.value:.6g})'}"
-        for each in ranked[:_SHOWN_RANKS]
+        for each in ranked[:most]
     ]
-    rest = f" and {len(ranked) - _SHOWN_RANKS} more" if len(ranked) > _SHOWN_RANKS else ""
+    rest = f" and {len(ranked) - len(shown)} more" if len(ranked) > len(shown) else ""
     tasks = format_count(len(ranked), "task")
     return (
         f"ranks decide where {tasks} will run, between the machines that are free then; "

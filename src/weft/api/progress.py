@@ -16,15 +16,18 @@ the selector or the requirement of a ready task accepts no machine; an unfinishe
 nor a completed task of its kind; a loop states no expected number of iterations or exceeds it; the planned
 end has passed; all programs have ended, and only outputs are still copied or epilogs run.
 
-A plan made during the run, for example after a migration, has no lines for the tasks that were running at
-that time. If planned tasks wait for such a running task, the rest of the plan begins when it ends. Otherwise
-the time left lasts until both the running task and the plan have ended.
+The rest of the plan keeps its machines and its order: a task begins when its predecessors, their transfers
+and the tasks planned before it on its machine have ended. So a late task delays only the tasks that wait for
+it. A plan made during the run, for example after a migration, has no lines for the tasks that were running at
+that time; planned tasks wait for them in the same way. Held tasks and the tasks that wait for them are not
+counted.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -180,14 +183,17 @@ class TimeLeft:
     """Why the time is unknown; "" if it is known, or if it is unknown without a reason to state."""
     held: int = 0
     """Number of held tasks, if no task is running and no other task can start; otherwise 0."""
+    without: int = 0
+    """Number of held tasks that are not counted, nor are the tasks that wait for them."""
 
     def __str__(self) -> str:
         if self.p50_s is None:
             return f"unknown ({self.why})" if self.why else "unknown"
+        without = f", without {format_count(self.without, 'held task')}" if self.without else ""
         if self.p90_s is None:
-            return f"{_rounded(self.p50_s)} (spread unknown)"
+            return f"{_rounded(self.p50_s)} (spread unknown){without}"
         low, high = _rounded(self.p50_s), _rounded(self.p90_s)
-        return low if low == high else f"{low} to {high}"
+        return f"{low if low == high else f'{low} to {high}'}{without}"
 
 
 UNKNOWN = TimeLeft(p50_s=None, p90_s=None)
@@ -210,6 +216,7 @@ def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:
     return TimeLeft(
         p50_s=max((each.p50_s or 0.0 for each in found), default=0.0),
         p90_s=max(late, default=0.0) if len(late) == len(found) else None,
+        without=sum(each.without for each in found),
     )
 
 
@@ -244,11 +251,12 @@ def time_left(
         return TimeLeft(p50_s=None, p90_s=None, why="all machines are lost")
     if unplaced := describe_unplaceable(progress.state, run):
         return TimeLeft(p50_s=None, p90_s=None, why=unplaced)
-    further_s = None if run.plan is None else _further_s(run, run.plan.line)
+    further_s = None if run.plan is None else _further_s(run, run.plan.planned_tasks)
     if run.plan is None or further_s is None:
         return UNKNOWN
-    lines = run.plan.line
-    open_tasks = [task for task in lines if run.state[task] not in FINAL]
+    lines = run.plan.planned_tasks
+    held, blocked = _find_held(run)
+    open_tasks = [task for task in lines if run.state[task] not in FINAL and task not in blocked]
     # A plan made during the run has no lines for the tasks that were running then.
     unplanned = {
         task: attempt
@@ -277,21 +285,29 @@ def time_left(
         return _attempt_left_s(progress, attempt, now_s, usual) / scale
 
     rest_s = {task: rest_of(attempt) for task, attempt in unplanned.items()}
-    left_s = max(rest_s.values(), default=0.0)
-    if open_tasks:
-        reached = [_reached_s(run, progress, task, lines[task], rest_of) for task in open_tasks]
-        reached += _reached_by_unplanned(run, progress, open_tasks, rest_s)
-        begins = len(open_tasks) == len(lines) and not run.attempt_of
-        if begins or (unplanned and not any(_has_begun(run, progress, task) for task in open_tasks)):
-            reached.append(now_s)  # the plan has idle time now: at its begin, or until the others have ended
-        left_s = max(left_s, max(lines[task].finish_s for task in open_tasks) - min(reached))
+    ends_s = _planned_ends_s(run, progress, open_tasks, now_s, rest_of, rest_s)
+    left_s = max((*rest_s.values(), *ends_s.values()))
     left_s += further_s
     if left_s <= 0.0:
         copying = any(run.state[task] == TaskState.EPILOG for task in tasks)
         why = "outputs are being copied, or epilogs run" if copying else "the planned end has passed"
         return TimeLeft(p50_s=None, p90_s=None, why=why)
     left_s *= scale
-    return TimeLeft(p50_s=left_s * usual, p90_s=None if slow is None else left_s * slow)
+    return TimeLeft(p50_s=left_s * usual, p90_s=None if slow is None else left_s * slow, without=held)
+
+
+def _find_held(run: RunState) -> tuple[int, set[int]]:
+    """Return the number of held tasks of a run, and these tasks with all tasks that wait for them."""
+    if not (held := bytes(run.state).count(TaskState.HELD)):
+        return 0, set()
+    stack = [task for task, state in enumerate(run.state) if state == TaskState.HELD]
+    blocked = set(stack)
+    while stack:
+        for after in run.compiled.after(stack.pop()):
+            if after not in blocked and run.state[after] not in FINAL:
+                blocked.add(after)
+                stack.append(after)
+    return held, blocked
 
 
 def _expected_s(run: RunState, progress: ExecutionProgress, task: int, line: PlanLine) -> float:
@@ -312,30 +328,79 @@ def _has_begun(run: RunState, progress: ExecutionProgress, task: int) -> bool:
     return run.state[task] == TaskState.EPILOG or progress.began_s(number) is not None
 
 
-def _reached_by_unplanned(
-    run: RunState, progress: ExecutionProgress, open_tasks: Sequence[int], rest_s: Mapping[int, float]
-) -> list[float]:
-    """Return the planned times that correspond to the progress of running tasks without plan lines.
+def _planned_ends_s(
+    run: RunState,
+    progress: ExecutionProgress,
+    open_tasks: Sequence[int],
+    now_s: float,
+    rest_of: Callable[[Attempt], float],
+    rest_s: Mapping[int, float],
+) -> dict[int, float]:
+    """Return the seconds until each open task of the plan ends, on the plan's time axis.
 
-    For each running task that planned tasks wait for, this is the earliest planned start of a waiting task
-    minus the remaining seconds of the running task (``rest_s``). A task waits for its predecessors and for
-    the nodes of its machine.
+    A task that has begun ends after the remaining seconds of its attempt. Any other task begins when the open
+    tasks that it waits for have ended: its predecessors, with their transfers, the tasks before it on its
+    machine, and running tasks without plan lines (``rest_s``). A task that waits for none of these begins at
+    its planned start, or now if that has passed. O(open tasks * log(open tasks) + edges).
+    """
+    if run.plan is None:
+        return {}
+    lines, state, compiled = run.plan.planned_tasks, progress.state, run.compiled
+    begun = {
+        task: state.attempts[run.attempt_of[task]] for task in open_tasks if _has_begun(run, progress, task)
+    }
+    behind_s = _wait_for_unplanned_s(
+        run, progress, [task for task in open_tasks if task not in begun], rest_s
+    )
+    ends_s: dict[int, float] = {}
+    queues: dict[int, list[tuple[float, float]]] = {}
+    """By machine: heap of (planned end, expected end) of tasks that later tasks may wait for."""
+    free_s: dict[int, float] = {}
+    """By machine: expected end of the tasks whose planned end is before the start of the current task."""
+    for task in sorted(open_tasks, key=lambda task: (lines[task].start_s, lines[task].finish_s, task)):
+        line = lines[task]
+        if task in begun:
+            machine, ends_s[task] = begun[task].machine, rest_of(begun[task])
+        else:
+            machine = line.machine
+            waits = [behind_s[task]] if task in behind_s else []
+            for before, edge in zip(compiled.before(task), compiled.edges_before(task), strict=True):
+                if (end_s := ends_s.get(before)) is not None:
+                    source = lines[before].machine
+                    moves = source != machine and compiled.moves_data
+                    waits.append(end_s + run.instance.edge_s(edge, source, machine) if moves else end_s)
+            queue = queues.get(machine, [])
+            while queue and queue[0][0] <= line.start_s:
+                free_s[machine] = max(free_s.get(machine, 0.0), heappop(queue)[1])
+            if machine in free_s:
+                waits.append(free_s[machine])
+            start_s = max(waits) if waits else max(0.0, line.start_s - now_s)
+            ends_s[task] = start_s + line.finish_s - line.start_s
+        if compiled.kind[task] == COMPUTE:
+            heappush(queues.setdefault(machine, []), (line.finish_s, ends_s[task]))
+    return ends_s
+
+
+def _wait_for_unplanned_s(
+    run: RunState, progress: ExecutionProgress, waiting: Sequence[int], rest_s: Mapping[int, float]
+) -> dict[int, float]:
+    """Return, by task that has not begun, the seconds until the running tasks without plan lines have ended.
+
+    Only running tasks that the task waits for count: its predecessors, and those that hold nodes of its
+    machine that it needs. ``rest_s`` holds the remaining seconds of the running tasks.
     """
     if not rest_s or run.plan is None:
-        return []
-    state, lines = progress.state, run.plan.line
-    waiting = [task for task in open_tasks if not _has_begun(run, progress, task)]
+        return {}
+    state, lines = progress.state, run.plan.planned_tasks
     by_machine: dict[int, list[int]] = {}
     for task in waiting:
         if run.compiled.group[task] >= 0:
             by_machine.setdefault(lines[task].machine, []).append(task)
-    found = []
+    found: dict[int, float] = {}
     for task, left_s in rest_s.items():
         attempt = state.attempts[run.attempt_of[task]]
         machine = state.machines[attempt.machine]
-        behind = [
-            other for other in run.compiled.after(task) if other in lines and run.state[other] not in FINAL
-        ]
+        behind = [*run.compiled.after(task)]
         if attempt.holds and machine.counts_nodes:
             free = machine.nodes - attempt.nodes
             behind += [
@@ -343,8 +408,8 @@ def _reached_by_unplanned(
                 for other in by_machine.get(attempt.machine, ())
                 if run.compiled.options(other).nodes.get((attempt.machine, lines[other].count), 0) > free
             ]
-        if behind:
-            found.append(min(lines[other].start_s for other in behind) - left_s)
+        for other in behind:
+            found[other] = max(left_s, found.get(other, 0.0))
     return found
 
 
@@ -429,24 +494,6 @@ def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
         return None
     now = 0 if body.left else expect - body.iteration
     return now + outer * (expect - 1), now + outer * expect
-
-
-def _reached_s(
-    run: RunState,
-    progress: ExecutionProgress,
-    task: int,
-    line: PlanLine,
-    rest_of: Callable[[Attempt], float],
-) -> float:
-    """Return the point on the plan's time axis that an unfinished task has reached.
-
-    For a task that has begun this is its planned end minus the remaining seconds of its attempt; for any
-    other task, its planned start.
-    """
-    attempt = progress.state.attempt_of(run, task)
-    if attempt is None or not _has_begun(run, progress, task):
-        return line.start_s
-    return line.finish_s - rest_of(attempt)
 
 
 def _attempt_left_s(progress: ExecutionProgress, attempt: Attempt, now_s: float, pace: float) -> float:

@@ -562,16 +562,19 @@ def _workflow_folder(layout: ProjectLayout, source: str) -> str:
 
 
 def load_arrivals(
-    file: str | Path | None, layout: ProjectLayout, seed: int
+    file: str | Path | None, layout: ProjectLayout, seed: int, params: Mapping[str, Any]
 ) -> tuple[list[Submission], LoadedWorkflows]:
-    """Return the submissions drawn from the arrivals of a scenario file, and the submitted workflows."""
+    """Return the submissions drawn from the arrivals of a scenario file, and the submitted workflows.
+
+    ``params`` replace the values of parameters that the arrivals state.
+    """
     if file is None:
         return [], LoadedWorkflows({}, {}, {})
     from weft.backends.simulation.scenario import draw_arrivals
-    from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
+    from weft.backends.simulation.scenario_reader import load_overridden_arrivals, load_scenario
 
-    scenario = load_scenario(file)
-    found = LoadedWorkflows(load_arrival_workflows(scenario), {}, {})
+    scenario, flows = load_overridden_arrivals(load_scenario(file), params)
+    found = LoadedWorkflows(flows, {}, {})
     submitted = []
     for each in draw_arrivals(scenario, generator(seed, "arrivals")):
         path = Path(scenario.folder, each.workflow)

@@ -590,7 +590,7 @@ def _check_run(
     layout = find_project(project)
     isolation = None if isolate is None else make_isolation(isolate)
     loaded = load_workflows(workflows, layout, format_name, isolate=isolation, predictions=predictions)
-    coming, more = load_arrivals(arrivals, layout, seed)
+    coming, more = load_arrivals(arrivals, layout, seed, params or {})
     if clash := sorted(loaded.flows.keys() & more.flows.keys()):
         what = f"workflow {clash[0]!r} is named on the command line and by the arrivals"
         raise InvalidInput(what, advice="name it only once")

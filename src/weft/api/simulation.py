@@ -30,7 +30,7 @@ from weft.api.settings import (
 )
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
 from weft.backends.simulation.scenario_checks import check_scenario, list_submissions
-from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
+from weft.backends.simulation.scenario_reader import load_overridden_arrivals, load_scenario
 from weft.engine.engine import Engine
 from weft.engine.explanation import describe_standstill
 from weft.engine.history import (
@@ -360,7 +360,7 @@ def simulate(
     layers = load_layers(preset=preset, profile=found, settings=settings, options=options)
     platform = load_machines(on or load_profile_platform(found) or "local", None)
     first = _load_first(workflows, format_name, predictions)
-    arriving = load_arrival_workflows(truth)
+    truth, arriving = load_overridden_arrivals(truth, params or {})
     _check_clash(first, arriving)
     flows = {
         key: replace_unwritable_names(flow)

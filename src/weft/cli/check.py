@@ -40,6 +40,7 @@ _GRID_KEY = re.compile(r"^grid\s*:", re.MULTILINE)
     metavar="PLATFORM",
     help="Also check that tasks can run on this platform and that scenarios name its machines.",
 )
+@click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Print all problems, not only 30.")
 @options.as_json
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
     """Report all problems of files: workflow, platform, scenario, profile, grid, services, predictions.
@@ -152,7 +153,7 @@ def _machine_names(platform: Platform | None) -> list[str] | None:
 
 def _check_file(name: str, machines: Platform | None, findings: _Findings) -> dict[str, Any]:
     """Return the summary record of a file without problems; problems are added to ``findings`` or raised."""
-    from weft.api.file_names import check_file_names, find_open_secrets
+    from weft.api.file_names import check_file_names, check_result_references, find_open_secrets
     from weft.formats.files import detect_format, open_source
     from weft.formats.native import WeftYaml, describes_platform, read_platform_file
     from weft.formats.services import bind_services
@@ -171,8 +172,10 @@ def _check_file(name: str, machines: Platform | None, findings: _Findings) -> di
         return scenario
     if (profile := _check_profile(source)) is not None:
         return profile
-    if (other := _check_grid(source) or _check_services(source) or _check_predictions(source)) is not None:
+    if (other := _check_grid(source) or _check_services(source)) is not None:
         return other
+    if (predictions := _check_predictions(source, machines)) is not None:
+        return predictions
     reader = detect_format(source)
     workflow = reader.read(source)
     before = len(findings.problems)
@@ -184,6 +187,8 @@ def _check_file(name: str, machines: Platform | None, findings: _Findings) -> di
     if reader.name == WeftYaml.name:
         with findings.collect(name):
             check_file_names(graph.workflow)
+        with findings.collect(name):
+            check_result_references(graph)
     notes = list[str]()
     with findings.collect(name):
         notes += _check_inputs(graph, name, noted=reader.name in _RUN_FORMATS)
@@ -346,31 +351,42 @@ def _check_profile(source: SourceFile) -> dict[str, object] | None:
     return {"file": source.name, "kind": "profile", "summary": summary}
 
 
-def _check_predictions(source: SourceFile) -> dict[str, object] | None:
+def _check_predictions(source: SourceFile, machines: Platform | None) -> dict[str, object] | None:
     """Check a file that has only predictions; return its summary record, None for any other file."""
     from weft.formats.native import WeftYaml
-    from weft.formats.predictions import read_yaml_predictions
+    from weft.formats.predictions import is_csv_predictions, read_csv_predictions, read_yaml_predictions
+    from weft.predictions import note_unused
+
+    if WeftYaml().recognises(source):
+        if not _has_only_predictions(source):
+            return None
+        rows = read_yaml_predictions(source)
+    elif is_csv_predictions(source):
+        rows = read_csv_predictions(source)
+    else:
+        return None
+    summary = f"{format_count(len(rows), 'prediction')}; no problems found"
+    notes = note_unused(rows, None, _machine_names(machines))
+    return {"file": source.name, "kind": "predictions", "summary": summary, "notes": notes}
+
+
+def _has_only_predictions(source: SourceFile) -> bool:
+    """Return whether a YAML file of weft has predictions and nothing else."""
     from weft.formats.yaml_document import parse_document
 
-    if (
-        not WeftYaml().recognises(source)
-        or _TASKS_KEY.search(source.head)
-        or not _PREDICTIONS_KEY.search(source.head)
-    ):
-        return None
+    if _TASKS_KEY.search(source.head) or not _PREDICTIONS_KEY.search(source.head):
+        return False
     root = parse_document(source.text(), source.name).root
-    if root is None or not isinstance(root.value, dict) or root.value.keys() - {"weft", "predictions"}:
-        return None
-    rows = read_yaml_predictions(source)
-    summary = f"{format_count(len(rows), 'prediction')}; no problems found"
-    return {"file": source.name, "kind": "predictions", "summary": summary}
+    if root is None or not isinstance(root.value, dict):
+        return False
+    return not root.value.keys() - {"weft", "predictions"}
 
 
 def _check_scenario(
     source: SourceFile, machines: Platform | None, findings: _Findings
 ) -> dict[str, object] | None:
     """Check a scenario and the workflows that it names; return its summary record, None for other files."""
-    from weft.backends.simulation.scenario_checks import check_scenario, workflow_keys
+    from weft.backends.simulation.scenario_checks import check_scenario, list_submissions
     from weft.backends.simulation.scenario_reader import is_scenario, load_arrival_workflows, read_scenario
     from weft.formats.native import WeftYaml
     from weft.formats.yaml_document import parse_document
@@ -385,10 +401,10 @@ def _check_scenario(
     workflows = load_arrival_workflows(scenario)
     for key, workflow in workflows.items():
         _check_settings(workflow, key, findings)
-    arrivals = sum(1 for entry in scenario.arrivals for _ in workflow_keys(entry))
+    files = [file for entry in scenario.arrivals for file, _ in list_submissions(entry)]
     check_scenario(scenario, machines, workflows or None)
     summary = (
-        f"a scenario of {format_count(arrivals, 'arrival')} of "
-        f"{format_count(len(workflows), 'workflow')}; no problems found"
+        f"a scenario of {format_count(len(files), 'arrival')} of "
+        f"{format_count(len(set(files)), 'workflow')}; no problems found"
     )
     return {"file": source.name, "kind": "scenario", "summary": summary}

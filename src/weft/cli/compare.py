@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 @options.parameters
 @click.option("--csv", "csv_file", metavar="FILE", help="Write one line per workflow and planner.")
 @click.option("--html", "html_file", metavar="FILE", help="Write the tables as an HTML page.")
+@options.verbose
 @options.read_format
 @options.as_json
 def command(
@@ -52,6 +53,7 @@ def command(
     policies: tuple[str, ...],
     csv_file: str | None,
     html_file: str | None,
+    verbose: bool,
     as_json: bool,
     **how: Any,
 ) -> None:
@@ -73,7 +75,7 @@ def command(
     if as_json:
         options.print_json(compared.as_record())
     elif "-" not in (csv_file, html_file):
-        _show(compared)
+        _show(compared, verbose=verbose)
         options.print_written(csv_file, html_file)
 
 
@@ -90,7 +92,7 @@ def _write(compared: PlannerComparison, csv_file: str | None, html_file: str | N
         save_report(comparison_html(compared), html_file)
 
 
-def _show(compared: PlannerComparison) -> None:
+def _show(compared: PlannerComparison, *, verbose: bool) -> None:
     from weft.reports.comparison import comparison_title, refusal_lines, result_table, standing_table
 
     click.echo(comparison_title(compared))
@@ -98,4 +100,4 @@ def _show(compared: PlannerComparison) -> None:
     for table in (result_table(compared), standing_table(compared)):
         options.print_lines(table.lines())
         click.echo()
-    options.print_lines(f"no plan: {line}" for line in refusal_lines(compared))
+    options.print_lines(f"no plan: {line}" for line in refusal_lines(compared, verbose=verbose))

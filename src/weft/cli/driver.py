@@ -15,6 +15,7 @@ from weft.cli import options
 from weft.cli.run_display import RunDisplay
 from weft.cli.terminal import LiveDisplay, ascii_only, width
 from weft.redaction import redact, redact_words
+from weft.units import format_count
 
 if TYPE_CHECKING:
     from weft.api.report import ExecutionReport
@@ -57,6 +58,7 @@ class RunDriver:
         self._only_errors = quiet and errors
         self._printed_failures = self._printed_moves = self._printed_changes = self._printed_modules = 0
         self._printed_stages = self._printed_reservations = self._printed_cancelled = 0
+        self._printed_stops = 0
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
@@ -84,6 +86,7 @@ class RunDriver:
         self._printed_failures = len(self.view.progress.history.failures)
         self._printed_moves = len(self.view.progress.history.begun_moves)
         self._printed_cancelled = len(self.view.progress.history.cancelled_moves)
+        self._printed_stops = len(self.view.progress.history.stops)
         self._printed_reservations = len(self.view.progress.history.reservations)
         self._printed_changes = len(self.view.progress.history.machine_changes)
         self._printed_modules = len(self.view.progress.history.module_failures)
@@ -131,6 +134,10 @@ class RunDriver:
         for move in moves[self._printed_moves :] if not self._only_errors else ():
             self.live.say(self.view.describe_migration(move))
         self._printed_moves = len(moves)
+        stops = self.view.progress.history.stops
+        for stop in stops[self._printed_stops :] if not self._only_errors else ():
+            self.live.say(self.view.describe_stop(stop))
+        self._printed_stops = len(stops)
         reservations = self.view.progress.history.reservations
         for each in reservations[self._printed_reservations :] if not self._only_errors else ():
             self.live.say(self.view.describe_reservation(each))
@@ -171,6 +178,7 @@ def drive_run(
     *,
     as_json: bool,
     quiet: bool,
+    verbose: bool,
     report: str | None,
     trace: str | None,
     **how: Any,
@@ -186,11 +194,18 @@ def drive_run(
             ran = run(**how, command=command_line(), watch=driver.watch, interrupted=driver.interrupted)
         finally:
             driver.live.clear()
-        _finish(ran, driver, as_json=as_json, quiet=quiet, report=report, trace=trace)
+        _finish(ran, driver, as_json=as_json, quiet=quiet, verbose=verbose, report=report, trace=trace)
 
 
 def _finish(
-    ran: RunResult, driver: RunDriver, *, as_json: bool, quiet: bool, report: str | None, trace: str | None
+    ran: RunResult,
+    driver: RunDriver,
+    *,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+    report: str | None,
+    trace: str | None,
 ) -> NoReturn:
     """Write the reports, print the summary, and exit: 0 if all runs completed, 75 if interrupted, else 1."""
     from weft.api.project import OpenProject
@@ -202,7 +217,7 @@ def _finish(
     detailed = as_json or report is not None or trace is not None
     if not detailed and sum(run.tasks for run in ran.runs) > _MOST_TASKS:
         if not quiet:
-            _show_briefly(ran, driver)
+            _show_briefly(ran, driver, verbose=verbose)
         _exit(ran, driver, as_json=as_json)
     with OpenProject.at(str(ran.layout.project)) as opened:
         written = write_reports(opened, ran.execution, compiled=ran.compiled)
@@ -215,7 +230,7 @@ def _finish(
         if as_json:
             options.print_json(_record(ran, driver, summary, folder))
         elif not quiet:
-            _show(ran, driver, summary, _relative(folder))
+            _show(ran, driver, summary, _relative(folder), verbose=verbose)
     _exit(ran, driver, as_json=as_json)
 
 
@@ -234,11 +249,12 @@ def _exit(ran: RunResult, driver: RunDriver, *, as_json: bool) -> NoReturn:
     raise click.exceptions.Exit(0 if ran.completed else 1)
 
 
-def _show_briefly(ran: RunResult, driver: RunDriver) -> None:
+def _show_briefly(ran: RunResult, driver: RunDriver, *, verbose: bool) -> None:
     """Print a short summary of a run that is too large for automatic reports."""
     view = driver.view
     if view is not None:
-        options.print_lines((*view.kind_lines(), *view.change_lines(), *view.failure_lines()))
+        most = [sys.maxsize] if verbose else []
+        options.print_lines((*view.kind_lines(), *view.change_lines(*most), *view.failure_lines(*most)))
     for run in ran.runs:
         click.echo(f"run {run.number}, {run.workflow}: {run.state}; details: `weft report {run.number}`")
 
@@ -253,22 +269,25 @@ def _ignore_output(number: int) -> None:
             os.dup2(nowhere, stream.fileno())
 
 
-def _show(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder: str) -> None:
+def _show(ran: RunResult, driver: RunDriver, summary: ExecutionReport, folder: str, *, verbose: bool) -> None:
     from weft.reports.execution_page import execution_lines
 
     if ran.resumed:
         click.echo("resumed an unfinished run")
-    options.print_lines(execution_lines(summary.executed, width=width(), ascii_only=ascii_only()))
-    options.print_lines(_reuse_lines(driver))
+    options.print_lines(
+        execution_lines(summary.executed, width=width(), ascii_only=ascii_only(), verbose=verbose)
+    )
+    options.print_lines(_reuse_lines(driver, None if verbose else _STALE_SHOWN))
     numbers = [run.number for run in ran.runs]
     named = f"run {numbers[0]}" if len(numbers) == 1 else f"runs {numbers[0]} to {numbers[-1]}"
     click.echo(f"{named}: `weft logs TASK`, `weft explain TASK`; report {folder}/report.html")
 
 
-def _reuse_lines(driver: RunDriver) -> list[str]:
+def _reuse_lines(driver: RunDriver, most: int | None) -> list[str]:
     """Return a heading and, per kind of task, a line with the numbers of reused, stale and new tasks.
 
-    The line states the reasons for stale results. If no earlier results were considered, return [].
+    The line states at most ``most`` reasons for stale results; None: all reasons. If no earlier results were
+    considered, return [].
     """
     view = driver.view
     if view is None or not (view.progress.taken_over or view.progress.stale):
@@ -279,8 +298,9 @@ def _reuse_lines(driver: RunDriver) -> list[str]:
             key = run.index, kind
             parts = [f"{progress.taken_over[key]} reused"] if progress.taken_over[key] else []
             if stale := progress.stale.get(key):
-                why = "; ".join(text for text, _ in stale.most_common(_STALE_SHOWN))
-                more = f"; and {len(stale) - _STALE_SHOWN} more reasons" if len(stale) > _STALE_SHOWN else ""
+                shown = [text for text, _ in stale.most_common(most)]
+                why, rest = "; ".join(shown), len(stale) - len(shown)
+                more = f"; and {format_count(rest, 'more reason')}" if rest else ""
                 parts.append(f"{stale.total()} stale ({why}{more})")
             new = progress.ran[key] - (stale.total() if stale else 0)
             if new:

@@ -47,7 +47,7 @@ COMMANDS = {
     "report": "Report on a run, as text, HTML page, trace, events or WfFormat.",
     "reproduce": "Run the experiments of the papers and compare the figures.",
     "resume": "Resume an interrupted or stopped run.",
-    "run": "Run workflows on this computer and reuse valid results.",
+    "run": "Run workflows and reuse valid results of earlier runs.",
     "schema": "Print the JSON Schema of the file formats, for editors.",
     "settings": "Show the settings of a run, where each comes from, and what it means.",
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work.",
@@ -184,7 +184,7 @@ def _run(given: list[str]) -> int:
         return 2
     except WeftError as error:
         with _ignore_broken_pipe():
-            _report(error, as_json="--json" in given)
+            _report(error, as_json="--json" in given, verbose=bool({"-v", "--verbose"} & set(given)))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
@@ -256,20 +256,23 @@ def _drop_output(stream: TextIO | None = None) -> None:
 
 
 _SHOWN = 30
-"""Maximal number of problems that are printed."""
+"""Maximal number of problems that are printed without ``-v``."""
 
 
-def _report(error: WeftError, *, as_json: bool) -> None:
+def _report(error: WeftError, *, as_json: bool, verbose: bool) -> None:
+    from weft.units import format_count
+
     problems = error.problems if isinstance(error, InvalidInput) else ()
     if as_json:
         record = {"error": str(error), "problems": [problem.as_record() for problem in problems]}
         click.echo(redact(json.dumps(record, indent=2)))
     if not problems:
         click.echo(redact(f"error: {error}"), err=True)
-    for problem in problems[:_SHOWN]:
+    shown = problems[: None if verbose else _SHOWN]
+    for problem in shown:
         click.echo(redact(f"error: {problem}"), err=True)
-    if len(problems) > _SHOWN:
-        click.echo(f"… and {len(problems) - _SHOWN} more problems", err=True)
+    if rest := len(problems) - len(shown):
+        click.echo(f"… and {format_count(rest, 'more problem')}", err=True)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     "--out", metavar="FILE", help="Write the front: .json (everything) or .csv (one line per point)."
 )
 @click.option("--html", metavar="FILE", help="Write chart and table as an HTML page.")
+@options.verbose
 @options.read_format
 @options.as_json
 def command(
@@ -66,6 +67,7 @@ def command(
     on: str,
     out: str | None,
     html: str | None,
+    verbose: bool,
     format_name: str | None,
     as_json: bool,
     **how: Any,
@@ -102,7 +104,7 @@ def command(
     if as_json:
         options.print_json(front.as_record())
     elif "-" not in (out, html):
-        _show(front)
+        _show(front, verbose=verbose)
         options.print_written(out, html)
 
 
@@ -118,11 +120,11 @@ def front_progress(line: ProgressLine) -> Callable[[FrontProgress], None] | None
     return show
 
 
-def _show(front: Front) -> None:
+def _show(front: Front, *, verbose: bool) -> None:
     from weft.reports.pareto import front_lines
 
     click.echo(f"{front.view.title}; {format_count(len(front), 'point')} in {front.planning_s:.3g} s")
     click.echo()
-    options.print_lines(front_lines(front.view, width=width(), ascii_only=ascii_only()))
+    options.print_lines(front_lines(front.view, width=None if verbose else width(), ascii_only=ascii_only()))
     click.echo()
     options.print_lines(f"note: {note}" for note in front.notes)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 )
 @click.option("--html", metavar="FILE", help="Write the chart as an HTML page.")
 @click.option("--chart/--no-chart", default=True, help="Draw the chart in the terminal.")
+@options.verbose
 @options.read_format
 @options.as_json
 def command(
@@ -54,6 +55,7 @@ def command(
     out: str | None,
     html: str | None,
     chart: bool,
+    verbose: bool,
     format_name: str | None,
     as_json: bool,
     **how: Any,
@@ -102,7 +104,7 @@ def command(
     if as_json:
         options.print_json(planned.as_record())
     elif "-" not in (out, html):
-        show(planned, chart=chart)
+        show(planned, chart=chart, verbose=verbose)
         options.print_written(out, html)
 
 
@@ -115,8 +117,8 @@ def _choose_plan(loaded: Workflow, number: int, how: dict[str, Any]) -> PlannedW
         return choose(loaded, number, **how, progress=front_progress(line))
 
 
-def show(planned: PlannedWorkflow, *, chart: bool) -> None:
-    """Print a plan: summary, Gantt chart (if ``chart``) and notes."""
+def show(planned: PlannedWorkflow, *, chart: bool, verbose: bool) -> None:
+    """Print a plan: summary, Gantt chart (if ``chart``) and notes; ``verbose``: with complete lists."""
     from weft.api.plan import plan_facts, plan_view
 
     graph = planned.graph
@@ -128,4 +130,4 @@ def show(planned: PlannedWorkflow, *, chart: bool) -> None:
     options.print_pairs(plan_facts(planned), "  ")
     if chart:
         print_chart(plan_view(planned))
-    options.print_lines(f"note: {note}" for note in planned.notes)
+    options.print_lines(f"note: {note}" for note in planned.list_notes(verbose=verbose))

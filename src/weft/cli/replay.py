@@ -30,8 +30,9 @@ _SHOWN = 20
     metavar="NUMBER",
     help="Run number in a project, as shown by `weft ls` (default: the last run).",
 )
+@options.verbose
 @options.as_json
-def command(journal: str, policy: str | None, run: int | None, as_json: bool) -> None:
+def command(journal: str, policy: str | None, run: int | None, verbose: bool, as_json: bool) -> None:
     """Process the events of JOURNAL with a new engine and compare its commands with the recorded ones.
 
     JOURNAL is a file written by `weft simulate --journal`, or a project with runs (its folder or the database
@@ -46,12 +47,12 @@ def command(journal: str, policy: str | None, run: int | None, as_json: bool) ->
     if as_json:
         options.print_json(found.as_record())
     else:
-        _show(found.replayed, found.policy)
+        _show(found.replayed, found.policy, None if verbose else _SHOWN)
     if not found.replayed.same and policy is None:
         raise click.exceptions.Exit(1)
 
 
-def _show(replayed: ReplayResult, policy: str) -> None:
+def _show(replayed: ReplayResult, policy: str, most: int | None) -> None:
     from weft.engine.journal import encode_message
 
     if replayed.same:
@@ -63,11 +64,11 @@ def _show(replayed: ReplayResult, policy: str) -> None:
         f"{first.sequence} of {replayed.total} entries are the same under {policy}; entry {first.sequence} "
         f"({first.event} at {format_seconds(first.now)}) differs:"
     )
-    for difference in replayed.differences[:_SHOWN]:
+    for difference in replayed.differences[:most]:
         for sign, command in (("-", difference.expected), ("+", difference.got)):
             if command is not None:
                 name, fields = encode_message(command)
                 listed = ", ".join(f"{key}={value!r}" for key, value in fields.items())
                 click.echo(f"  {sign} {difference.position}: {name}({listed})")
-    if len(replayed.differences) > _SHOWN:
-        click.echo(f"  … {len(replayed.differences) - _SHOWN} more")
+    if most is not None and len(replayed.differences) > most:
+        click.echo(f"  … {len(replayed.differences) - most} more")

@@ -15,6 +15,7 @@ from weft.cli.terminal import ascii_only, stage, width
 @click.option("--events", metavar="FILE", help="Write the events, one JSON object per line.")
 @click.option("--wfformat", metavar="FILE", help="Write the executed run as WfFormat 1.5.")
 @options.project
+@options.verbose
 @options.as_json
 def command(
     run: int | None,
@@ -23,6 +24,7 @@ def command(
     events: str | None,
     wfformat: str | None,
     project: str | None,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Report on RUN, or the last run: prediction and outcome, tasks by kind, failures with their logs.
@@ -54,5 +56,6 @@ def command(
         options.print_json({"number": found.number, **report.executed.as_record(), "notes": notes})
     elif "-" not in files.values():
         click.echo(f"run {found.number}")
-        options.print_lines(execution_lines(report.executed, width=width(), ascii_only=ascii_only()))
+        lines = execution_lines(report.executed, width=width(), ascii_only=ascii_only(), verbose=verbose)
+        options.print_lines(lines)
         options.print_written(*files.values())

@@ -13,9 +13,16 @@ from weft.cli.terminal import stage
 @options.execution_files
 @options.project
 @options.quiet
+@options.verbose
 @options.as_json
 def command(
-    run: int | None, report: str | None, trace: str | None, project: str | None, quiet: bool, as_json: bool
+    run: int | None,
+    report: str | None,
+    trace: str | None,
+    project: str | None,
+    quiet: bool,
+    verbose: bool,
+    as_json: bool,
 ) -> None:
     """Resume RUN, or the last run, and re-attach to programs that are still running.
 
@@ -31,5 +38,6 @@ def command(
     with OpenProject.at(project) as opened:
         execution = None if run is None else opened.runs.run(run).execution
     drive_run(
-        resume, as_json=as_json, quiet=quiet, report=report, trace=trace, execution=execution, project=project
-    )
+        resume, as_json=as_json, quiet=quiet, verbose=verbose, report=report, trace=trace,
+        execution=execution, project=project,
+    )  # fmt: skip

@@ -54,6 +54,7 @@ from weft.cli.terminal import stage
 @options.project
 @options.read_format
 @options.quiet
+@options.verbose
 @options.as_json
 def command(
     workflows: tuple[str, ...],
@@ -71,10 +72,11 @@ def command(
     report: str | None,
     trace: str | None,
     quiet: bool,
+    verbose: bool,
     as_json: bool,
     **planning: Any,
 ) -> None:
-    """Run every WORKFLOW on this computer and reuse valid results of earlier runs.
+    """Run every WORKFLOW on the machines of a platform and reuse valid results of earlier runs.
 
     State is stored in .weft of the project directory. After an interruption the same command resumes the run.
     Ctrl-C stops all programs gracefully (exit code 75, `weft resume` continues); a second Ctrl-C exits
@@ -86,8 +88,9 @@ def command(
     options.check_files((), "", {"--report": report, "--trace": trace}, as_json=as_json)
     if dry_run:
         _dry(
-            workflows, as_json=as_json, policy=policy, preset=preset, profile=profile, settings=settings,
-            arrivals=arrivals, keep_going=keep_going, retries=retries, isolate=isolate, **planning,
+            workflows, verbose=verbose, as_json=as_json, policy=policy, preset=preset, profile=profile,
+            settings=settings, arrivals=arrivals, keep_going=keep_going, retries=retries, isolate=isolate,
+            **planning,
         )  # fmt: skip
         return
     with stage("loading"):
@@ -95,13 +98,13 @@ def command(
         from weft.api.run import run
         from weft.cli.driver import drive_run
     drive_run(
-        run, as_json=as_json, quiet=quiet, report=report, trace=trace, workflows=workflows, policy=policy,
-        preset=preset, profile=profile, settings=settings, arrivals=arrivals, keep_going=keep_going,
-        retries=retries, fresh=fresh, isolate=isolate, **planning,
+        run, as_json=as_json, quiet=quiet, verbose=verbose, report=report, trace=trace, workflows=workflows,
+        policy=policy, preset=preset, profile=profile, settings=settings, arrivals=arrivals,
+        keep_going=keep_going, retries=retries, fresh=fresh, isolate=isolate, **planning,
     )  # fmt: skip
 
 
-def _dry(workflows: tuple[str, ...], *, as_json: bool, **planning: Any) -> None:
+def _dry(workflows: tuple[str, ...], *, verbose: bool, as_json: bool, **planning: Any) -> None:
     with stage("planning"):
         from weft.api.run import plan_dry_run
         from weft.cli.plan import show
@@ -111,4 +114,4 @@ def _dry(workflows: tuple[str, ...], *, as_json: bool, **planning: Any) -> None:
         options.print_json([planned.as_record() for planned in plans])
         return
     for planned in plans:
-        show(planned, chart=True)
+        show(planned, chart=True, verbose=verbose)

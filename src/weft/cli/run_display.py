@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         MigrationRecord,
         ReservationRecord,
         StageRetry,
+        StopRecord,
     )
     from weft.engine.kind_counts import KindCount
     from weft.engine.replan.promise import Promise
@@ -134,14 +135,19 @@ class RunDisplay:
         return lines
 
     def migration_lines(self, most: int = _MIGRATIONS) -> list[str]:
-        """Return lines about the last ``most`` migrations: task, machines and reason."""
-        return [self.describe_migration(each) for each in self.migrations[-most:]]
+        """Return lines about the last ``most`` changes of machine: task, machines and reason."""
+        return [self.describe_migration(each) for each in self._moves[-most:]]
 
     def describe_migration(self, each: MigrationRecord) -> str:
-        """Return a line about one migration."""
+        """Return a line about one migration, or about a task that had not started."""
         machines = self.progress.state.machines
         source, target = machines[each.source].name, machines[each.target].name
         saved = f", {where}" if (where := describe_restart(each.restart_from)) else ""
+        if not each.ran:
+            return (
+                f"{each.label}, not started on {source}, is assigned to {target} instead "
+                f"({each.reason}{saved})"
+            )
         return f"{each.label} migrates from {source} to {target} ({each.reason}{saved})"
 
     def describe_cancelled(self, each: MigrationRecord) -> str:
@@ -149,13 +155,29 @@ class RunDisplay:
         machines = self.progress.state.machines
         source, target = machines[each.source].name, machines[each.target].name
         why = f": {each.off_reason}" if each.off_reason else ""
-        return f"{each.label} does not migrate from {source} to {target} ({each.reason}){why}"
+        what = f"does not migrate from {source}" if each.ran else f"is not moved from {source}"
+        return f"{each.label} {what} to {target} ({each.reason}){why}"
 
     @property
     def migrations(self) -> list[MigrationRecord]:
         """Return the migrations of the displayed runs that have begun and were not called off."""
+        return [each for each in self._moves if each.ran]
+
+    @property
+    def _moves(self) -> list[MigrationRecord]:
+        """Return the migrations, and the changes of machine of tasks that had not started."""
         moves = self.progress.history.begun_moves
         return [each for each in moves if not each.off and self.run in (None, each.run)]
+
+    @property
+    def stops(self) -> list[StopRecord]:
+        """Return the tasks of the displayed runs that had to leave a machine and have no other one yet."""
+        every = self.progress.history.stops
+        return [each for each in every if not each.over and self.run in (None, each.run)]
+
+    def describe_stop(self, each: StopRecord) -> str:
+        """Return a line about a task that had to leave its machine."""
+        return printable(each.text)
 
     @property
     def cancelled_migrations(self) -> list[MigrationRecord]:
@@ -189,16 +211,23 @@ class RunDisplay:
         return printable(redact(each.text))
 
     def change_lines(self, most: int = _LISTED) -> list[str]:
-        """Return lines about migrations, cancelled migrations and retried stages.
+        """Return lines about migrations, reassigned and stopped tasks, and retried stages.
 
         They state the number of each, and the last ``most``.
         """
         moves = [printable(self.describe_migration(each)) for each in self.migrations]
+        unstarted = [printable(self.describe_migration(each)) for each in self._moves if not each.ran]
         off = [printable(self.describe_cancelled(each)) for each in self.cancelled_migrations]
         off += map(self.describe_reservation, self.cancelled_reservations)
         stages = list(map(self.describe_retry, self.stage_retries))
         lines = []
-        for noun, texts in (("migration", moves), ("cancelled migration", off), ("retried stage", stages)):
+        for noun, texts in (
+            ("migration", moves),
+            ("reassigned task", unstarted),
+            ("stopped task", list(map(self.describe_stop, self.stops))),
+            ("cancelled migration", off),
+            ("retried stage", stages),
+        ):
             if texts:
                 last = ", the last:" if len(texts) > most else ":"
                 lines += [format_count(len(texts), noun) + last, *(f"  {text}" for text in texts[-most:])]
@@ -226,7 +255,8 @@ class RunDisplay:
             off += [each.text for each in self.cancelled_reservations[-_MIGRATIONS:]]
             waiting = [each.text for each in self.reservations[:_MIGRATIONS]]
             moves = [*map(self.describe_machine, changes), *self.migration_lines()]
-            moves += [*off, *waiting, *stages, *modules]
+            stopped = map(self.describe_stop, self.stops[-_MIGRATIONS:])
+            moves += [*stopped, *off, *waiting, *stages, *modules]
         lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures) - len(moves)))
         lines += [self.line(now_s), *([promise] if promise else []), *moves]
         shown = [
@@ -263,10 +293,10 @@ class RunDisplay:
             rows = [*rows[: most - 2], (f"… {hidden}", *[""] * (len(columns) - 1))]
         return TextTable(heading=columns, rows=tuple(rows), texts=1).lines()
 
-    def stray_line(self) -> str:
+    def stray_line(self, *, verbose: bool = False) -> str:
         """Return a line about processes that programs left behind; "" if there were none."""
         every = self.progress.history.attempts.values()
-        return strays_text(each for each in every if self.run in (None, each.run))
+        return strays_text((each for each in every if self.run in (None, each.run)), verbose=verbose)
 
     def failure_lines(self, most: int = _FAILURES) -> list[str]:
         """Return lines about the last ``most`` failures: cause, last lines of the log, path of the log."""

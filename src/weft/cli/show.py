@@ -13,10 +13,16 @@ from weft.cli import options
 @options.workflow_argument
 @options.parameters
 @click.option("--picture/--no-picture", default=True, help="Draw the tasks level by level.")
+@options.verbose
 @options.read_format
 @options.as_json
 def command(
-    workflow: str, params: dict[str, Any], picture: bool, format_name: str | None, as_json: bool
+    workflow: str,
+    params: dict[str, Any],
+    picture: bool,
+    verbose: bool,
+    format_name: str | None,
+    as_json: bool,
 ) -> None:
     """Show tasks, edges, width, depth, work and the critical path of WORKFLOW."""
     from weft.formats.files import read_workflow_file
@@ -30,7 +36,7 @@ def command(
     if as_json:
         options.print_json(shape.as_record())
         return
-    options.print_lines(shape_lines(shape))
+    options.print_lines(shape_lines(shape, verbose=verbose))
     if picture:
         click.echo()
-        click.echo(draw_levels(graph))
+        click.echo(draw_levels(graph, verbose=verbose))

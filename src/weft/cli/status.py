@@ -71,7 +71,7 @@ def _show(
     reason = f" ({found.reason})" if found.reason else ""
     click.echo(f"run {found.number}, {printable(found.workflow)}: {state}{redact(printable(reason))}")
     if found.promise is not None:
-        click.echo(printable(f"promise: {promise_text(found.promise)}"))
+        click.echo(printable(f"promise: {promise_text(found.promise, verbose=verbose)}"))
     engine = opened.engine
     if state == "running" and engine is not None:
         click.echo(f"engine: {printable(str(engine))}")
@@ -98,7 +98,7 @@ def _show(
         click.echo(view.left_text(now_s))
     for line in view.slowdown_lines():
         click.echo(line)
-    if strays := view.stray_line():
+    if strays := view.stray_line(verbose=verbose):
         click.echo(printable(f"note: {strays}"))
     for line in view.change_lines(*([sys.maxsize] if verbose else [])):
         click.echo(line)
@@ -147,6 +147,7 @@ def _record(
         "left_p50_s": left.p50_s,
         "left_p90_s": left.p90_s,
         "left_unknown": left.why,
+        "left_without_held": left.without,
         "slowdowns": {
             name: asdict(summarise(values)) for name, values in list_slowdowns(followed.history.runs).items()
         },

@@ -71,6 +71,7 @@ _FOLDER = Path(".weft") / "tune"
 @click.option(
     "--out", metavar="FILE", help="Write the experiments: .csv (one line each) or .json (every run)."
 )
+@options.verbose
 @options.read_format
 @options.as_json
 def command(
@@ -78,6 +79,7 @@ def command(
     *,
     on: str,
     out: str | None,
+    verbose: bool,
     format_name: str | None,
     as_json: bool,
     **how: Any,
@@ -118,18 +120,18 @@ def command(
     if as_json:
         options.print_json(made.as_record())
     elif out != "-":
-        _show(made)
+        _show(made, verbose=verbose)
         options.print_written(out)
 
 
-def _show(made: TuningResult) -> None:
+def _show(made: TuningResult, *, verbose: bool) -> None:
     from weft.reports.tuning import experiment_table, hidden_text, reference_text, tuning_title, value_table
 
     click.echo(tuning_title(made))
     click.echo(reference_text(made))
     click.echo()
-    options.print_lines(experiment_table(made).lines())
-    if text := hidden_text(made):
+    options.print_lines(experiment_table(made, verbose=verbose).lines())
+    if not verbose and (text := hidden_text(made)):
         click.echo(text)
     if (values := value_table(made)) is not None:
         click.echo()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ class Condition:
 
     name: str
     """One of ``demands``, ``up``, ``admission``, ``listed``, ``access``, ``state``, ``bound``,
-    ``failures``, ``requirements``, ``application``, ``left``, ``shared``, ``room``."""
+    ``failures``, ``requirements``, ``application``, ``shared``, ``capacity``."""
     holds: bool
     text: str
     """The condition and its current value, in words."""
@@ -82,7 +82,10 @@ class Candidate:
     machine: str
     conditions: tuple[Condition, ...]
     options: tuple[CandidateMode, ...] = ()
-    """Modes of the task on this machine, by node count; empty if a condition other than ``room`` fails."""
+    """Modes of the task on this machine, by node count.
+
+    Empty if a condition other than ``capacity`` fails.
+    """
     rank: float | None = None
     """Value of the task's ranking expression for the machine; None: the task has no such expression."""
 
@@ -194,12 +197,12 @@ def _check_capacity(
     state: EngineState, run: RunState, task: int, machine: MachineState, options: tuple[CandidateMode, ...]
 ) -> Condition:
     if any(option.free for option in options):
-        return Condition(name="room", holds=True, text="nodes and resources are free")
+        return Condition(name="capacity", holds=True, text="nodes and resources are free")
     if machine.awaited_by:
         first = state.attempts[next(iter(machine.awaited_by))]
         moved = state.runs[first.run].name(first.task)
         text = f"its next free nodes are kept for {moved}, which the user moves there"
-        return Condition(name="room", holds=False, text=text)
+        return Condition(name="capacity", holds=False, text=text)
     if not may_use(run, task, machine.index):
         text = "another task of the same abstract machine cannot use it"
         return Condition(name="shared", holds=False, text=text)
@@ -220,7 +223,7 @@ def _check_capacity(
             if name in machine.amounts
         )
         text = f"not enough resources are free ({left})"
-    return Condition(name="room", holds=False, text=text)
+    return Condition(name="capacity", holds=False, text=text)
 
 
 _SHOWN_RECORDS = (
@@ -288,6 +291,8 @@ class _MessageText:
             return f"{f'its {event.module}' if event.module else 'staging in'} failed: {event.problem}"
         if event.taken_over is not None:
             return f"its copy was reused from {self.name_source(attempt)}"
+        if attempt.is_transfer and attempt.moved_from == attempt.machine and not event.moved_bytes:
+            return "its file was there already: nothing was copied"
         copied = f" ({format_bytes(event.moved_bytes)} copied)" if event.moved_bytes else ""
         return f"its {'file' if attempt.is_transfer else 'input data'} arrived{copied}"
 
@@ -297,16 +302,17 @@ class _MessageText:
                 machine = self.state.machines[command.machine].label
                 how = "bound to" if command.reserve else "sent to the queue of"
                 if command.replaces is not None:
-                    how = f"migrates from {self._machine_of(command.replaces)} to"
+                    how = self._describe_move(command)
                 again = "it had failed there before" if self._has_failed_there(command) else ""
                 reasons = "; ".join(filter(None, (command.reason, again)))
                 why = f" ({reasons})" if reasons else ""
                 saved = f", {where}" if (where := describe_restart(command.restart_from)) else ""
                 return f"{self._attempt(command.attempt)}: {how} {machine}{why}{saved}"
             case messages.StageIn(parcels=parcels) if self.history.attempts[command.attempt].is_transfer:
-                return (
-                    f"copying of its file from {self.state.machines[parcels[0].source].label} was requested"
-                )
+                source = parcels[0].source
+                if source == command.machine:
+                    return ""  # nothing is copied within one machine
+                return f"copying of its file from {self.state.machines[source].label} was requested"
             case messages.StageIn(parcels=parcels, prolog=prolog):
                 copied = f"copying of its input data was requested ({format_count(len(parcels), 'part')})"
                 return f"{copied}, then its own prolog" if prolog else copied
@@ -350,8 +356,14 @@ class _MessageText:
             for each in self.history.failures
         )
 
-    def _machine_of(self, number: int) -> str:
-        return self.state.machines[self.history.attempts[number].machine].name
+    def _describe_move(self, command: messages.Assign) -> str:
+        """Return how an assignment replaces an earlier attempt; the name of the machine follows the text."""
+        if (move := self.history.find_move(command.attempt)) is None:
+            return "assigned again to"
+        source = self.state.machines[move.source].name
+        if move.ran:
+            return f"migrates from {source} to"
+        return f"had not started on {source}, assigned to"
 
     def _attempt(self, number: int) -> str:
         return f"attempt {self.history.attempts[number].task_attempt}"
@@ -498,8 +510,8 @@ def _describe_stage(state: EngineState, run: RunState, attempt: Attempt) -> list
         found.append(f"input data that are being copied to {machine.label}")
     if not found and attempt.queued:
         before = sum(1 for turn in machine.queue if turn < attempt.turn)
-        room = f"{machine.free_nodes} of {machine.nodes} nodes are free, the task needs {attempt.nodes}"
-        found.append(f"its turn on {machine.label}: {before} attempts are before it in the queue, {room}")
+        free = f"{machine.free_nodes} of {machine.nodes} nodes are free, the task needs {attempt.nodes}"
+        found.append(f"its turn on {machine.label}: {before} attempts are before it in the queue, {free}")
     return found
 
 
@@ -559,6 +571,8 @@ class ExplanationStep:
     text: str
     routine: bool = False
     """Whether this step is a progress report or a checkpoint; a task may have very many of these."""
+    migration: bool = False
+    """Whether this step assigns the task to another machine than before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -578,10 +592,14 @@ class PlacementChoice:
     ahead: int
     """If the attempt was queued: the number of attempts that were before it in the queue."""
     candidates: tuple[Candidate, ...]
-    """All machines with the conditions and estimates that held just before the assignment.
+    """Machines with the conditions and estimates that held just before the assignment.
 
-    For a migration, the old attempt counts as gone from its machine.
+    They are all machines except ``left``. For a migration, the old attempt counts as gone from its machine.
     """
+    left: str = ""
+    """Machine that the task leaves for another one; "": it leaves none."""
+    ran: bool = False
+    """Whether the task had started before this assignment, so that it migrates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -660,8 +678,16 @@ def explain(
         with refuse_damage(entry):
             text = describe(each.message)
         if text:
-            routine = isinstance(each.message, messages.Progressed | messages.Checkpointed)
-            story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text, routine=routine))
+            story.append(
+                ExplanationStep(
+                    entry=entry.sequence,
+                    now=entry.now,
+                    text=text,
+                    routine=isinstance(each.message, messages.Progressed | messages.Checkpointed),
+                    migration=isinstance(each.message, Assign)
+                    and history.find_move(each.message.attempt) is not None,
+                )
+            )
     state = _last_state(chosen) if is_over else TaskState(there.state[position])
     waiting = not is_over and state in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
     waits = [] if is_over or state in FINAL else _list_wait_reasons(engine.state, there, position)
@@ -806,7 +832,9 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
     assert isinstance(command, Assign)
     run = state.runs[command.run]
     old = state.find_attempt(command.replaces)
+    left, ran = "", False
     if old is not None:
+        left, ran = state.machines[old.machine].name, _has_started(state, old)
         _leave_machine(state, run, old)
     later = entry.commands[position + 1 :]
     starts = any(isinstance(each, messages.Start) and each.attempt == command.attempt for each in later)
@@ -814,7 +842,8 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
     mine = (math.inf if command.order is None else command.order, command.attempt)
     by, chosen = f"policy {engine.policy.name!r}", state.machines[command.machine].name
     if command.replaces is not None:
-        by = f"migration: {command.reason}" if command.reason else f"{by}, for a task that migrates"
+        change = "migration" if ran else "reassignment"
+        by = f"{change}: {command.reason}" if command.reason else f"{by}, {change}"
     elif command.reason:
         by = f"{by}: {command.reason}"
     return PlacementChoice(
@@ -828,15 +857,20 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
         queued=queued,
         ahead=sum(turn < mine for turn in state.machines[command.machine].queue) if queued else 0,
         candidates=tuple(
-            replace(each, conditions=(*each.conditions, _LEFT), options=())
-            if old is not None and each.machine == state.machines[old.machine].name != chosen
-            else each
+            each
             for each in _judge_candidates(state, run, command.task)
+            if each.machine == chosen or each.machine != left
         ),
+        left=left if left != chosen else "",
+        ran=ran,
     )
 
 
-_LEFT = Condition(name="left", holds=False, text="the task leaves it")
+def _has_started(state: EngineState, attempt: Attempt | None) -> bool:
+    """Return whether an attempt, or one that it replaces, has started its program."""
+    while attempt is not None and attempt.started_s is None:
+        attempt = state.find_attempt(attempt.replaces)
+    return attempt is not None
 
 
 def _leave_machine(state: EngineState, run: RunState, old: Attempt) -> None:

@@ -22,10 +22,18 @@ from typing import Any, ClassVar, NamedTuple
 from weft.engine import messages
 from weft.engine.journal import JournalEntry
 from weft.engine.reactions.failures import requests_rerun
-from weft.engine.replan.executed import TaskExecution, count_epoch, find_reference
+from weft.engine.replan.executed import TaskExecution, count_epoch, find_reference, planned_alone_s
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.state import EngineState
-from weft.engine.states import Cause, RunOutcome, TaskState, format_counters
+from weft.engine.states import (
+    FINAL,
+    MANDATORY_REASONS,
+    Admission,
+    Cause,
+    RunOutcome,
+    TaskState,
+    format_counters,
+)
 from weft.instance.instance import Instance
 from weft.records import dataclass
 from weft.workflow.task_graph import COMPUTE
@@ -183,7 +191,10 @@ def describe_strays(count: int) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class MigrationRecord:
-    """One migration of a task to another machine (docs/papers/adaptive-jobs.md, section 1)."""
+    """One migration of a task to another machine (docs/papers/adaptive-jobs.md, section 1).
+
+    A task that has not started (``ran`` is false) is only assigned to another machine.
+    """
 
     at_s: float
     """Time of the decision to migrate; if ``reason`` is ``failure``, the time of the new assignment."""
@@ -199,6 +210,8 @@ class MigrationRecord:
     old: int
     new: int
     """Numbers of the attempts before (``old``) and after (``new``) the migration."""
+    ran: bool = True
+    """Whether the program had started on ``source``."""
     restart_from: float = 0.0
     begun: bool = False
     """Whether nodes of the target were reserved, files were copied there, or the program was submitted there.
@@ -291,6 +304,29 @@ class ReservationRecord:
         return record | {"task": self.label, "text": self.reason}
 
 
+@dataclass(slots=True, kw_only=True)
+class StopRecord:
+    """A task had to leave its machine while no other machine was free: it waits without a machine."""
+
+    at_s: float
+    run: int
+    label: str
+    """Name of the task, with its iterations."""
+    attempt: int
+    machine: str
+    reason: str
+    ran: bool
+    """Whether its program had started on the machine."""
+    over: bool = False
+    """Whether nodes of another machine are the task's, or it has ended; it may be in a queue before."""
+
+    @property
+    def text(self) -> str:
+        """Return a line about the task."""
+        what = "is stopped on" if self.ran else "is withdrawn from"
+        return f"{self.label} {what} {self.machine} ({self.reason}) and waits for another machine"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChange:
     """A machine was lost, came back, joined, or was drained, removed or opened."""
@@ -339,8 +375,8 @@ class RunSummary:
     alone_s: float = 0.0
     """Estimated makespan on the empty platform: mk in docs/papers/many-workflows.md, section 3.
 
-    After the end of a run it is computed for the tasks that were executed (``replan.executed``); 0: all
-    outputs were reused.
+    After the end of a run it is computed for the tasks that were executed (``replan.executed``), and is at
+    most the time of the run's own first plan if no other run was active; 0: all outputs were reused.
     """
     tasks: int = 0
     """Number of tasks; a task in a loop counts once for every iteration that has begun."""
@@ -495,6 +531,8 @@ class History:
         """Migrations that were cancelled after they had begun, in this order."""
         self.reservations: list[ReservationRecord] = []
         """Requested migrations that had to wait for a busy machine, and those that were called off then."""
+        self.stops: list[StopRecord] = []
+        """Tasks that had to leave their machines while no other machine was free, in this order."""
         self.failures: list[FailureRecord] = []
         self.first_plans: dict[int, str] = {}
         """By run: the content hash of its first plan."""
@@ -524,6 +562,8 @@ class History:
         self.module_failures: Counter[ModuleFailure] = Counter()
         """Number of occurrences of each module failure, ordered by the first occurrence."""
         self.stage_retries: list[StageRetry] = []
+        self._stopped: dict[tuple[int, str], StopRecord] = {}
+        """By run and task name: the stop of a task that has no machine yet."""
         self._move_to: dict[int, MigrationRecord] = {}
         """By attempt: the migration with which its task came to its machine."""
         self._stranded: set[int] = set()
@@ -540,6 +580,8 @@ class History:
         """By run and task name, only for tasks in loops: the last state set in the current iteration."""
         self._problems: dict[int, str] = {}
         """By attempt: the message of the backend about a failure that has no FailureRecord yet."""
+        self._shared: set[int] = set()
+        """Runs that were active at the same time as another run."""
         self._executions: defaultdict[int, dict[tuple[int, int], TaskExecution]] = defaultdict(dict)
         """By run, only for runs with loops: completed executions by (task index, ``count_epoch``)."""
         self._repeated: defaultdict[int, Counter[int]] = defaultdict(Counter)
@@ -621,6 +663,8 @@ class History:
 
     def _submitted(self, event: messages.Submitted) -> None:
         compiled = self._state.runs[event.run].compiled
+        if others := [run.index for run in self.runs if not run.outcome]:
+            self._shared.update((*others, event.run))
         self.runs.append(
             RunSummary(
                 index=event.run,
@@ -783,6 +827,8 @@ class History:
         if before is not None:
             tried.task_attempt = max(before.task_attempt, self._newest.get((command.run, name), 0)) + 1
         self.attempts[command.attempt] = last[name] = tried
+        if command.reserve:
+            self._end_stop(command.run, name)
         if before is not None and before.counters == tried.counters:
             self._note_move(before, tried, command)
 
@@ -819,12 +865,17 @@ class History:
             reason=reason,
             old=before.number,
             new=tried.number,
+            ran=before.started_s is not None,
             restart_from=tried.restart_from,
         )
         self.moves.append(move)
         self._move_to[tried.number] = move
         if command.reserve:
             self._begin_move(tried)
+
+    def find_move(self, attempt: int) -> MigrationRecord | None:
+        """Return the migration that led to an attempt; None: the task was not on another machine before."""
+        return self._move_to.get(attempt)
 
     def _redirect_move(self, before: AttemptRecord, tried: AttemptRecord) -> AttemptRecord:
         """Cancel the migration to attempt ``before``, which did not start, in favour of attempt ``tried``.
@@ -847,6 +898,7 @@ class History:
     def _stage_in(self, command: messages.StageIn) -> None:
         attempt = self.attempts[command.attempt]
         self._begin_move(attempt)
+        self._end_stop(attempt.run, attempt.task)
         if attempt.staging_s is None:
             attempt.staging_s = self.now
         if attempt.is_transfer:
@@ -855,6 +907,7 @@ class History:
     def _start(self, command: messages.Start) -> None:
         attempt = self.attempts[command.attempt]
         self._begin_move(attempt)
+        self._end_stop(attempt.run, attempt.task)
         attempt.submitted_s = self.now
         attempt.restart_from = command.restart_from
         attempt.memory_bytes, attempt.time_limit_s = command.memory_bytes, command.time_limit_s
@@ -871,8 +924,33 @@ class History:
 
     def _cancel(self, command: messages.Cancel) -> None:
         attempt = self.attempts.get(command.attempt)
-        if attempt is not None and not attempt.left_for:
+        if attempt is None:
+            return
+        if not attempt.left_for:
             attempt.left_for = command.reason
+        now = self._state.find_attempt(command.attempt)
+        known = self._stopped.get((attempt.run, attempt.task))
+        if known is not None and known.attempt == attempt.number:
+            return  # the command is repeated
+        if command.reason in MANDATORY_REASONS and now is not None and now.replaced_by is None:
+            machine = self._state.machines[attempt.machine]
+            removed = machine.admission == Admission.REMOVED
+            stop = StopRecord(
+                at_s=self.now,
+                run=attempt.run,
+                label=attempt.label,
+                attempt=attempt.number,
+                machine=machine.name,
+                reason=f"{machine.name} was removed" if removed else command.reason,
+                ran=attempt.started_s is not None,
+            )
+            self.stops.append(stop)
+            self._stopped[attempt.run, attempt.task] = stop
+
+    def _end_stop(self, run: int, task: str) -> None:
+        """Record that a stopped task has nodes of a machine again, or has ended."""
+        if (stop := self._stopped.pop((run, task), None)) is not None:
+            stop.over = True
 
     def _revert_migration(self, command: messages.RevertMigration) -> None:
         """Record that a migration was cancelled."""
@@ -910,6 +988,8 @@ class History:
         name = run.compiled.names[command.task]
         if command.task in run.loops.around:
             self._settled[command.run, name] = command.state
+        if command.state in FINAL or command.state == TaskState.HELD:
+            self._end_stop(command.run, name)
         attempt = self._last[command.run].get(name)
         if attempt is not None and attempt.ending:
             attempt = None  # it had ended before; the command is about the task
@@ -1045,10 +1125,14 @@ class History:
         summary.ended_s, summary.outcome, summary.reason = self.now, command.outcome, command.reason
         summary.tasks = len(self._state.runs[command.run]) + self.past_iterations[command.run].total()
         if command.outcome == RunOutcome.COMPLETED:
-            run = self._state.runs[command.run]
-            summary.alone_s, reference = find_reference(run, self._list_executions(command.run))
+            run, executions = self._state.runs[command.run], list(self._list_executions(command.run))
+            summary.alone_s, reference = find_reference(run, executions)
             if reference is not None:
                 self.references[command.run] = reference
+            plan = self._state.plans.get(self.first_plans.get(command.run, ""))
+            if plan is not None and command.run not in self._shared:
+                planned_s = planned_alone_s(run, executions, plan, summary.arrival_s)
+                summary.alone_s = min(summary.alone_s, planned_s)
         self.active.add(self.now, -1)
 
     def _report_violation(self, _: messages.ReportViolation) -> None:

@@ -122,21 +122,28 @@ def list_candidate_machines(
     free: bool,
     but: int | None = None,
     rebind: bool = False,
+    among: Collection[int] | None = None,
+    lost: bool = True,
 ) -> list[int]:
     """Return the indices of the machines that a policy should compare for a task, ascending.
 
     ``free``: return only machines with free nodes; otherwise busy machines too. ``but``: a machine to omit if
-    ``free`` is true. ``rebind``: ignore the binding of the task's abstract machine.
+    ``free`` is true. ``rebind``: ignore the binding of the task's abstract machine. ``among``: compare all of
+    these machines and no others; None: one machine per class. ``lost``: whether machines that lost or
+    preempted the task are compared too. Machines on which the task failed are returned only if no other
+    machine is usable.
     """
     compiled = run.compiled
     moves = compiled.kind[task] == TRANSFER
     bound = run.bound_machine(task, rebind=rebind)
     classes = None
-    if bound is None and (compiled.uniform or moves):
+    if among is None and bound is None and (compiled.uniform or moves):
         classes = _list_classes(state, run, task)
     if classes is None:
-        return _list_usable(state, run, task, bound)
-    avoided = _find_avoided(run, task, classes)
+        return _list_usable(state, run, task, bound, among=among, lost=lost)
+    failed = run.facts_of(task).failed_on
+    others = not failed or any(machine_class.first(failed) is not None for machine_class in classes)
+    avoided = _list_avoided(run, task, failed=others, lost=not lost)
     if moves:
         found = [first for machine_class in classes if (first := machine_class.first(avoided)) is not None]
     elif free:
@@ -185,15 +192,6 @@ def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineC
     return None if found is None else machines.classes_for(options, *found)
 
 
-def _find_avoided(run: RunState, task: int, classes: list[MachineClass]) -> Collection[int]:
-    """Return the machines that a task avoids because it failed there.
-
-    The result is empty if the classes contain no other usable machine.
-    """
-    avoided = run.facts_of(task).avoid
-    return avoided if any(machine_class.first(avoided) is not None for machine_class in classes) else ()
-
-
 def _list_data_holders(
     state: EngineState, run: RunState, task: int, places: list[int], bound: int | None
 ) -> Iterator[int]:
@@ -218,27 +216,44 @@ def _list_data_holders(
             yield machine
 
 
-def _list_usable(state: EngineState, run: RunState, task: int, bound: int | None) -> list[int]:
-    """Return the usable machines that meet the current requirements of a task.
+def _list_avoided(run: RunState, task: int, *, failed: bool, lost: bool) -> Collection[int]:
+    """Return the machines on which a task ``failed``, and those that ``lost`` or preempted it."""
+    facts = run.facts_of(task)
+    if lost:
+        return facts.avoid if failed else facts.avoid - facts.failed_on
+    return facts.failed_on if failed else ()
 
-    Machines on which the task failed are returned only if there is no other.
-    """
+
+def _list_usable(
+    state: EngineState,
+    run: RunState,
+    task: int,
+    bound: int | None,
+    *,
+    among: Collection[int] | None = None,
+    lost: bool = True,
+) -> list[int]:
+    """Return the usable machines that meet a task's current requirements; see ``list_candidate_machines``."""
     found = [
         machine
         for machine in _list_allowed(run, task, bound)
-        if state.machines.is_usable(machine) and accepts_machine(state, run, task, machine)
+        if (among is None or machine in among)
+        and state.machines.is_usable(machine)
+        and accepts_machine(state, run, task, machine)
     ]
-    avoided = run.facts_of(task).avoid
-    return [machine for machine in found if machine not in avoided] or found
+    if not (facts := run.facts_of(task)).avoid:
+        return found
+    others = any(machine not in facts.failed_on for machine in found)
+    avoided = _list_avoided(run, task, failed=others, lost=not lost)
+    return [machine for machine in found if machine not in avoided]
 
 
 def avoids_machine(state: EngineState, run: RunState, task: int, machine: int) -> bool:
     """Return whether a task failed on a machine and can run on another one that is usable now."""
-    facts = run.facts_of(task)
-    if machine not in facts.failed_on:
+    failed = run.facts_of(task).failed_on
+    if machine not in failed:
         return False
-    avoided = facts.avoid
-    return any(other not in avoided for other in _list_usable(state, run, task, run.bound_machine(task)))
+    return any(other not in failed for other in _list_usable(state, run, task, run.bound_machine(task)))
 
 
 def _list_allowed(run: RunState, task: int, bound: int | None) -> Sequence[int]:

@@ -158,6 +158,21 @@ class MigrationReason(enum.StrEnum):
     USER = "user"
 
 
+MANDATORY_REASONS = frozenset(
+    {
+        MigrationReason.SELF_MIGRATION,
+        MigrationReason.SUSPENSION,
+        MigrationReason.WAITING,
+        MigrationReason.USER,
+    }
+)
+"""Reasons for which an attempt leaves its machine even if no other machine is free.
+
+``performance`` and ``better-machine`` are optional reasons; ``failure`` and ``preempted`` are handled in
+``reactions/failures``.
+"""
+
+
 UNKNOWN_SHARE = 1e-6
 """Share of the work in restart files if the program has not reported its progress.
 

@@ -35,7 +35,7 @@ from weft.engine.states import (
 )
 from weft.instance.preferences import uses_measurements
 from weft.workflow.task_graph import COMPUTE
-from weft.workflow.unfold import unfold
+from weft.workflow.unfold import try_unfold
 from weft.workflow.workflow import set_growth_lines
 
 
@@ -48,8 +48,11 @@ def _grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]
     lines = {file: found for file, found in lines.items() if found}
     if not lines or old.ending or old.stopping:
         return
-    workflow = set_growth_lines(old.compiled.graph.workflow, lines)
-    compiled = state.library.grown(old.compiled, unfold(workflow))
+    graph, _ = try_unfold(set_growth_lines(old.compiled.graph.workflow, lines))
+    if graph is None:
+        # The lines of several files are invalid together. The task of the sweep fails when it is ready.
+        return
+    compiled = state.library.grown(old.compiled, graph)
     new = state.create_run(index, compiled, terms=old.terms, now=old.arrival_s, planned=old.planned)
     if old.promises is not None:
         old.promises.withdraw()
@@ -316,12 +319,20 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
         state.machines[event.machine].lasting = event.lasting
         state.inquiries.set_up(event.machine, event.up, state.now)
         state.copies.lose(state.machines[event.machine].host)
+        if event.up:
+            _readmit_machine(state, event.machine)
     if event.speed_factor is not None:
         state.machines.set_speed(event.machine, event.speed_factor, state.now)
     if event.admission is not None:
         state.inquiries.set_admission(event.machine, event.admission, state.now)
     state.pending.queues[event.machine] = None
     state.pending.policy = True
+
+
+def _readmit_machine(state: EngineState, machine: int) -> None:
+    for run in state.active.values():
+        if run.facts:
+            run.readmit_machine(machine)
 
 
 def _undo_start(attempt: Attempt) -> None:
@@ -865,6 +876,8 @@ def _mark_machine(state: EngineState, command: messages.MarkMachine) -> None:
     machine = state.machines[command.machine]
     machine.reason, machine.lasting = "" if command.up else command.reason, False
     state.inquiries.set_up(command.machine, command.up, state.now)
+    if command.up:
+        _readmit_machine(state, command.machine)
     state.pending.policy = True
 
 

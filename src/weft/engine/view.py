@@ -290,22 +290,42 @@ class EngineView:
         return [self._state.attempts[number] for number in islice(numbers, most)]
 
     def modes(
-        self, run: RunView, task: int, *, free: bool = True, but: int | None = None, rebind: bool = False
+        self,
+        run: RunView,
+        task: int,
+        *,
+        free: bool = True,
+        but: int | None = None,
+        rebind: bool = False,
+        among: Collection[int] | None = None,
     ) -> list[Mode]:
         """Return the modes of a task on the machines to compare, by machine, then node count.
 
         ``free``: return only modes in which the task can start now. ``but``: a machine to omit if ``free`` is
-        true. ``rebind``: ignore the binding of the task's abstract machine.
+        true. ``rebind``: ignore the binding of the task's abstract machine. ``among``: compare all of these
+        machines and no others; None: one of several equal machines is enough.
+
+        A machine on which the task failed is returned only if no other machine is usable. A machine that lost
+        or preempted the task is returned only if the task can start on no other machine now.
         """
         inner = self._state.runs[run.index]
         compiled = inner.compiled
         found: list[Mode] = []
-        if free and compiled.plain and not inner.is_special(task, rebind=rebind):
+        if free and among is None and compiled.plain and not inner.is_special(task, rebind=rebind):
             self._add_plain_modes(found, compiled, task)
             return found
         if free and not self._state.machines.free and compiled.kind[task] == COMPUTE:
             return found
-        for machine in list_candidate_machines(self._state, inner, task, free=free, but=but, rebind=rebind):
+        listed = partial(list_candidate_machines, self._state, inner, task, rebind=rebind, among=among)
+        facts, lost = inner.facts_of(task), True
+        if len(facts.avoid) > len(facts.failed_on):
+            for machine in listed(free=True, but=but, lost=False):
+                self._add_modes(found, inner, task, machine, True)
+            if found and free:
+                return found
+            lost = not found
+            found = []
+        for machine in listed(free=free, but=but, lost=lost):
             self._add_modes(found, inner, task, machine, free)
         return found
 

@@ -68,6 +68,12 @@ def detect_format(source: SourceFile) -> Format:
     for reader in readers:
         if suffix in reader.extensions:
             return reader  # this reader raises the most specific error message
+    from weft.formats.predictions import is_csv_predictions  # imports this module
+
+    if is_csv_predictions(source):
+        what = "this file is a table, which may hold predictions; it describes no tasks"
+        advice = "use it beside a workflow: --predictions FILE; `weft check FILE` checks it"
+        raise InvalidInput(what, advice=advice, location=SourceLocation(file=source.name))
     known = "; ".join(f"{reader.name}: {reader.title}" for reader in readers)
     what = "the content has no known format"
     raise InvalidInput(what, rule=f"known formats are {known}", location=SourceLocation(file=source.name))

@@ -134,7 +134,7 @@ def _word(name: str) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class _JobFiles:
+class _StagedFiles:
     """Collects the inputs and outputs of one job, each name once.
 
     Entries are separated by commas. An input is ``NAME`` or ``LOCAL REMOTE``, an output is ``NAME`` or
@@ -324,7 +324,7 @@ class JobTemplate:
         swept = self.is_array and (as_parameter or "TOTAL_TASKS" in self.entries)
         count = f"{{{_COUNT_NAME}}}" if as_parameter else str(self.total_tasks)
         variables = _TemplateVariables(self.problems, name=name, swept=swept, count=count)
-        files = _JobFiles(variables=variables, problems=self.problems)
+        files = _StagedFiles(variables=variables, problems=self.problems)
         job = self._job(executable, variables, files)
         return Task(
             name=name,
@@ -385,7 +385,7 @@ class JobTemplate:
             self.problems.add(f"{entry.key} = {shorten(entry.value, 40)}", rule=rule, advice=advice,
                                 line=entry.line)  # fmt: skip
 
-    def _job(self, executable: TemplateEntry, variables: _TemplateVariables, files: _JobFiles) -> JobSpec:
+    def _job(self, executable: TemplateEntry, variables: _TemplateVariables, files: _StagedFiles) -> JobSpec:
         given, filled = self._environment(variables)
         # Double quotes let the shell of the machine expand its variables, as in GridWay's wrapper.
         words = [f'{name}="{value}"' for name, value in filled.items()]
@@ -412,7 +412,7 @@ class JobTemplate:
         kind = self.entries.get("TYPE")
         return "mpirun -n {nodes}" if kind is not None and kind.value.lower() == "mpi" else None
 
-    def _evaluator(self, variables: _TemplateVariables, files: _JobFiles) -> str | None:
+    def _evaluator(self, variables: _TemplateVariables, files: _StagedFiles) -> str | None:
         """Return the evaluator: the MONITOR, called with the job's process id; a CPU load limit; or None."""
         own, limit = self.entries.get("MONITOR"), self.entries.get("CPULOAD_THRESHOLD")
         percent = _CPU_PERCENT if limit is None else self._number(limit)
@@ -442,7 +442,7 @@ class JobTemplate:
             )
         return fixed, filled
 
-    def _module(self, key: str, variables: _TemplateVariables, files: _JobFiles) -> str | None:
+    def _module(self, key: str, variables: _TemplateVariables, files: _StagedFiles) -> str | None:
         if (entry := self.entries.get(key)) is None or entry.value in _OWN_PROGRAMS:
             return None
         words = [files.program(entry)]
@@ -497,7 +497,7 @@ class JobTemplate:
             url=None if store is None else variables.translate(store, store.value),
         )
 
-    def _attributes(self, files: _JobFiles) -> dict[str, object]:
+    def _attributes(self, files: _StagedFiles) -> dict[str, object]:
         kept: dict[str, object] = {}
         if entry := self.entries.get("CPULOAD_THRESHOLD"):
             kept[entry.key] = self._number(entry)

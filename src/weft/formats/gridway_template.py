@@ -123,7 +123,7 @@ def translate_expression(
         parser = _ExpressionParser(entry.value)
         tree = parser.whole(parser.rank if is_rank else parser.requirement)
         return None if tree is None else parse(format_tree(tree))
-    except _ExpressionError as refused:
+    except _TemplateSyntaxError as refused:
         what, column = f"{refused.what} in {entry.key}", entry.column + refused.position
         problems.add(what, rule=refused.rule, line=entry.line, column=column)
     except InvalidInput as error:
@@ -132,7 +132,7 @@ def translate_expression(
     return None
 
 
-class _ExpressionError(Exception):
+class _TemplateSyntaxError(Exception):
     """A syntax error, with its position in the text."""
 
     def __init__(self, what: str, rule: str, position: int) -> None:
@@ -153,12 +153,12 @@ def _scan(text: str) -> list[_ExpressionToken]:
     position = _skip(text, 0)
     while position < len(text):
         if (match := _TOKEN.match(text, position)) is None:
-            raise _ExpressionError(f"{text[position]!r}", "texts must be in double quotes", position)
+            raise _TemplateSyntaxError(f"{text[position]!r}", "texts must be in double quotes", position)
         kind = match.lastgroup or ""
         tokens.append(_ExpressionToken(match[0] if kind == "mark" else kind, match[0], position))
         position = _skip(text, match.end())
         if len(tokens) > _MAX_TOKENS:
-            raise _ExpressionError(
+            raise _TemplateSyntaxError(
                 "the expression is too long",
                 f"an expression must have at most {_MAX_TOKENS} tokens",
                 position,
@@ -290,7 +290,7 @@ class _ExpressionParser:
     def _fail(self, rule: str) -> NoReturn:
         token = self.token
         what = token.text if token.kind == "end" else shorten(repr(token.text), 40)
-        raise _ExpressionError(f"{what} is not expected", rule, token.position)
+        raise _TemplateSyntaxError(f"{what} is not expected", rule, token.position)
 
 
 def _operands(tree: ExpressionNode, operator: str) -> tuple[ExpressionNode, ...]:
@@ -304,7 +304,7 @@ def _guard_division(ratio: ExpressionNode, divisor: ExpressionNode) -> Expressio
 
 def _number(token: _ExpressionToken, sign: float) -> ExpressionNode:
     if len(token.text) > _MAX_DIGITS:
-        raise _ExpressionError(
+        raise _TemplateSyntaxError(
             "the number is too long", f"a number has at most {_MAX_DIGITS} digits", token.position
         )
     value = float(token.text) if "." in token.text else int(token.text)
@@ -315,18 +315,18 @@ def _numeric(name: _ExpressionToken) -> ExpressionNode:
     """Return the numeric expression of weft for an attribute of GridWay."""
     if name.text in _TEXTS or name.text in _MORE_TEXTS:
         rule = 'a text is compared with a text: NAME = "..." or NAME != "..."'
-        raise _ExpressionError(f"{name.text} is a text, but a number is required", rule, name.position)
+        raise _TemplateSyntaxError(f"{name.text} is a text, but a number is required", rule, name.position)
     return parse(_NUMBERS.get(name.text, f"default({name.text}, 0)")).tree
 
 
 def _matching(name: _ExpressionToken, operator: _ExpressionToken, text: _ExpressionToken) -> ExpressionNode:
     """Return the comparison of an attribute with a text, which may have shell wildcards."""
     if name.text in _NUMBERS:
-        raise _ExpressionError(
+        raise _TemplateSyntaxError(
             f"{name.text} is a number, but is compared with a text", "remove the quotes", name.position
         )
     if operator.kind not in ("=", "!="):
-        raise _ExpressionError(
+        raise _TemplateSyntaxError(
             f"{operator.kind} stands before a text",
             "texts can only be compared by = and !=",
             operator.position,

@@ -25,7 +25,7 @@ def read_predictions(file: str | Path) -> tuple[Prediction, ...]:
     source = open_source(file)
     if Path(source.name).suffix in (".yaml", ".yml", ".json"):
         return read_yaml_predictions(source)
-    return _read_csv(source)
+    return read_csv_predictions(source)
 
 
 def resolve_predictions(holder: _Holder, folder: Path, first: Iterable[str | Path] = ()) -> _Holder:
@@ -66,7 +66,16 @@ def read_yaml_predictions(source: SourceFile) -> tuple[Prediction, ...]:
     return tuple(rows)
 
 
-def _read_csv(source: SourceFile) -> tuple[Prediction, ...]:
+def is_csv_predictions(source: SourceFile) -> bool:
+    """Return whether a file is a table of predictions: it is a .csv file, or has the required columns."""
+    lines = (line.strip() for line in source.head.splitlines())
+    header = next((line for line in lines if line and not line.startswith("#")), "")
+    names = [name.strip().strip('"') for name in header.split(",")]
+    return Path(source.name).suffix == ".csv" or (len(names) > 1 and {"kind", "seconds"} <= {*names})
+
+
+def read_csv_predictions(source: SourceFile) -> tuple[Prediction, ...]:
+    """Return the rows of a CSV file; raise InvalidInput with its problems."""
     lines = source.text().splitlines()
     used = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     used = [(number, line) for number, line in used if not line.lstrip().startswith("#")]

@@ -103,7 +103,9 @@ def run_queue(
     start: Doubles,
     finish: Doubles,
 ) -> int:
-    """Run all individuals; return the index of the first invalid one, or the number of individuals.
+    """Simulate the queue for all individuals; return the index of the first invalid individual.
+
+    If all are valid, the result is the number of individuals.
 
     M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows, cluster simulator
     (docs/papers/moldable.md, section 5). Tasks are submitted at time 0 in a given order. A task is ready when
@@ -375,9 +377,10 @@ def run_amount_queue(
     start: Doubles,
     finish: Doubles,
 ) -> int:
-    """Run all individuals under any rule, with resource amounts; return the same as ``run_queue``.
+    """Simulate the queue for all individuals, with resource amounts; return the same as ``run_queue``.
 
-    ``skyline`` is scratch for CONSERVATIVE: the capacity left by all jobs whose start is fixed.
+    All rules are supported. ``skyline`` is a work array for CONSERVATIVE: the capacity that jobs with a fixed
+    start leave free.
     """
     for individual in range(requests.number):
         used = _submit_jobs(jobs, requests, individual, state)

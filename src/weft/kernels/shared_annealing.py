@@ -651,8 +651,9 @@ def _sum_modes(
 ) -> tuple[float, float, float]:
     """Return three sums over the chosen modes of all tasks: excess, objective value and drag.
 
-    The excess is that over the maximal cost and the budgets. The objective value does not contain the
-    makespan. The drag is a penalty of modes (``SharedModes.drag``) that is no part of the objective.
+    The excess is the amount by which cost and consumed budgets exceed their limits. The objective value
+    does not contain the makespan. The drag is a penalty of modes (``SharedModes.drag``) that is no part of
+    the objective.
     """
     if goal.counted == 0:
         return 0.0, goal.base, 0.0

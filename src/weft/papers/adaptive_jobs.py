@@ -171,7 +171,7 @@ class StageLog:
     lines: tuple[StageLogLine, ...]
 
     def of(self, what: str, job: int | None = None, *, reason: str | None = None) -> list[StageLogLine]:
-        """Return the lines with this ``what``, optionally only those of one job and with one reason."""
+        """Return the lines about events of the kind ``what``; ``job`` and ``reason`` limit them further."""
         return [
             line
             for line in self.lines

@@ -189,7 +189,10 @@ def point_name(factor: SweepFactor, point: float) -> str:
 
 
 def random_sweeps(parameter: str, value: float) -> RandomSweeps:
-    """Return the generator of the random graphs of a point; an empty parameter stands for the defaults."""
+    """Return the generator of random graphs with one parameter set to ``value``.
+
+    An empty ``parameter`` keeps the defaults.
+    """
     if not parameter:
         return RandomSweeps()
     given = int(value) if parameter == "layers" else value

@@ -113,7 +113,8 @@ def encode_schedule(instance: Instance, schedule: Schedule) -> Genome:
         if (found == len(group)).any():
             task = int(group.tasks[int(np.argmax(found == len(group)))])
             place = f"{int(schedule.nodes[task])} nodes of {schedule.machines[schedule.machine[task]]}"
-            raise InvalidInput(f"{graph.names[task]} takes {place}", rule="must be a mode of the task")
+            what = f"{graph.names[task]} is scheduled on {place}"
+            raise InvalidInput(f"{what}, which is not one of its modes")
         modes[group.tasks] = found
     return Genome(order=order, bound=bound, modes=modes)
 

@@ -48,8 +48,8 @@ def bind_by_rank(
     """Return the schedule with the machines that ranks choose, and the choices.
 
     If no task has a rank, the given schedule and no choices are returned. The new starts may change the order
-    in which tasks that are ready at the same time choose. The walk is therefore repeated until nothing
-    changes, a few times at most. ``besides`` names tasks whose ranks are ignored.
+    in which tasks that are ready at the same time choose. The choices are therefore made again until
+    nothing changes, a few times at most. ``besides`` names tasks whose ranks are ignored.
     """
     choices: list[RankChoice] = []
     if not any(task.rank is not None for task in instance.graph.workflow.tasks):

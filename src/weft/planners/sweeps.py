@@ -132,9 +132,9 @@ def find_layers(instance: Instance, pool: Sharing) -> LayerAssignment | Unsuppor
 
 
 def _pools(instance: Instance) -> _Integers:
-    """Return for each compute task the number of its set of machines; -1 for other tasks.
+    """Return for each compute task an index of its set of machines; -1 for other tasks.
 
-    Tasks with equal sets of machines have the same number.
+    Tasks with equal sets of machines have the same index.
     """
     numbers: dict[bytes, int] = {}
     of_group = [numbers.setdefault(group.machine.tobytes(), len(numbers)) for group in instance.groups]

@@ -41,12 +41,12 @@ class ManagerWorker:
         """Yield placements of ready tasks on idle machines until no idle machine can run a ready task."""
         yield from send_transfers(view)
         while view.any_free:
-            found = self._first_task(view) if self.fastest else self._first_machine(view)
+            found = self._place_first_task(view) if self.fastest else self._place_on_first_machine(view)
             if found is None:
                 return
             yield found
 
-    def _first_machine(self, view: View) -> Place | None:
+    def _place_on_first_machine(self, view: View) -> Place | None:
         """Return the placement of the first ready task that the first idle machine can run; None: no task."""
         found = None
         for run in view.runs:
@@ -56,7 +56,7 @@ class ManagerWorker:
                     found = place
         return found
 
-    def _first_task(self, view: View) -> Place | None:
+    def _place_first_task(self, view: View) -> Place | None:
         """Return the placement of the first ready task that idle machines can run, on the fastest of them.
 
         None: there is no such task.

@@ -47,7 +47,7 @@ def _best(modes: list[Mode], sizing: Sizing) -> Mode:
 
 def _planned_count(run: RunView, task: int) -> int | None:
     """Return the planned node count of a task; None if it is not planned."""
-    line = None if run.plan is None else run.plan.line.get(task)
+    line = None if run.plan is None else run.plan.planned_tasks.get(task)
     return None if line is None else line.count
 
 

@@ -64,7 +64,7 @@ class PlanFollower:
             elif (place := self._planned(view, run, plan, task, early)) is not None:
                 turn.pass_by(task)
                 yield place
-            elif early or (self.strict and task in plan.line):
+            elif early or (self.strict and task in plan.planned_tasks):
                 turn.leave_out(task)
             else:
                 turn.leave_out_kind(task)
@@ -76,10 +76,10 @@ class PlanFollower:
         if early:
             ranked = run.bound(task) is None and view.ranking(run, task) is not None
             return RankedPlacement(None, waits=False) if ranked else None
-        return place_by_rank(view, run, task, self.sizing, planned=plan.line.get(task))
+        return place_by_rank(view, run, task, self.sizing, planned=plan.planned_tasks.get(task))
 
     def _planned(self, view: View, run: RunView, plan: PlanView, task: int, early: bool) -> Place | None:
-        if (line := plan.line.get(task)) is not None:
+        if (line := plan.planned_tasks.get(task)) is not None:
             if (mode := view.mode(run, task, line.machine, line.count, again=self.strict)) is not None:
                 return Place(
                     run=run.index,

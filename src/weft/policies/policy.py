@@ -34,8 +34,11 @@ class PlanView(Protocol):
     """The plan of a run."""
 
     @property
-    def line(self) -> Mapping[int, PlannedTaskView]:
-        """Return the planned tasks by index; tasks without a plan are not included."""
+    def planned_tasks(self) -> Mapping[int, PlannedTaskView]:
+        """Return machine, node count and times that are planned for each task, by index of the task.
+
+        Tasks that the plan does not contain are not included.
+        """
 
 
 class TaskCursor(Protocol):

@@ -152,7 +152,7 @@ class SharedPlans:
 
     def _class_waits(self, view: View, run: RunView, task: int) -> bool:
         """Return whether all tasks of the same class as a waiting task must also wait in this event."""
-        line = None if run.plan is None else run.plan.line.get(task)
+        line = None if run.plan is None else run.plan.planned_tasks.get(task)
         return line is not None and view.machines[line.machine].nodes == 1
 
     def _place(self, view: View, run: RunView, task: int, hurried: bool) -> tuple[Place | None, bool]:
@@ -163,7 +163,7 @@ class SharedPlans:
         machines are considered only if the planned machine cannot be used.
         """
         elsewhere = ModePlacer(sizing=self.sizing)
-        line = None if run.plan is None else run.plan.line.get(task)
+        line = None if run.plan is None else run.plan.planned_tasks.get(task)
         if (ranked := place_by_rank(view, run, task, self.sizing, planned=line)) is not None:
             return ranked.place, ranked.place is None
         planned = None if line is None else view.mode(run, task, line.machine, line.count, again=False)

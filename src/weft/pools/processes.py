@@ -43,7 +43,7 @@ class ProcessPool(WorkerPool):
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers)
-        self._processes: list[_WorkerProcess] = []
+        self._processes: list[_WorkerHandle] = []
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """Yield the results in the order of the items."""
@@ -75,7 +75,7 @@ class ProcessPool(WorkerPool):
                 worker.connection.send_bytes(message)
         context = _context()
         while len(self._processes) < wanted:
-            self._processes.append(_WorkerProcess(context, function))
+            self._processes.append(_WorkerHandle(context, function))
 
     def _dispatch(self, todo: deque[tuple[int, Any]], depth: int) -> None:
         for load in range(depth):
@@ -96,7 +96,7 @@ class ProcessPool(WorkerPool):
                 raise _worker_error(worker) from None
             results[worker.pending.popleft()] = message
 
-    def _stop_workers(self, unwanted: Callable[[_WorkerProcess], bool]) -> None:
+    def _stop_workers(self, unwanted: Callable[[_WorkerHandle], bool]) -> None:
         stopped = [worker for worker in self._processes if unwanted(worker)]
         self._processes = [worker for worker in self._processes if worker not in stopped]
         for worker in stopped:
@@ -107,7 +107,7 @@ class ProcessPool(WorkerPool):
             worker.connection.close()
 
 
-class _WorkerProcess:
+class _WorkerHandle:
     """The parent's side of a worker process."""
 
     def __init__(self, context: BaseContext, function: _Function) -> None:
@@ -135,7 +135,7 @@ def _context() -> BaseContext:
     return multiprocessing.get_context("fork" if forks else "spawn")
 
 
-def _worker_error(worker: _WorkerProcess) -> WeftError:
+def _worker_error(worker: _WorkerHandle) -> WeftError:
     worker.process.join()
     code = worker.process.exitcode or 0
     why = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"

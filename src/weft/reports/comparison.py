@@ -288,12 +288,18 @@ def standing_table(comparison: PlannerComparison) -> TextTable:
     return TextTable(heading=("planner", wins, "mean ratio", *ase, "planned", "time"), rows=rows, texts=1)
 
 
-def refusal_lines(comparison: PlannerComparison) -> list[str]:
-    """Return the reasons for missing plans, one line per planner and reason."""
+def refusal_lines(comparison: PlannerComparison, *, verbose: bool = False) -> list[str]:
+    """Return the reasons for missing plans, one line per planner and reason.
+
+    A line names at most three workflows; ``verbose``: all of them.
+    """
     workflows: dict[tuple[str, str], list[str]] = {}
     for planner, workflow, reason in comparison.refusals:
         workflows.setdefault((planner, reason), []).append(workflow)
-    return [f"{planner}, {_names(names)}: {reason}" for (planner, reason), names in workflows.items()]
+    return [
+        f"{planner}, {', '.join(names) if verbose else _names(names)}: {reason}"
+        for (planner, reason), names in workflows.items()
+    ]
 
 
 def _names(names: list[str]) -> str:

@@ -108,7 +108,8 @@ class _CriticalPathSearch:
             self._of_task.setdefault((attempt.run, attempt.task), []).append(attempt)
             on.setdefault(attempt.machine, []).append(attempt)
         self._machines = {
-            machine: _MachineUse(attempts, nodes[machine], self.end) for machine, attempts in on.items()
+            machine: _OccupancyTimeline(attempts, nodes[machine], self.end)
+            for machine, attempts in on.items()
         }
         self._index: dict[int, dict[str, int]] = {}
         self._met: set[int] = set()
@@ -211,7 +212,7 @@ def _decided_s(attempt: AttemptRecord) -> float:
     return started_s if attempt.submitted_s is None else min(attempt.submitted_s, started_s)
 
 
-class _MachineUse:
+class _OccupancyTimeline:
     """Attempts on a machine by their ends, and the number of occupied nodes over time."""
 
     def __init__(

@@ -102,9 +102,9 @@ class EventLines:
     def lines(self, entry: JournalEntry, state: EngineState) -> Iterator[str]:
         """Yield the JSON lines of an entry, without line ends; the history must already contain the entry."""
         for message in (entry.event, *entry.commands):
-            told = EVENT_KINDS.get(type(message))
-            if told is not None and self._is_wanted(message):
-                yield self._line(entry, state, message, *told)
+            kind = EVENT_KINDS.get(type(message))
+            if kind is not None and self._is_wanted(message):
+                yield self._line(entry, state, message, *kind)
 
     def _is_wanted(self, message: ev.Event | cm.Command) -> bool:
         return self._run is None or self._history.find_subject(message).run in (None, self._run)

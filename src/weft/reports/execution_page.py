@@ -178,11 +178,14 @@ def execution_runs(executed: ExecutedRun) -> TextTable:
     )
 
 
-def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
-    """Return (label, text) pairs that summarise an executed run, the most important first."""
+def execution_facts(executed: ExecutedRun, *, verbose: bool = False) -> list[tuple[str, str]]:
+    """Return (label, text) pairs that summarise an executed run, the most important first.
+
+    ``verbose``: lists of kinds in the texts are complete.
+    """
     facts = [("outcome", executed.outcome), ("took", format_seconds(executed.took_s))]
     if len(executed.verdicts) == 1:
-        facts.append(("promise", promise_outcome_text(executed.verdicts[0])))
+        facts.append(("promise", promise_outcome_text(executed.verdicts[0], verbose=verbose)))
     elif executed.verdicts:
         facts.append(("promises", _promises(executed.verdicts)))
     facts.append(("tasks", _tasks(executed)))
@@ -212,9 +215,9 @@ def _slowdown_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
     return [(label, text), *spread]
 
 
-def promise_outcome_text(verdict: PromiseOutcome) -> str:
+def promise_outcome_text(verdict: PromiseOutcome, *, verbose: bool = False) -> str:
     """Return a promise and whether it was kept, or why the promised time is unknown."""
-    text = promise_text(verdict.promise)
+    text = promise_text(verdict.promise, verbose=verbose)
     if not verdict.promise.has_estimate:
         return text
     change = f", {verdict.change_text}" if verdict.change_text else ""
@@ -261,8 +264,11 @@ def path_sentence(executed: ExecutedRun) -> str:
     return f"{format_count(len(steps), 'attempt')}: {_path(executed)}{end}. {chain}".rstrip()
 
 
-def execution_notes(executed: ExecutedRun) -> list[str]:
-    """Return notes on an executed run: runs that did not complete or end, and caveats."""
+def execution_notes(executed: ExecutedRun, *, verbose: bool = False) -> list[str]:
+    """Return notes on an executed run: runs that did not complete or end, and caveats.
+
+    ``verbose``: lists in the notes are complete.
+    """
     notes = []
     for story in executed.run_summaries:
         if story.outcome not in ("completed", "") and (story.reason or executed.several):
@@ -273,12 +279,12 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
     for each in executed.verdicts if executed.several else ():
         if not each.promise.has_estimate:
             where = f"run {executed.number(each.run)} ({each.workflow})"
-            notes.append(f"{where}, promise: {promise_text(each.promise)}")
+            notes.append(f"{where}, promise: {promise_text(each.promise, verbose=verbose)}")
     notes += _prediction_notes(executed)
-    notes += _machine_notes(executed)
-    notes += _module_notes(executed)
-    notes += _results_notes(executed)
-    if strays := strays_text(executed.attempts):
+    notes += _machine_notes(executed, None if verbose else _SHOWN_CHANGES)
+    notes += _module_notes(executed, None if verbose else _SHOWN_CHANGES)
+    notes += _results_notes(executed, None if verbose else _MOST_RUNS)
+    if strays := strays_text(executed.attempts, verbose=verbose):
         notes.append(strays)
     if executed.several:
         notes.append("the critical path belongs to the run that ended last")
@@ -300,34 +306,31 @@ def _prediction_notes(executed: ExecutedRun) -> list[str]:
     return note_unused((row for flow in flows.values() for row in flow.predictions), kinds, machines)
 
 
-def _machine_notes(executed: ExecutedRun) -> list[str]:
-    """Return notes on machines that were lost, came back, joined or were closed."""
+def _machine_notes(executed: ExecutedRun, most: int | None) -> list[str]:
+    """Return notes on machines that were lost, came back, joined or were closed; None: on all changes."""
     changes, names = executed.history.machine_changes, executed.machine_names
     notes = []
-    for each in changes[:_SHOWN_CHANGES]:
+    for each in changes[:most]:
         after = format_seconds(max(0.0, each.at_s - executed.origin_s))
         notes.append(f"machine {names[each.machine]} {each.text}, after {after}")
     more = len(changes) - len(notes)
     return [*notes, f"{format_count(more, 'more change')} of machines"] if more > 0 else notes
 
 
-def _module_notes(executed: ExecutedRun) -> list[str]:
-    """Return notes on modules of tasks that failed without consequences for the tasks."""
+def _module_notes(executed: ExecutedRun, most: int | None) -> list[str]:
+    """Return notes on modules of tasks that failed without consequences for the tasks; None: on all."""
     failed = executed.module_failures
-    notes = [
-        redact(each.text) + (f" ({count} times)" if count > 1 else "")
-        for each, count in failed[:_SHOWN_CHANGES]
-    ]
+    notes = [redact(each.text) + (f" ({count} times)" if count > 1 else "") for each, count in failed[:most]]
     more = len(failed) - len(notes)
     return [*notes, f"{format_count(more, 'more failure')} of modules of tasks"] if more > 0 else notes
 
 
-def _results_notes(executed: ExecutedRun) -> list[str]:
-    """Return notes on the folders of outputs, for runs that have their own results folder."""
+def _results_notes(executed: ExecutedRun, most: int | None) -> list[str]:
+    """Return notes on the folders of outputs, for runs that have their own results folder; None: for all."""
     placed = [story for story in executed.run_summaries if story.results]
     notes = [
         f"outputs of run {executed.number(story.index)} ({story.workflow}) are in {story.results}"
-        for story in placed[:_MOST_RUNS]
+        for story in placed[:most]
     ]
     more = len(placed) - len(notes)
     return [*notes, f"{format_count(more, 'more run')} with folders of their own"] if more > 0 else notes
@@ -431,14 +434,19 @@ _UNLIKELY = (
 _LEAST_WIDTH = 40
 
 
-def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool = False) -> list[str]:
-    """Return the lines of the terminal summary; ``width`` (at least 40) limits text but not tables."""
-    facts = execution_facts(executed)
-    room = max(len(label) for label, _ in facts)
+def execution_lines(
+    executed: ExecutedRun, *, width: int = 100, ascii_only: bool = False, verbose: bool = False
+) -> list[str]:
+    """Return the lines of the terminal summary; ``width`` (at least 40) limits text but not tables.
+
+    ``verbose``: tables and lists are complete.
+    """
+    facts = execution_facts(executed, verbose=verbose)
+    label_width = max(len(label) for label, _ in facts)
     wrapped = partial(_wrapped, width=width, ascii_only=ascii_only)
     lines = wrapped(executed.title)
     for label, text in facts:
-        lines += wrapped(f"  {label:<{room}}  {text}", indent=room + 4)
+        lines += wrapped(f"  {label:<{label_width}}  {text}", indent=label_width + 4)
     tables = [promise_table(executed)] if executed.several and executed.verdicts else []
     if executed.several:
         tables.append(execution_runs(executed))
@@ -447,17 +455,22 @@ def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool
     if executed.kinds:
         tables.append(_without_empty(kind_table(executed)))
     for table in tables:
-        lines += ["", *(printable(line) for line in _table(table))]
-    texts = [f"note: {note}" for note in execution_notes(executed)] + failure_lines(executed)
+        lines += ["", *(printable(line) for line in _table(table, None if verbose else _SHOWN_KINDS))]
+    texts = [f"note: {note}" for note in execution_notes(executed, verbose=verbose)]
+    texts += failure_lines(executed, None if verbose else _SHOWN_FAILURES)
     return [*lines, *(part for text in texts for part in wrapped(text))]
 
 
-def failure_lines(executed: ExecutedRun) -> list[str]:
-    """Return lines about the first failures of ``listed_failures``: cause, last lines and path of the log."""
-    texts = executed.listed_failures
-    lines = [line for each in texts[:_SHOWN_FAILURES] for line in _failure_text(each, executed)]
-    rest = len(texts) - _SHOWN_FAILURES
-    return [*lines, f"… and {format_count(rest, 'more failure')}"] if rest > 0 else lines
+def failure_lines(executed: ExecutedRun, most: int | None = _SHOWN_FAILURES) -> list[str]:
+    """Return lines about the first ``most`` of ``listed_failures``: cause, last lines and path of the log.
+
+    If ``most`` is None, all failures are listed.
+    """
+    shown = executed.listed_failures[:most]
+    lines = [line for each in shown for line in _failure_text(each, executed)]
+    rest = len(executed.listed_failures) - len(shown)
+    more = f"… and {format_count(rest, 'more failure')}; `weft report -v` lists all"
+    return [*lines, more] if rest > 0 else lines
 
 
 def _failure_text(each: FailureReport, executed: ExecutedRun) -> Iterator[str]:
@@ -471,10 +484,11 @@ def _failure_text(each: FailureReport, executed: ExecutedRun) -> Iterator[str]:
         yield f"  log: {each.log.path}"
 
 
-def _table(table: TextTable) -> list[str]:
+def _table(table: TextTable, most: int | None) -> list[str]:
+    """Return heading and the first ``most`` rows of a table; None: all rows."""
     lines = [f"  {line}" for line in table.lines()]
-    rest = len(lines) - _SHOWN_KINDS - 1
-    return [*lines[: _SHOWN_KINDS + 1], f"  … {rest} more"] if rest > 0 else lines
+    rest = 0 if most is None else len(table.rows) - most
+    return [*lines[:-rest], f"  … {rest} more"] if rest > 0 else lines
 
 
 def _without_empty(table: TextTable) -> TextTable:

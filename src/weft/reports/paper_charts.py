@@ -29,7 +29,7 @@ def chart_lines(chart: Chart, *, width: int, ascii_only: bool) -> list[str]:
 
 
 def _curves(chart: Curves, width: int, ascii_only: bool) -> Iterator[str]:
-    names = _room(chart.values)
+    names = _longest(chart.values)
     columns = width - names - _NUMBER - 4
     most = max((max(values) for values in chart.values.values()), default=0.0) or 1.0
     wall, steps = _WALL[ascii_only], _STEPS[ascii_only]
@@ -64,7 +64,7 @@ def _time_axis(end_s: float, columns: int) -> str:
 
 
 def _boxes(chart: Boxes, width: int, ascii_only: bool) -> Iterator[str]:
-    names = _room(chart.boxes)
+    names = _longest(chart.boxes)
     columns = width - names - 2 * _NUMBER - 6
     most = max((box.most for box in chart.boxes.values()), default=0.0) or 1.0
     wall = _WALL[ascii_only]
@@ -91,5 +91,5 @@ def _box(box: Box, scale: float, columns: int, signs: tuple[str, str, str, str, 
     return "".join(line)
 
 
-def _room(names: Iterable[str]) -> int:
+def _longest(names: Iterable[str]) -> int:
     return max(map(len, names), default=0)

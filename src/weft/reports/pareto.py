@@ -185,14 +185,17 @@ def front_choices(view: FrontView) -> tuple[str, ...]:
     return ("nodes" if chosen else "tasks", *(point.choice_text for point in view.points))
 
 
-def front_lines(view: FrontView, *, width: int, ascii_only: bool = False) -> list[str]:
-    """Return the table as aligned lines; the last column is cut so that lines fit ``width``."""
+def front_lines(view: FrontView, *, width: int | None, ascii_only: bool = False) -> list[str]:
+    """Return the table as aligned lines; the last column is cut so that lines fit ``width``.
+
+    If ``width`` is None, nothing is cut.
+    """
     lines = front_table(view).lines()
-    room = max(_LEAST_WIDTH, width - max(map(len, lines)) - 2)
-    return [
-        f"{line}  {fitted(_shown(text, ascii_only), room, ascii_only=ascii_only)}".rstrip()
-        for line, text in zip(lines, front_choices(view), strict=True)
-    ]
+    choices = [_shown(text, ascii_only) for text in front_choices(view)]
+    if width is not None:
+        last_width = max(_LEAST_WIDTH, width - max(map(len, lines)) - 2)
+        choices = [fitted(text, last_width, ascii_only=ascii_only) for text in choices]
+    return [f"{line}  {text}".rstrip() for line, text in zip(lines, choices, strict=True)]
 
 
 def _shown(text: str, ascii_only: bool) -> str:

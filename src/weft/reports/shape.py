@@ -108,8 +108,12 @@ def _critical(
     return path[::-1], end[task]
 
 
-def shape_lines(shape: Shape) -> list[str]:
-    """Return a shape as lines of text."""
+_LEVELS, _PER_LEVEL = 30, 6
+"""Number of levels, and of kinds per level or tasks of the critical path, that are shown."""
+
+
+def shape_lines(shape: Shape, *, verbose: bool = False) -> list[str]:
+    """Return a shape as lines of text; ``verbose``: with all tasks of the critical path."""
     kinds = [
         f"{count} {word}"
         for count, word in (
@@ -119,7 +123,8 @@ def shape_lines(shape: Shape) -> list[str]:
         )
         if count
     ]
-    path = " → ".join(shape.critical_path[:6]) + (" → …" if len(shape.critical_path) > 6 else "")
+    named = shape.critical_path[: None if verbose else _PER_LEVEL]
+    path = " → ".join(named) + (" → …" if len(named) < len(shape.critical_path) else "")
     origin = f"from {format_count(shape.descriptions, 'description')}, {format_count(shape.edges, 'edge')}"
     lines = [
         f"{shape.name}: {format_count(shape.tasks, 'task')} ({', '.join(kinds)}) {origin}",
@@ -141,11 +146,12 @@ def shape_lines(shape: Shape) -> list[str]:
     return lines
 
 
-_LEVELS, _PER_LEVEL = 30, 6
+def draw_levels(graph: TaskGraph, *, verbose: bool = False) -> str:
+    """Return a picture with one line per level: the kinds of its tasks, and the number of each kind.
 
-
-def draw_levels(graph: TaskGraph) -> str:
-    """Return a picture with one line per level: the kinds of its tasks, and the number of each kind."""
+    Without ``verbose``, further levels and further kinds of a level are only counted.
+    """
+    levels, per_level = (None, None) if verbose else (_LEVELS, _PER_LEVEL)
     level = _levels(graph)
     kinds = [task.program for task in graph.workflow.tasks]
     rows: dict[int, dict[str, int]] = {}
@@ -155,16 +161,16 @@ def draw_levels(graph: TaskGraph) -> str:
     heads = {body.loop.first: body.loop for body in graph.loops}
     tails = {body.loop.last: body.loop for body in graph.loops}
     lines = []
-    for depth in sorted(rows)[:_LEVELS]:
+    for depth in sorted(rows)[:levels]:
         boxes = []
-        for name, count in list(rows[depth].items())[:_PER_LEVEL]:
+        for name, count in list(rows[depth].items())[:per_level]:
             mark = ("↺ " if name in heads else "") + name + (f" ×{count}" if count > 1 else "")
             if name in tails:
                 loop = tails[name]
                 mark += f" ↩ {loop.name}" + (f" until {loop.until}" if loop.until is not None else "")
             boxes.append(f"[{mark}]")
-        rest = len(rows[depth]) - _PER_LEVEL
+        rest = len(rows[depth]) - len(boxes)
         lines.append(f"  {depth + 1:>3}  " + "  ".join(boxes) + (f"  … {rest} more" if rest > 0 else ""))
-    if len(rows) > _LEVELS:
-        lines.append(f"       … {len(rows) - _LEVELS} more levels")
+    if rest := len(rows) - len(lines):
+        lines.append(f"       … {format_count(rest, 'more level')}")
     return "\n".join(lines)

@@ -43,15 +43,18 @@ def fitted(text: str, width: int, *, ascii_only: bool = False) -> str:
     return text + mark + " " * (width - 1 - shown_width(text))
 
 
-def strays_text(attempts: Iterable[AttemptRecord]) -> str:
-    """Return a text about the processes that programs left behind; "" if there were none."""
+def strays_text(attempts: Iterable[AttemptRecord], *, verbose: bool = False) -> str:
+    """Return a text about the processes that programs left behind; "" if there were none.
+
+    ``verbose``: name all their tasks.
+    """
     found = Counter[str]()
     for attempt in attempts:
         if attempt.strays:
             found[attempt.task] += attempt.strays
-    named = [f"{task}: {count}" for task, count in found.most_common(_NAMED_TASKS)]
-    if len(found) > _NAMED_TASKS:
-        named.append(format_count(len(found) - _NAMED_TASKS, "more task"))
+    named = [f"{task}: {count}" for task, count in found.most_common(None if verbose else _NAMED_TASKS)]
+    if len(found) > len(named):
+        named.append(format_count(len(found) - len(named), "more task"))
     return f"{describe_strays(found.total())} ({', '.join(named)})" if found else ""
 
 
@@ -92,11 +95,11 @@ _KINDS = 5
 """Maximal number of kinds or loops that are named in a text."""
 
 
-def promise_text(promise: Promise) -> str:
-    """Return a promise as one line: time, cost, and why the time is unknown."""
+def promise_text(promise: Promise, *, verbose: bool = False) -> str:
+    """Return a promise as one line: time, cost, and why the time is unknown; ``verbose``: name all kinds."""
     cost = cost_text(promise)
     known = time_text(promise) + (f", cost {cost}" if cost else "")
-    if not (doubt := doubt_text(promise)):
+    if not (doubt := doubt_text(promise, verbose=verbose)):
         return known
     return f"unknown: {doubt}" if promise.least_s is None else f"{known}; unknown: {doubt}"
 
@@ -123,22 +126,23 @@ def cost_text(promise: Promise) -> str:
     return f"{promise.cost_p50:.4g}{dear}"
 
 
-def doubt_text(promise: Promise) -> str:
+def doubt_text(promise: Promise, *, verbose: bool = False) -> str:
     """Return why the promised time is unknown; "" if it is known."""
-    parts = [untimed_text(promise)] if promise.untimed else []
+    parts = [untimed_text(promise, verbose=verbose)] if promise.untimed else []
     if promise.open_loops:
-        parts.append(f"number of iterations of {_listed(promise.open_loops)}")
+        parts.append(f"number of iterations of {_listed(promise.open_loops, verbose=verbose)}")
     return "; ".join(parts)
 
 
-def untimed_text(promise: Promise) -> str:
+def untimed_text(promise: Promise, *, verbose: bool = False) -> str:
     """Return a text with the number and the kinds of the tasks that have no stated time."""
-    kinds = _listed(promise.untimed_kinds)
+    kinds = _listed(promise.untimed_kinds, verbose=verbose)
     word = "kind" if len(promise.untimed_kinds) == 1 else "kinds"
     tasks, has = ("tasks", "have") if promise.tasks > 1 else ("task", "has")
     return f"{promise.untimed} of {promise.tasks} {tasks} ({word} {kinds}) {has} no stated time"
 
 
-def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:_KINDS])
-    return f"{shown} and {len(names) - _KINDS} more" if len(names) > _KINDS else shown
+def _listed(names: tuple[str, ...], *, verbose: bool) -> str:
+    if verbose or len(names) <= _KINDS:
+        return ", ".join(names)
+    return f"{', '.join(names[:_KINDS])} and {len(names) - _KINDS} more"

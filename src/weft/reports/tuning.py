@@ -184,10 +184,13 @@ def reference_text(result: TuningResult) -> str:
     return f"reference {result.reference_value:.6g} ({source}); success: a run reaches it{within}"
 
 
-def experiment_table(result: TuningResult) -> TextTable:
-    """Return a table of the best experiments: mean value, P, I, visited points, success and generation."""
+def experiment_table(result: TuningResult, *, verbose: bool = False) -> TextTable:
+    """Return a table of the best experiments: mean value, P, I, visited points, success and generation.
+
+    ``verbose``: the table has all experiments.
+    """
     heading = ("options", f"mean {result.objective}", "best", "P", "I", "visited", "success", "generation")
-    rows = [_cells(result, experiment) for experiment in result.ranked[:_SHOWN]]
+    rows = [_cells(result, experiment) for experiment in result.ranked[: None if verbose else _SHOWN]]
     return TextTable(heading=heading, rows=tuple(rows), texts=1)
 
 
@@ -226,7 +229,7 @@ def value_table(result: TuningResult) -> TextTable | None:
 def hidden_text(result: TuningResult) -> str:
     """Return a text with the number of experiments that the table omits; "" if it omits none."""
     hidden = len(result.experiments) - _SHOWN
-    return f"{format_count(hidden, 'worse experiment')} not shown; --out writes all" if hidden > 0 else ""
+    return f"{format_count(hidden, 'worse experiment')} not shown; -v shows all" if hidden > 0 else ""
 
 
 _MEASURES = (

@@ -150,10 +150,14 @@ class RequestHandler:
             waits = [command.reason for command in entry.commands if isinstance(command, cm.AwaitMachine)]
             text = waits[0] if waits else "done"
             if refused:
-                text = refused[0].reason if len(refused) == handled else self._tell_part(refused, handled)
+                text = (
+                    refused[0].reason
+                    if len(refused) == handled
+                    else self._describe_partial_refusal(refused, handled)
+                )
             self._requests.done(number, text, granted=len(refused) < handled)
 
-    def _tell_part(self, refused: Sequence[Refuse], handled: int) -> str:
+    def _describe_partial_refusal(self, refused: Sequence[Refuse], handled: int) -> str:
         """Return the answer to a request for several tasks that was granted for only some of them."""
         first = refused[0]
         what, _, why = first.reason.partition(": ")

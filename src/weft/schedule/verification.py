@@ -144,7 +144,7 @@ class _ScheduleVerifier:
                 if not self._meets(description.requirements, {**alone, **self.graph.context(task), **here}):
                     what = f"{name} is on {machine.name}, which violates {description.requirements}"
                     yield Violation(rule="requirement", what=what)
-            yield from self._room(task, name, machine, nodes)
+            yield from self._capacity(task, name, machine, nodes)
             yield from self._duration(task, name, machine, nodes)
 
     def _meets(self, requirements: Expression, facts: dict[str, Any]) -> bool:
@@ -153,7 +153,7 @@ class _ScheduleVerifier:
         except InvalidInput:
             return False  # a requirement that cannot be evaluated for a machine does not hold
 
-    def _room(self, task: int, name: str, machine: Machine, nodes: int) -> Iterator[Violation]:
+    def _capacity(self, task: int, name: str, machine: Machine, nodes: int) -> Iterator[Violation]:
         """Yield violations if a task alone takes more nodes or resources than its machine has."""
         if nodes > machine.nodes:
             yield Violation(

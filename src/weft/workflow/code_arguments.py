@@ -179,6 +179,14 @@ _COMPARISONS = ("-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v")
 """Operators of ``[[`` whose operands bash evaluates."""
 _NAME_BUILTINS = ("unset", "read", "getopts", "mapfile", "readarray")
 _DECLARATIONS = ("export", "readonly", "local")
+_TYPING_BUILTINS = ("declare", "typeset", "local", "readonly", "export")
+_NAMING_BUILTINS = ("declare", "typeset", "local")
+"""Builtins that accept a subscript in the name of a variable, which bash evaluates."""
+_EVALUATING_TYPES = re.compile(r"[-+]\w*[aAin]", re.ASCII)
+"""Options of ``declare`` and similar builtins for arrays, integers and references.
+
+Bash evaluates the values of such variables: arithmetic (``-i``), subscripts (``-n``), lists (``-a``, ``-A``).
+"""
 _OPERATOR_BUILTINS = ("[", "test", "printf", "wait")
 """Builtins with options that evaluate the next argument in bash."""
 
@@ -305,6 +313,45 @@ def find_evaluated_words(words: Sequence[ShellWord]) -> Iterator[tuple[int, str]
             yield at, f"by the shell that `{name}` starts"
         elif name == "[[" and any(each.literal in _COMPARISONS for each in words):
             yield at, "by `[[`"
+    yield from _find_declared_values(words[command:], command)
+
+
+def _find_declared_values(words: Sequence[ShellWord], first: int) -> Iterator[tuple[int, str]]:
+    """Yield the indices of words whose values ``declare`` or a similar builtin evaluates.
+
+    ``first`` is the index of the first word, which names the builtin.
+    """
+    name = words[0].literal if words else ""
+    option = _find_evaluating_type(words)
+    for at, word in enumerate(words[1:], first + 1):
+        if option:
+            yield at, f"by `{name} {option}`"
+        elif name in _NAMING_BUILTINS and EXPANSION_MARK in word.literal.partition("=")[0]:
+            yield at, f"by `{name}`"
+
+
+def _find_evaluating_type(words: Sequence[ShellWord]) -> str:
+    """Return the option with which ``declare`` or a similar builtin evaluates values; "": none."""
+    if not words or words[0].literal not in _TYPING_BUILTINS:
+        return ""
+    options = (word.literal for word in words[1:])
+    return next((option for option in options if _EVALUATING_TYPES.match(option)), "")
+
+
+def find_evaluated_names(words: Sequence[ShellWord]) -> Iterator[tuple[str, str]]:
+    """Yield the variables that a simple command names and whose values bash evaluates, and by what.
+
+    These are names in arithmetic (``let y=x``, ``[[ x -eq 0 ]]``), and variables that are declared as
+    integers, references or arrays (``declare -i y``), to which any value may be assigned.
+    """
+    command = words[find_command_word(words) :]
+    name = command[0].literal if command else ""
+    option = _find_evaluating_type(command)
+    if option or name == "let" or (name == "[[" and any(each.literal in _COMPARISONS for each in words)):
+        where = f"by `{name} {option}`" if option else f"by `{name}`"
+        for word in command[1:]:
+            if not word.literal.startswith(("-", "+")):
+                yield from ((each, where) for each in _NAME.findall(word.literal))
 
 
 def find_shell_texts(words: Sequence[ShellWord]) -> Iterator[int]:
@@ -360,6 +407,9 @@ def find_code_arguments(words: Sequence[ShellWord]) -> Iterator[_Refused]:
     if name in _CODE_BUILTINS:
         advice = "write `value={name};` before the command and use $value in single quotes"
         yield _fields(arguments), f"as an argument of `{name}`, which is read as code", advice, Scope.ALL
+    elif option := _find_evaluating_type(words):
+        what = f"as an argument of `{name} {option}`, which evaluates it"
+        yield _fields(arguments), what, "assign it to a variable without a type", Scope.ALL
     elif name in _NAME_BUILTINS or name in _DECLARATIONS:
         if name in _DECLARATIONS:
             arguments = [word for word in arguments if FIELD_MARK in word.literal.partition("=")[0]]
@@ -384,7 +434,7 @@ def _find_operands(name: str, arguments: Sequence[ShellWord]) -> Iterator[_Refus
 
 def find_program_text(words: Sequence[ShellWord]) -> Iterator[_Refused]:
     """Yield the fields in program text that a command passes to a shell or an interpreter."""
-    command = list(dropwhile(_is_runner_word, words))
+    command = list(dropwhile(_is_wrapper_word, words))
     name = command[0].base_name if command else ""
     if name in _REMOTE_SHELLS:
         yield _fields(command[1:]), f"in text that `{name}` passes to a shell", STANDARD_INPUT, Scope.ALL
@@ -431,7 +481,7 @@ def find_input_reader(words: Sequence[ShellWord]) -> tuple[str, str, Scope] | No
     """
     if any(word.base_name in _SHELLS or word.base_name in _REMOTE_SHELLS for word in words):
         return "a shell reads", STANDARD_INPUT, Scope.ALL
-    command = list(dropwhile(_is_runner_word, words))
+    command = list(dropwhile(_is_wrapper_word, words))
     name = command[0].base_name if command else ""
     program = _INTERPRETERS.get(_base_name(name))
     if program is None or program.files is not None:
@@ -574,8 +624,8 @@ def _is_operand(word: ShellWord) -> bool:
     return word.literal == "--" or word.literal[:1] not in ("-", "+")
 
 
-def _is_runner_word(word: ShellWord) -> bool:
-    """Return whether a word may precede the command that a runner such as ``timeout 5`` runs."""
+def _is_wrapper_word(word: ShellWord) -> bool:
+    """Return whether a word may precede the command in a wrapper such as ``timeout 5``."""
     return word.literal in _RUNNERS or word.literal[:1] in ("-", *"0123456789") or "=" in word.literal
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from weft.errors import DocumentPath, InvalidInput, Problem, shorten
 from weft.expressions import Expression, Value, evaluate
 from weft.workflow.cycles import topological_order
-from weft.workflow.quantity import Quantity, evaluate_quantity, growth_file
+from weft.workflow.quantity import Quantity, evaluate_quantity, grows, growth_file
 from weft.workflow.subtasks import (
     COMPARISONS,
     ENTRIES,
@@ -31,7 +31,7 @@ from weft.workflow.subtasks import (
 )
 from weft.workflow.task import ALL, Dependency, IndexRange, Input, Output
 from weft.workflow.templates import candidate_names, format_value, is_pattern, literal_beginning, make_matcher
-from weft.workflow.workflow import Loop
+from weft.workflow.workflow import Loop, find_named_writer
 
 _Integers = NDArray[np.int64]
 _Spans = tuple[_Integers, _Integers]
@@ -335,6 +335,12 @@ class EdgeList:
         for column, numbers in zip((self.bytes, self.files, self.seconds), values, strict=True):
             extend_column(column, numbers)
 
+    def find_ancestors(self, rows: Sequence[int], count: int) -> NDArray[np.bool_]:
+        """Return a mask over ``count`` rows: ``rows``, and all rows from which a path leads to them."""
+        sources = np.concatenate((np.array(self.source), np.array(self.data_source)))
+        targets = np.concatenate((np.array(self.target), np.array(self.data_target)))
+        return Adjacency(targets, sources, count).reach(rows)
+
 
 def connect_tasks(rows: SubtaskTable, loops: tuple[Loop, ...], edges: EdgeList) -> None:
     """Add the edges of ``after``; unresolved references are added to ``rows.problems``."""
@@ -424,6 +430,10 @@ class FileDependencies:
         self._more: dict[str, list[int]] = {}
         """By file name: the indices of further outputs of that name."""
         self._patterns = _PatternIndex()
+        self._unknown: dict[int, _PatternIndex] = {}
+        """By task with a growing sweep: the names of its outputs, with "*" for lines not known yet."""
+        self._undecided: list[tuple[int, str, Input]] = []
+        """(reader, file, input) for files that only an output in ``_unknown`` may turn out to be."""
         self._matches: dict[str, list[int]] = {}
         """By wildcard that a task reads: the indices of the matching outputs."""
         self._transfer: dict[tuple[str, int], int] = {}
@@ -450,6 +460,8 @@ class FileDependencies:
         for task, described in enumerate(self._rows.tasks):
             if described.sweep is not None:
                 self._within_limits(task, self._connect_growth)
+        for task in self._unknown if self._undecided else ():
+            self._within_limits(task, self._connect_undecided)
 
     def _within_limits(self, task: int, connect: Callable[[int], None]) -> None:
         """Connect the subtasks of a task; add a problem if the workflow becomes too large."""
@@ -481,18 +493,20 @@ class FileDependencies:
                 continue
             for output in described.outputs:
                 names = rows.fill_names(task, output.file)
+                index = self._unknown.setdefault(task, _PatternIndex()) if grows(described.sweep) else None
                 for number, name in enumerate(names, len(self._row)):
-                    self._add_name(name, number)
+                    self._add_name(name, number, index)
                 self._row.extend(rows.rows_of(task))
                 self._output += [output] * len(names)
                 self._bytes.extend([_plain_bytes(output)] * len(names))
                 self._seconds.extend([math.nan] * len(names))
 
-    def _add_name(self, name: str, number: int) -> None:
+    def _add_name(self, name: str, number: int, patterns: _PatternIndex | None = None) -> None:
         if self._writer.setdefault(name, number) != number:
             self._more.setdefault(name, []).append(number)
         if is_pattern(name):
-            self._patterns.add(name + "*" if name.endswith("/") else name, number)
+            index = self._patterns if patterns is None else patterns
+            index.add(name + "*" if name.endswith("/") else name, number)
 
     def _numbers(self, name: str) -> list[int]:
         """Return the indices of the outputs with this name; if there are none, of the patterns that match it.
@@ -502,6 +516,10 @@ class FileDependencies:
         if (first := self._writer.get(name)) is not None:
             return [first, *self._more.get(name, ())]
         return self._patterns.match(name, self._rows)
+
+    def _possible_numbers(self, name: str) -> list[int]:
+        """Return the indices of the outputs of growing sweeps that may turn out to have this name."""
+        return sorted(number for index in self._unknown.values() for number in index.match(name, self._rows))
 
     @cached_property
     def _names(self) -> list[str]:
@@ -541,7 +559,8 @@ class FileDependencies:
             self._connect_transfer(row, name, source, described.transfer.size)
 
     def _connect_transfer(self, row: int, name: str, source: int, size: Quantity | None) -> None:
-        rows, numbers = self._rows, self._numbers(name)
+        rows = self._rows
+        numbers = self._numbers(name) or self._possible_numbers(name)
         rows.count(ENTRIES, len(numbers) - 1 if len(numbers) > 1 else 0)
         self._add_bytes(row, size, numbers)
         earlier = self._transfer.get((name, source))
@@ -573,7 +592,7 @@ class FileDependencies:
 
     def _connect_readers(self, task: int) -> None:
         rows, readers = self._rows, self._rows.rows_of(task)
-        simple = not (self._more or self._patterns or self._transfer)
+        simple = not (self._more or self._patterns or self._unknown or self._transfer)
         for given in rows.tasks[task].inputs:
             special = not simple or is_pattern(given.file)
             if rows.tasks[task].sweep is None:
@@ -599,6 +618,12 @@ class FileDependencies:
         # Only a wildcard in the description: the "*" of a growing sweep is not a pattern.
         wild = given.source is None and is_pattern(given.file)
         numbers = self._matching(name) if wild else self._numbers(name)
+        if not numbers and self._unknown:
+            self._undecided.append((row, name, given))
+        self._connect_writers(row, name, given, numbers)
+
+    def _connect_writers(self, row: int, name: str, given: Input, numbers: list[int]) -> None:
+        """Add the edges to a reader of a file from the outputs ``numbers``, or from the file's transfer."""
         if numbers and self._is_transferred(row, name, numbers):
             self._edges.add_data(self._transfer[name, self._rows.variable[row]], row, 0.0, 0.0, 0.0)
         elif len(numbers) == 1:
@@ -716,26 +741,65 @@ class FileDependencies:
         """Add the edges from the writers of a file to the subtasks of a sweep over the lines of that file."""
         sweep = self._rows.tasks[task].sweep
         assert sweep is not None
-        for _, values in sweep.variables:
-            if (file := growth_file(values)) is not None:
-                writers = [self._row[number] for number in self._numbers(file)] or self._rows_named(file)
-                readers = np.array(self._rows.rows_of(task), dtype=np.int64)
-                self._rows.count(ENTRIES, len(writers) * len(readers))
-                there, here = (
-                    np.tile(np.array(writers, dtype=np.int64), len(readers)),
-                    np.repeat(readers, len(writers)),
-                )
-                self._edges.add_many(there[there != here], here[there != here])
+        files = [(name, file) for name, values in sweep.variables if (file := growth_file(values))]
+        for name, file in dict.fromkeys((*files, *sweep.grown)):
+            if not (writers := self._growth_writers(task, file)):
+                self._refuse_growth(task, name, file)
+            readers = np.array(self._rows.rows_of(task), dtype=np.int64)
+            self._rows.count(ENTRIES, len(writers) * len(readers))
+            there, here = (
+                np.tile(np.array(writers, dtype=np.int64), len(readers)),
+                np.repeat(readers, len(writers)),
+            )
+            self._edges.add_many(there, here)
 
-    def _rows_named(self, file: str) -> list[int]:
-        """Return the rows of the task that is named before the first dot: ``split`` in ``split.parts``."""
-        task = file.partition(".")[0]
-        found = [index for index, described in enumerate(self._rows.tasks) if described.name == task]
+    def _growth_writers(self, task: int, file: str) -> list[int]:
+        """Return the rows that may write the file whose lines are the values of a sweep of ``task``.
+
+        A task is not the writer of the file that defines its own subtasks, whatever the names of its outputs.
+        """
+        if (named := find_named_writer(self._rows.tasks, file)) is not None:
+            rows = list(self._rows_named(named))
+        else:
+            numbers = self._numbers(file) or self._possible_numbers(file)
+            rows = [self._row[number] for number in numbers]
+        return [row for row in rows if self._rows.template[row] != task]
+
+    def _refuse_growth(self, task: int, variable: str, file: str) -> None:
+        """Add the problem that no task writes the file of a sweep.
+
+        In a graph that has grown before, the file may be one that lines of another file could have named.
+        """
+        if any(each.sweep is not None and each.sweep.from_file for each in self._rows.tasks):
+            return
+        name = self._rows.tasks[task].name
+        what = f"the values of {variable} are the lines of {shorten(file)!r}, which no other task writes"
+        rule = "`lines(split.parts)` names an output of another task, by its name or as TASK.OUTPUT"
+        advice = "add the file to the `outputs` of the task that writes it, or list the values"
+        path: DocumentPath = ("tasks", name, "sweep", variable)
+        self._rows.problems.append(Problem(what=what, rule=rule, advice=advice, path=path))
+
+    def _connect_undecided(self, task: int) -> None:
+        """Add the edges from a growing sweep to the readers of files that its subtasks may turn out to write.
+
+        A task on which the sweep depends does not wait for it: what it reads exists without the sweep. So no
+        cycle arises.
+        """
+        earlier = self._edges.find_ancestors(self._rows.rows_of(task), len(self._rows.names))
+        for row, name, given in self._undecided:
+            if not earlier[row] and (numbers := self._unknown[task].match(name, self._rows)):
+                self._connect_writers(row, name, given, numbers)
+
+    def _rows_named(self, name: str) -> list[int]:
+        found = [index for index, described in enumerate(self._rows.tasks) if described.name == name]
         return [row for index in found for row in self._rows.rows_of(index)]
 
 
 def _plain_bytes(output: Output) -> float:
-    """Return the stated bytes of an output, _UNSIZED, or NaN if they must be evaluated or are invalid."""
+    """Return the stated size of an output in bytes.
+
+    The result is _UNSIZED if no size is stated, and NaN if the size must be evaluated or is invalid.
+    """
     if output.seconds is not None or isinstance(output.size, Expression):
         return math.nan
     if output.size is None:

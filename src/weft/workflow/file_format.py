@@ -39,7 +39,7 @@ from weft.fields import (
 )
 from weft.predictions import PREDICTIONS
 from weft.units import parse_bytes, parse_seconds
-from weft.workflow.quantity import Amount, Quantity, Range, Sweep, Values
+from weft.workflow.quantity import LARGEST_NUMBER, Amount, Quantity, Range, Sweep, Values
 from weft.workflow.settings import read_settings, settings_shape, write_settings
 from weft.workflow.task import (
     ALL,
@@ -72,8 +72,6 @@ from weft.workflow.workflow import ON_EXHAUSTED, Loop, Parameter, Secret, Workfl
 Indices = tuple[Expression | IndexRange | str, ...]
 """The index of ``a[i, 2*j-1..2*j]``, one entry per sweep variable."""
 
-_LARGEST_NUMBER = 1e300
-"""All numbers must be smaller than this in magnitude; a larger number is a mistake."""
 _MOST_RETRIES = 1_000_000
 _MAX_DIGITS = 18
 _MAX_COUNT_DIGITS = 9
@@ -86,15 +84,14 @@ def _read_number_or_unit(
     reader: Reader, node: DocumentNode, what: str, parse_unit: Callable[[str], float | None]
 ) -> Quantity | None:
     value = node.value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
+    number = parse_unit(value) if isinstance(value, str) else value
+    if isinstance(number, int | float) and not isinstance(number, bool):
+        if not -LARGEST_NUMBER < number < LARGEST_NUMBER:
             rule = f"must be a finite number of {what}, smaller than 1e300 in magnitude"
             reader.add_problem(node, f"{node.display()} is not allowed", rule=rule)
             return None
-        return value
+        return int(number) if isinstance(value, str) and float(number).is_integer() else number
     if isinstance(value, str):
-        if (number := parse_unit(value)) is not None:
-            return int(number) if number.is_integer() else number
         sign, amount = value.strip()[:1], value.strip()[1:]
         if sign == "-" and amount[-1:].isalpha() and parse_unit(amount) is not None:
             reader.add_problem(node, f"{node.display()} is not allowed", rule="must be at least 0")
@@ -192,7 +189,7 @@ _BYTES = ValueType("size or expression", QUANTITY_SHAPE, _read_bytes, _write_qua
 def _read_limit(reader: Reader, node: DocumentNode) -> float | None:
     """Return the bytes of a size such as ``20GB``; None after adding a problem."""
     value = parse_bytes(node.value) if isinstance(node.value, str) else node.value
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LARGEST_NUMBER:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < LARGEST_NUMBER:
         return value
     reader.add_problem(node, f"{node.display()} is not allowed", rule="must be a size such as 20GB, above 0")
     return None

@@ -26,8 +26,8 @@ Context = Mapping[str, Value]
 """Values by name that expressions use: parameters, sweep variables, results of other tasks."""
 
 
-_MOST_BITS = 996
-"""Maximum number of bits of an integer that is converted to a float."""
+LARGEST_NUMBER = 1e300
+"""All quantities must be smaller than this in magnitude; a larger one is a mistake whose sums overflow."""
 
 
 def evaluate_quantity(quantity: Quantity, context: Context) -> float:
@@ -35,9 +35,9 @@ def evaluate_quantity(quantity: Quantity, context: Context) -> float:
     if not isinstance(quantity, Expression):
         return quantity
     number = evaluate_number(quantity, context)
-    if isinstance(number, int) and number.bit_length() > _MOST_BITS:
-        what = f"{shorten(quantity.text)} gives a number of {number.bit_length()} bits"
-        raise InvalidInput(what, rule="must lie between -1e300 and 1e300")
+    if not -LARGEST_NUMBER < number < LARGEST_NUMBER:
+        size = f"a number of {number.bit_length()} bits" if isinstance(number, int) else f"{number:g}"
+        raise InvalidInput(f"{shorten(quantity.text)} gives {size}", rule="must lie between -1e300 and 1e300")
     return number
 
 
@@ -117,13 +117,18 @@ class Sweep:
 
     variables: tuple[tuple[str, Values], ...]
     paired: bool = False
-    from_file: tuple[str, ...] = ()
-    """Variables whose values come from a file of a task (``lines(...)``), not from the user."""
+    grown: tuple[tuple[str, str], ...] = ()
+    """Variables whose values are the lines of a file that a task of the run has written, with this file."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the variables in the order of the file."""
         return tuple(name for name, _ in self.variables)
+
+    @property
+    def from_file(self) -> tuple[str, ...]:
+        """Return the variables whose values a task of the run has written (``lines(...)``), not the user."""
+        return tuple(name for name, _ in self.grown)
 
 
 def is_growing(values: Values) -> bool:
@@ -140,6 +145,11 @@ def growth_file(values: Values) -> str | None:
     if isinstance(argument, Name):
         return argument.name
     return argument.value if isinstance(argument, Literal) and isinstance(argument.value, str) else None
+
+
+def grows(sweep: Sweep | None) -> bool:
+    """Return whether some values of a sweep are known only during the run."""
+    return sweep is not None and any(is_growing(values) for _, values in sweep.variables)
 
 
 class SweepPoints(Sequence[tuple[Value, ...]]):

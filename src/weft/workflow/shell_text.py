@@ -29,6 +29,7 @@ from weft.workflow.code_arguments import (
     ShellWord,
     find_code_arguments,
     find_code_settings,
+    find_evaluated_names,
     find_evaluated_words,
     find_exported_names,
     find_input_reader,
@@ -218,7 +219,7 @@ class _Unreadable(Exception):
 
 
 @dataclass(slots=True)
-class _Document:
+class _HereDocument:
     """A here-document whose text begins in the line after the operator."""
 
     delimiter: str
@@ -246,6 +247,10 @@ _PARAMETER = re.compile(r"\{?!?([A-Za-z_]\w*|[0-9@*])(@P)?", re.ASCII)
 _PARAMETERS = (*"123456789", "@", "*")
 _USER_SHELL = (EXPANSION_MARK, f"{EXPANSION_MARK}SHELL")
 """The literal text of the words ``${SHELL}`` and ``$SHELL``."""
+_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[(.*?)\]\+?=", re.ASCII | re.DOTALL)
+"""The left side of an assignment to an array element; bash reads the subscript as arithmetic."""
+_OFFSET = re.compile(r"\$\{[!#]?(?:\w+|[@*])(?:\[|:(?![-=?+]))", re.ASCII)
+"""The beginning of ``${name[...]}`` and ``${name:...}``, where bash reads arithmetic."""
 _NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*", re.ASCII)
 _LONGEST_RESERVED = len("function")
 
@@ -260,7 +265,7 @@ class _Scanner:
         self.places: list[FieldPlace] = []
         self.refused: list[tuple[int, str, str, Scope]] = []
         self._known: set[tuple[int, Scope]] = set()
-        self._documents: list[_Document] = []
+        self._documents: list[_HereDocument] = []
         """Here-documents whose text follows the next newline."""
         self._here_strings: list[tuple[Sequence[int], list[str], list[ShellWord]]] = []
         """Fields and expanded variables after ``<<<``, and the words of the command that reads them."""
@@ -549,6 +554,8 @@ class _Scanner:
                 if word.literal in _USER_SHELL and expanded[-1] == ["SHELL"]:
                     word = ShellWord("sh")
                 words.append(word)
+                if may_assign and (subscript := _SUBSCRIPT.match(word.literal)):
+                    self._evaluate_subscript(subscript[1], word, expanded[-1])
                 may_assign = may_assign and ASSIGNMENT.match(words[-1].literal) is not None
                 if (assignment := ASSIGNMENT.match(words[-1].literal)) is not None:
                     name = assignment[0].rstrip("+=")
@@ -559,8 +566,16 @@ class _Scanner:
                 self._assign(name, words, [each for names in expanded for each in names])
         for at, where in find_evaluated_words(words):
             self._evaluated += [(name, where) for name in expanded[at]]
+        self._evaluated += find_evaluated_names(words)
         self._evaluated += [(name, f"by programs, `{name}`") for name in find_code_settings(words)]
         self.check_inner_shells(words, expanded)
+
+    def _evaluate_subscript(self, subscript: str, word: ShellWord, expanded: Sequence[str]) -> None:
+        """Record the variables in the subscript of an assignment, which bash reads as arithmetic."""
+        if word.literal.count(EXPANSION_MARK) == len(expanded):  # one variable each
+            expanded = expanded[: subscript.count(EXPANSION_MARK)]
+        names = [*expanded, *_NAME.findall(subscript)]
+        self._evaluated += [(name, _ARITHMETIC) for name in names]
 
     def check_inner_shells(self, words: Sequence[ShellWord], expanded: Sequence[Sequence[str]]) -> None:
         """Refuse the fields that reach another shell as arguments or variables and are read as code there.
@@ -607,7 +622,7 @@ class _Scanner:
             delimiter = self._word()
             if delimiter.fields or EXPANSION_MARK in delimiter.literal:
                 raise _Unreadable(start, "the end mark of a here-document must be a fixed word")
-            document = _Document(delimiter.literal, not delimiter.is_plain, strips_tabs, words)
+            document = _HereDocument(delimiter.literal, not delimiter.is_plain, strips_tabs, words)
             self._documents.append(document)
             return
         self.at = start
@@ -788,7 +803,7 @@ class _Scanner:
     def _parameter(self, start: int, *, in_double: bool) -> None:
         """Read ``${...}`` from the brace."""
         self.at += 1
-        first = len(self.places)
+        first, expanded = len(self.places), len(self._expanded)
         while (mark := self._peek()) != "}":
             if mark == "":
                 raise _Unreadable(start, "'${' is not closed by '}'")
@@ -804,10 +819,13 @@ class _Scanner:
         self.at += 1
         advice = "write `value={name};` before the command and use $value"
         self._refuse(range(first, len(self.places)), "inside ${...}", advice)
+        if arithmetic := _OFFSET.match(self.text, start, self.at):
+            names = [*_NAME.findall(self.text, arithmetic.end(), self.at), *self._expanded[expanded:]]
+            self._evaluated += [(name, _ARITHMETIC) for name in names]
 
     # Here-documents (2.7.4).
 
-    def _read_document(self, document: _Document) -> None:
+    def _read_document(self, document: _HereDocument) -> None:
         """Read the text of a here-document, from the start of its first line."""
         first, expanded = len(self.places), len(self._expanded)
         stop, after = self._find_end(document)
@@ -833,7 +851,7 @@ class _Scanner:
             if scope is Scope.DATA or reads_piped_code(words):
                 self._evaluated += [(name, "as the input of a program") for name in names]
 
-    def _find_end(self, document: _Document) -> tuple[int, int]:
+    def _find_end(self, document: _HereDocument) -> tuple[int, int]:
         """Return the offsets of the line with the end mark and of the line after the end mark."""
         start, is_joined = self.at, False
         while start < self.end:

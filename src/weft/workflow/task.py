@@ -321,7 +321,7 @@ class MeasuredSeconds:
     seconds: Mapping[int, float]
 
     def speedup(self, nodes: int) -> float:
-        """Return the speed-up over the smallest measured count; NaN outside the table."""
+        """Return the speed-up over the smallest measured node count; NaN outside the table."""
         counts = sorted(self.seconds)
         found = interpolate_log_log(counts, [self.seconds[count] for count in counts], nodes)
         return math.nan if found is None else self.seconds[counts[0]] / found

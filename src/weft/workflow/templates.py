@@ -1,9 +1,9 @@
 """Templates (``{name}`` in commands, file and machine names) and file names with wildcards.
 
-``{{`` and ``}}`` are literal braces. ``${...}`` and braces without a plain name (``awk '{print $1}'``) are
-left unchanged. Names that are defined only when a machine is selected (``{nodes}``, ``{machine.arch}``) are
-kept for a later call of ``fill_template``. A file name with ``*`` or ``?``, or a directory with a final
-slash, means several files.
+``{{`` and ``}}`` are literal braces, also after a dollar sign. ``${...}`` and braces without a plain name
+(``awk '{print $1}'``) are left unchanged. Names that are defined only when a machine is selected
+(``{nodes}``, ``{machine.arch}``) are kept for a later call of ``fill_template``. A file name with ``*`` or
+``?``, or a directory with a final slash, means several files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LATE_NAMES = ("inputs", "outputs", "nodes", "cores", "memory_mb", "iteration", 
 """Names that are defined when a task starts, as are ``machine.*`` and results of other tasks."""
 
 _BRACES = {"{{": "{", "}}": "}"}
-_PIECE = re.compile(r"\$\{[^}]*\}|\{\{|\}\}|\{([A-Za-z_]\w*(?:\.\w+)*)(:raw)?\}")
+_PIECE = re.compile(r"\$\{(?!\{)[^}]*\}|\{\{|\}\}|\{([A-Za-z_]\w*(?:\.\w+)*)(:raw)?\}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ and not a failure: a code that the task lists, or with which a condition compare
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
@@ -124,6 +124,21 @@ def find_growth_files(workflow: Workflow) -> dict[str, str]:
     return found
 
 
+def find_named_writer(tasks: Iterable[Task], file: str) -> str | None:
+    """Return the task that ``lines(split.parts)`` names, ``split``; None if the text is a file name.
+
+    It is a file name if an output has exactly this name, or if no task has the name before the first dot. A
+    task that is named is the writer even if wildcards or sweep variables in outputs of other tasks match.
+    """
+    head = file.partition(".")[0]
+    named = False
+    for task in tasks:
+        if any(output.file == file for output in task.outputs):
+            return None
+        named = named or task.name == head
+    return head if named else None
+
+
 def set_growth_lines(workflow: Workflow, lines: Mapping[str, Sequence[str]]) -> Workflow:
     """Return the workflow in which growing sweeps have the values ``lines``, by file."""
     return dataclasses.replace(workflow, tasks=tuple(_set_lines(task, lines) for task in workflow.tasks))
@@ -132,15 +147,16 @@ def set_growth_lines(workflow: Workflow, lines: Mapping[str, Sequence[str]]) -> 
 def _set_lines(task: Task, lines: Mapping[str, Sequence[str]]) -> Task:
     if task.sweep is None:
         return task
-    variables, from_file = [], list(task.sweep.from_file)
+    variables, grown = [], list(task.sweep.grown)
     for name, values in task.sweep.variables:
         file = growth_file(values)
-        known = file is not None and file in lines
-        variables.append((name, tuple(lines[file]) if known and file is not None else values))
-        from_file += [name] if known else []
+        if file is not None and file in lines:
+            values = tuple(lines[file])
+            grown.append((name, file))
+        variables.append((name, values))
     if tuple(variables) == task.sweep.variables:
         return task
-    sweep = Sweep(variables=tuple(variables), paired=task.sweep.paired, from_file=tuple(from_file))
+    sweep = Sweep(variables=tuple(variables), paired=task.sweep.paired, grown=tuple(grown))
     return dataclasses.replace(task, sweep=sweep)
 
 

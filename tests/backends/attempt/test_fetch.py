@@ -45,9 +45,19 @@ def test_input_path_named_by_the_user_may_be_anywhere_and_contain_links(grounds)
 def test_links_out_of_a_named_directory_are_refused(grounds) -> None:
     (grounds.other / "d").mkdir()
     (grounds.other / "d" / "secret").symlink_to(grounds.canary)
-    with pytest.raises(StagingProblem, match="'d/secret' cannot be used: a link leads out"):
-        fetch(InputSource("d", grounds.other), grounds.work, "d")
-    assert list(grounds.work.iterdir()) == []
+    for bring in staging_functions(InputSource("d", grounds.other), grounds, "d"):
+        with pytest.raises(StagingProblem, match="'d/secret' cannot be used: a link leads out") as problem:
+            bring()
+        assert problem.value.lasting
+        assert not (grounds.work / "d").exists()
+
+
+def test_links_of_a_named_directory_to_its_parent_directory_are_followed(grounds) -> None:
+    (grounds.other / "d").mkdir()
+    (grounds.other / "beside").write_text("text")
+    (grounds.other / "d" / "link").symlink_to("../beside")
+    fetch(InputSource("d", grounds.other), grounds.work, "d")
+    assert (grounds.work / "d" / "link").read_text() == "text"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +164,11 @@ def test_error_message_does_not_contain_the_password(grounds) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["nosuch://x/y", "simplecache::http://127.0.0.1:9/x", "filecache::file:///etc/passwd"]
+    "text",
+    [
+        *("nosuch://x/y", "simplecache::http://127.0.0.1:9/x", "filecache::file:///etc/passwd"),
+        *("dir:///etc/passwd", "zip://etc/passwd", "reference://x", "generic://x", "cached://x"),
+    ],
 )
 def test_unknown_and_chained_urls_are_refused(grounds, text: str) -> None:
     with pytest.raises(StagingProblem):

@@ -146,3 +146,15 @@ def test_values_and_words_of_a_command_change_the_fingerprint(tmp_path):
     for pair in (same_word, in_prolog, raw):
         assert len(set(pair)) == 2
     assert keys({"command": "x {a}"}, {"a": "1"}) == keys({"command": "x {a}"}, {"a": "1"})
+
+
+def test_explanation_blames_a_value_only_if_both_values_are_recorded(tmp_path):
+    task = {"command": "x {a}{b}"}
+    old, new = (
+        compute_fingerprint(rendered(with_task(params=given, **task), tmp_path), {}, {})
+        for given in ({"a": "1", "b": "23"}, {"a": "12", "b": "3"})
+    )
+    assert old.parts["command"] == new.parts["command"]
+    assert explain_staleness(new.parts, product(old)) == "its command or a value in it changed"
+    older = {name: text for name, text in old.parts.items() if name != "values"}
+    assert explain_staleness(new.parts, replace(product(old), parts=older)) == ""

@@ -142,7 +142,7 @@ def test_restart_files_are_reported_when_complete(tmp_path):
     assert restored.observe().restart_changed
 
 
-def test_task_may_choose_the_names_of_its_files(tmp_path):
+def test_names_of_progress_and_restart_files_may_have_fields(tmp_path):
     known = with_task(sweep={"k": [3]}, command="x", progress="p.{k}.{task}", checkpoint={"files": ["r.{k}"]})
     news = TaskFiles.of(known, 0, tmp_path)
     (tmp_path / "p.3.job[3]").write_text("50%")

@@ -79,6 +79,29 @@ def test_lines_of_the_file_that_defines_a_sweep_are_read(file, outputs, written,
     assert read_sweep_lines(known, work, str(tmp_path), []) == {}
 
 
+def test_lines_are_read_only_from_the_task_that_a_sweep_names(tmp_path):
+    flow = Builder("w")
+    flow.task("split", work=1, command="s", outputs=["l"])
+    flow.task("other", work=1, command="o", outputs=["*"])
+    flow.task("work", sweep={"part": "lines(split.l)"}, work=1, command="w {part}", outputs=["{part}"])
+    known = compile_flow(flow)
+    (tmp_path / "split.l").write_text("wrong\n")
+    assert read_sweep_lines(known, known.names.index("other"), str(tmp_path), ["split.l"]) == {}
+    (tmp_path / "l").write_text("right\n")
+    found = read_sweep_lines(known, known.names.index("split"), str(tmp_path), ["l"])
+    assert found == {"split.l": ("right",)}
+
+
+def test_lines_that_make_the_workflow_invalid_are_refused(tmp_path):
+    flow = Builder("w")
+    flow.task("split", work=1, command="s", inputs=["data"], outputs=["l"])
+    flow.task("work", sweep={"part": "lines(split.l)"}, work=1, command="w {part}", outputs=["{part}"])
+    known = compile_flow(flow)
+    (tmp_path / "l").write_text("data\n")
+    with pytest.raises(JobProblem, match="a cycle: "):
+        read_sweep_lines(known, known.names.index("split"), str(tmp_path), ["l"])
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -97,8 +97,10 @@ class Bench:
         return int(self.written(name))
 
     def close(self) -> None:
-        self.link.kill()
-        self.link.close()
+        try:
+            self.link.kill()
+        finally:
+            self.link.close()
 
 
 def is_running(pid: int) -> bool:

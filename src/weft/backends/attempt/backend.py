@@ -889,7 +889,7 @@ class ProgramBackend:
             self._finished(self._attempts[number], finished)
 
     def _end_pause(self, number: int) -> None:
-        """Report the end of an attempt at the next poll if a pause holds the end back."""
+        """If the report of an attempt's end is delayed, send it at the next poll."""
         if (paused := self._paused.get(number)) is not None:
             self._paused[number] = 0.0, paused[1]
 

@@ -350,8 +350,8 @@ class AttemptFinisher:
             code = finished.ended.exit_code
             first = finished.ended.story or ("no exit code" if code is None else f"exit code {code}")
             finished.ended = replace(finished.ended, story=f"{first}; {full}")
-        elif told := _describe_shell_code(finished.ended, compiled.outcomes(attempt.task)):
-            finished.ended = replace(finished.ended, story=told)
+        elif described := _describe_shell_code(finished.ended, compiled.outcomes(attempt.task)):
+            finished.ended = replace(finished.ended, story=described)
         if strays := report.get("strays"):
             finished.ended = replace(finished.ended, strays=strays)
         return finished
@@ -682,12 +682,12 @@ def _add_epilog_problem(ended: ev.Ended, problem: str, outcomes: Collection[int]
         return ended
     if not ended.cause and (ended.exit_code == 0 or ended.exit_code in outcomes):
         return replace(ended, exit_code=None, cause=Cause.EPILOG, work_done=None, story=problem)
-    told = ended.story or (
+    story = ended.story or (
         f"exit code {ended.exit_code}" if ended.exit_code is not None else str(ended.cause)
     )
     if not ended.cause and ended.exit_code in (_RERUN_CODE, _CHECKPOINTED_CODE):
         return ended  # a story would mean that weft has interrupted the program
-    return replace(ended, story=f"{told}; {problem}")
+    return replace(ended, story=f"{story}; {problem}")
 
 
 def _is_result(name: str, results: set[str]) -> bool:
@@ -716,7 +716,7 @@ def describe_full_disk(disk: Mapping[str, Any] | None, stderr: str, workdir: str
         if free < min(_FULL_BYTES, _FULL_SHARE * size):
             full = f"is nearly full: {format_bytes(free)} of {format_bytes(size)} were free at its end"
         elif disk["free_files"] == 0:
-            full = f"has no room for another file, but {format_bytes(free)} free"
+            full = f"has no free inode for another file, but {format_bytes(free)} free"
     if full:
         return f"the disk of {folder} {full}; {advice}"
     said = next((text for text in _SPACE_ERRORS if text in stderr), "")

@@ -1,9 +1,10 @@
 """Inputs fetched from, and outputs published to, paths and URLs outside the sandboxes.
 
 A relative path starts at the workflow's folder. A path is named by the user, so it may lead anywhere and
-contain links. Links inside a named directory must not lead out of it. Links in the part of a path that a task
-wrote must not lead out of the folder that the user named. URLs are opened with fsspec, which is imported on
-first use. A compressed input is decompressed; its format is detected from the first bytes.
+contain links. Links inside a named directory must not lead out of its parent directory. Links in the part of
+a path that a task wrote must not lead out of the folder that the user named. URLs are opened with fsspec,
+which is imported on first use. A compressed input is decompressed; its format is detected from the first
+bytes.
 
 Every input is a clone or a copy. Shared and compressed inputs of a machine are fetched once into a cache,
 stored by content, and copied from there. The version of a source (inode, size and times, or a validator sent
@@ -79,6 +80,8 @@ _WEB = ("http", "https")
 _CONNECT_S = 30.0
 _SILENCE_S = 120.0
 """Seconds without data after which a connection fails; the total time of a transfer is not limited."""
+_WRAPPED = frozenset({"fo", "fs", "target_protocol"})
+"""Arguments of those file systems of fsspec that read another file or file system."""
 _NOT_FOUND = 404
 _PASSING = (408, 421, 423, 425, 429)
 """HTTP status codes from 400 to 499 after which a retry may succeed: timeout, locked, too early, too many
@@ -186,9 +189,6 @@ def url_version(url: str, shown: str = "") -> str | None:
 def _open_filesystem(url: str, shown: str = "") -> tuple[Any, str]:
     import fsspec
 
-    if "::" in url:
-        why = "chains of URLs ('::') are not allowed"
-        raise StagingProblem("cannot be used", shown or url, why, lasting=True)
     options: dict[str, Any] = {}
     if _split(url, shown).scheme in _WEB:
         from aiohttp import ClientTimeout
@@ -197,9 +197,17 @@ def _open_filesystem(url: str, shown: str = "") -> tuple[Any, str]:
         options["client_kwargs"] = {"timeout": waits, "trust_env": True}
     # A separate instance: a transaction of another thread would delay the writes of this one.
     try:
+        if why := _find_chain_problem(url) or _find_wrapper_problem(fsspec.get_filesystem_class, url):
+            raise StagingProblem("cannot be used", shown or url, why, lasting=True)
         found = fsspec.core.url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
     except ValueError as error:
         why = _explain(error, url, shown)
+        raise StagingProblem("cannot be used", shown or url, why, lasting=True) from error
+    except (AttributeError, TypeError, NotImplementedError) as error:
+        # Errors in the code of the file system, which say nothing to a user.
+        why = (
+            f"the fsspec file system of {_scheme(url)}:// URLs cannot open it: {_explain(error, url, shown)}"
+        )
         raise StagingProblem("cannot be used", shown or url, why, lasting=True) from error
     return found[0], found[1]
 
@@ -411,7 +419,8 @@ class InputSource:
             stamp = url_version(self.opened, self.text)
             lasting = stamp is not None
         else:
-            version = find_version(path.parent, path.name)
+            with _lasting_refusals():
+                version = find_version(path.parent, path.name)
             where, lasting = str(path), version.settled
             stamp = f"{boot_id()} {path.stat().st_dev} {replace(version, settled=True)}"
         text = json.dumps([where, stamp, self.compressed])
@@ -478,9 +487,23 @@ def fetch(source: InputSource, root: Path, name: str, *, modes: CopyPermissions 
 
 def _fetch_tree(path: Path, root: Path, parts: Parts, modes: CopyPermissions) -> FetchedInput:
     name = "/".join(parts)
-    there = measure_file(path.parent, path.name)
+    with _lasting_refusals():
+        there = measure_file(path.parent, path.name)
     copied_bytes = clone_or_copy(path.parent, path.name, root, name, digest=there.digest, modes=modes)
     return FetchedInput(file=replace(there, name=name), copied_bytes=copied_bytes)
+
+
+@contextmanager
+def _lasting_refusals() -> Iterator[None]:
+    """Mark refusals of links, pipes and devices in a folder of the user as lasting.
+
+    Problems with the number of a system error are unchanged, because a retry may succeed.
+    """
+    try:
+        yield
+    except StagingProblem as problem:
+        problem.lasting = problem.lasting or problem.number is None
+        raise
 
 
 def _fetch_compressed(source: InputSource, path: Path | None, root: Path, name: str) -> FetchedInput:
@@ -699,16 +722,40 @@ def find_url_problem(url: str) -> str:
 
 
 def find_kind_problem(url: str) -> str:
-    """Return why URLs with this scheme cannot be used here; "": they can."""
-    scheme = url.partition(":")[0].lower()
-    if scheme in ("file", *_WEB):
-        return ""  # without loading fsspec
+    """Return why URLs of this form cannot be used here; "": they can."""
+    if (scheme := _scheme(url)) == "file":
+        return ""
+    if (chained := _find_chain_problem(url)) or scheme in _WEB:
+        return chained  # without loading fsspec
     import fsspec
 
     try:
-        fsspec.get_filesystem_class(scheme)
+        return _find_wrapper_problem(fsspec.get_filesystem_class, url)
     except (ValueError, ImportError) as problem:
         return str(problem)
+
+
+def _scheme(url: str) -> str:
+    return url.partition(":")[0].lower()
+
+
+def _find_chain_problem(url: str) -> str:
+    return "chains of URLs ('::') are not allowed" if "::" in url else ""
+
+
+def _find_wrapper_problem(find_class: Callable[[str], Any], url: str) -> str:
+    """Return a problem if the file system of a URL wraps another one, such as an archive; "": it does not.
+
+    Raises ValueError for an unknown scheme, ImportError if a package is missing.
+    """
+    if (scheme := _scheme(url)) in _WEB:
+        return ""
+    from inspect import signature
+
+    found = find_class(scheme)
+    arguments = {name for each in found.__mro__ for name in signature(each.__init__).parameters}
+    if scheme == "generic" or arguments & _WRAPPED:
+        return f"{scheme}:// opens a file inside of another one, which needs a chain of URLs ('::')"
     return ""
 
 

@@ -24,6 +24,8 @@ from weft.redaction import redact
 _MOST_FILES = 100
 """If a part has at most this number of files, one digest per file is stored; otherwise one for all files."""
 _MOST_CHARACTERS = 500
+VALUES = "values"
+"""Name of the part for the values in a command; fingerprints of older versions of weft do not have it."""
 ISOLATION = "isolation"
 """Name of the part that only fingerprints of isolated tasks have."""
 WRITER = "writer"
@@ -64,7 +66,8 @@ def compute_fingerprint(
         sorted(inputs.items()) if inputs else [],
         sorted(scripts.items()) if scripts else [],
     )
-    parts = {"task": job.identity, "command": _stored_text(job.command)}
+    values = _digest(job.values)[:_SHORT] if job.values else ""
+    parts = {"task": job.identity, "command": _stored_text(job.command), VALUES: values}
     if job.isolation is not None:
         # Without isolation a program may have read undeclared files.
         parts[ISOLATION] = str(job.isolation)
@@ -99,6 +102,12 @@ def explain_staleness(parts: Mapping[str, str], old: Product) -> str:
             found.append(_explain_identity(before, now))
         elif before != now:
             found.append(f"the {part} changed from {shorten(before or 'none', 80)!r}")
+    if (
+        VALUES in old.parts
+        and old.parts[VALUES] != parts.get(VALUES)
+        and old.parts.get("command") == parts.get("command")
+    ):
+        found.append("its command or a value in it changed")
     for part, word in _NAMED.items():
         found += _differences(old.parts.get(part, ""), parts.get(part, ""), word)
     return "; ".join(found)

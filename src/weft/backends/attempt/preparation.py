@@ -567,8 +567,10 @@ class AttemptPreparer:
             return ""
         if why := explain_staleness(attempt.fingerprint_parts, old):
             return why
-        same = old.fingerprint == attempt.fingerprint
-        return "its outputs were modified or removed" if same else "a value in its command changed"
+        if old.fingerprint == attempt.fingerprint:
+            return "its outputs were modified or removed"
+        # The parts show every change within one version of weft.
+        return "it was recorded by another version of weft"
 
     def _write_order(
         self, attempt: ActiveAttempt, job: RenderedJob, secrets: Mapping[str, str | None]

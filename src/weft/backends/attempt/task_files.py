@@ -31,7 +31,8 @@ from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, Value, ValueKind, infer_kind, parse
 from weft.records import dataclass
 from weft.workflow.quantity import MAX_POINTS
-from weft.workflow.workflow import find_growth_files
+from weft.workflow.unfold import try_unfold
+from weft.workflow.workflow import Workflow, find_growth_files, find_named_writer, set_growth_lines
 
 MAX_BYTES = 65_536
 """Maximal size in bytes of a file that is read as a whole."""
@@ -333,8 +334,8 @@ _RESULT_RULE = (
 )
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MOST_LINE_BYTES = 64_000_000
-_SWEEP_FILES: WeakKeyDictionary[CompiledWorkflow, dict[str, str]] = WeakKeyDictionary()
-"""By compiled workflow: the files whose lines define sweeps."""
+_SWEEP_FILES: WeakKeyDictionary[CompiledWorkflow, dict[str, str | None]] = WeakKeyDictionary()
+"""By compiled workflow: the files whose lines define sweeps, with what ``find_named_writer`` returns."""
 
 
 def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
@@ -380,22 +381,32 @@ def read_sweep_lines(
     if not (sweep_files := _find_sweep_files(compiled)):
         return {}
     name_of_task = compiled.description(task).name
-    written = {
-        name for other in compiled.graph.workflow.tasks for name in (out.file for out in other.outputs)
-    }
     found: dict[str, tuple[str, ...]] = {}
-    for file in sweep_files:
-        head, _, rest = file.partition(".")
-        if file in outputs:
+    for file, writer in sweep_files.items():
+        if writer is None and file in outputs:
             found[file] = _read_lines(Path(workdir), file)
-        elif head == name_of_task and file not in written:
+        elif writer == name_of_task:
+            rest = file.partition(".")[2]
             found[file] = _read_lines(Path(workdir), rest if rest in outputs else file)
+    if found:
+        _check_growth(compiled.graph.workflow, found)
     return found
 
 
-def _find_sweep_files(compiled: CompiledWorkflow) -> dict[str, str]:
+def _check_growth(workflow: Workflow, lines: dict[str, tuple[str, ...]]) -> None:
+    """Raise JobProblem if the workflow has problems with these lines as values of its sweeps."""
+    _, problems = try_unfold(set_growth_lines(workflow, lines))
+    if problems:
+        what = f"with the lines of {' and '.join(map(shorten, lines))} the workflow is invalid"
+        raise JobProblem(f"{what}: {problems[0].what}", rule=problems[0].rule)
+
+
+def _find_sweep_files(compiled: CompiledWorkflow) -> dict[str, str | None]:
     if (found := _SWEEP_FILES.get(compiled)) is None:
-        found = _SWEEP_FILES[compiled] = find_growth_files(compiled.graph.workflow)
+        workflow = compiled.graph.workflow
+        found = _SWEEP_FILES[compiled] = {
+            file: find_named_writer(workflow.tasks, file) for file in find_growth_files(workflow)
+        }
     return found
 
 

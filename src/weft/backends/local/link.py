@@ -33,14 +33,22 @@ _DOUBTFUL_S = 3.0
 
 
 def _check_boot(end: ProgramReport, boot: str) -> ProgramReport:
-    """Return the record of an end; the cause becomes ``lost`` if the host was rebooted after the end.
+    """Return the record of an end; the cause becomes ``lost`` if the host may have been rebooted after it.
 
     The engine syncs the outputs of a program to the disk before it records the end. If only the runner has
-    recorded an end, the outputs may not have survived the reboot.
+    recorded an end, the outputs may not have survived a reboot. Records of older versions of weft do not
+    state the boot.
     """
-    if end.get("boot") == boot:
+    recorded = end.get("boot")
+    if recorded == boot or (not recorded and end.get("cause") == "lost"):
         return end
-    text = "the computer was restarted before its end was recorded in the journal"
+    if recorded:
+        text = "the computer was restarted before its end was recorded in the journal"
+    else:
+        text = (
+            "its end was recorded by an older version of weft, without the boot of the computer: "
+            "its outputs may have been lost in a restart"
+        )
     return {**end, "code": None, "signal": None, "cause": "lost", "text": text}
 
 

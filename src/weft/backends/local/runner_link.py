@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 _TICK_S = 2.0 / TICKS_PER_S
 """Seconds by which the start time of a process, as the kernel reports it, may differ from the clock."""
+_KILLING_S = 60.0
+"""Longest wait for the ends of killed processes; on a busy host, ending takes long."""
 _AFTER_BEAT_S = 3.0
 """Seconds after its last heartbeat in which a runner may still have started processes.
 
@@ -75,7 +77,7 @@ def is_alive(identity: Record | None) -> bool:
     return found is not None and found.began_ticks == identity["began_ticks"]
 
 
-def kill_orphans(records: SealedRecords, *, timeout_s: float = 10.0) -> tuple[int, ...]:
+def kill_orphans(records: SealedRecords, *, timeout_s: float = _KILLING_S) -> tuple[int, ...]:
     """Kill the orphans of a dead runner and wait for their ends; return their process numbers.
 
     Raises TimeoutError if some of them cannot be killed.
@@ -231,7 +233,11 @@ def _token_seal(token: str) -> str:
 
 
 def kill_unknown(
-    scope: RunnerScope, token: str, is_known: Callable[[int, int, str], bool], *, timeout_s: float = 10.0
+    scope: RunnerScope,
+    token: str,
+    is_known: Callable[[int, int, str], bool],
+    *,
+    timeout_s: float = _KILLING_S,
 ) -> None:
     """Kill the processes that are not in the journal and wait for their ends; raises RunnerFailed."""
     end_s = time.monotonic() + timeout_s
@@ -651,7 +657,7 @@ class RunnerLink:
         except TimeoutError as error:
             raise RunnerFailed(f"the dead runner in {self.directory} left {error}") from error
 
-    def kill(self, timeout_s: float = 10.0) -> tuple[int, ...]:
+    def kill(self, timeout_s: float = _KILLING_S) -> tuple[int, ...]:
         """Kill the runner and all its tasks; return the process numbers of the killed orphans."""
         if self._child_exists() and self._child is not None:
             os.kill(self._child, signal.SIGKILL)
@@ -711,7 +717,7 @@ class RunnerLink:
                 found.append(process)
         return found
 
-    def _end_unrecorded(self, timeout_s: float = 10.0) -> None:
+    def _end_unrecorded(self, timeout_s: float = _KILLING_S) -> None:
         """End the runners of this directory that are not in its ``pid`` record; raises RunnerFailed.
 
         They get SIGTERM, so that one whose record was removed ends its programs first.

@@ -41,7 +41,7 @@ _KERNEL_PARENT = 2
 """Process number of the parent of all threads of the kernel."""
 
 
-class _Program:
+class _StatLine:
     """One line of ``/proc/PID/stat`` or ``/proc/PID/task/TID/stat``."""
 
     __slots__ = ("began", "child_ticks", "core", "parent", "session", "ticks", "waited_ns")
@@ -167,13 +167,13 @@ class HostSensor:
         return False
 
 
-def _earlier(before: _Sample, pid: int, program: _Program) -> tuple[int, int]:
+def _earlier(before: _Sample, pid: int, program: _StatLine) -> tuple[int, int]:
     """Return processor and waiting time of a program at an earlier sample; 0 and 0 if it did not exist."""
     then = before.programs.get(pid)
     return (then.ticks, then.waited_ns) if then is not None and then.began == program.began else (0, 0)
 
 
-def _find_own(programs: dict[int, _Program], runners: Collection[int], engine: int) -> dict[int, int]:
+def _find_own(programs: dict[int, _StatLine], runners: Collection[int], engine: int) -> dict[int, int]:
     """Return weft's own processes: by process number, the runner to which the process belongs.
 
     A process belongs to the runner that leads its session or is among its ancestors.
@@ -202,7 +202,7 @@ def _overlap(pid: int, cores: Collection[int]) -> float:
     return len(allowed.intersection(cores)) / len(allowed)
 
 
-def _began_s(program: _Program) -> float:
+def _began_s(program: _StatLine) -> float:
     """Return the start of a process on the monotonic clock."""
     asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
     return program.began / TICKS_PER_S - asleep_s
@@ -220,17 +220,17 @@ def _busy_ticks(cores: Collection[int]) -> int:
     return busy
 
 
-def _read_program(folder: str) -> _Program | None:
+def _read_program(folder: str) -> _StatLine | None:
     text = read_kernel_file(f"{folder}/stat")
     # The name is in parentheses and may itself contain parentheses.
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) <= 36:
         return None
     waited = read_kernel_file(f"{folder}/schedstat").split()
-    return _Program(fields, int(waited[1]) if len(waited) > 1 else 0)
+    return _StatLine(fields, int(waited[1]) if len(waited) > 1 else 0)
 
 
-def _read_threads(pid: int) -> dict[int, _Program]:
+def _read_threads(pid: int) -> dict[int, _StatLine]:
     try:
         names = os.listdir(f"/proc/{pid}/task")
     except OSError:

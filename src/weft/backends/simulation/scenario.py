@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import TypeVar
@@ -36,6 +36,7 @@ Result = Mapping[str, str | float | bool | None]
 """The contents of a task's result file."""
 
 _Found = TypeVar("_Found")
+_Submitted = TypeVar("_Submitted", bound="SubmissionTerms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +268,23 @@ def find_task_value(values: Mapping[str, _Found], label: str) -> _Found | None:
     """Return the value for a subtask: under its own label, else under the name of its task, else None."""
     own = values.get(label)
     return own if own is not None else values.get(label.partition("[")[0])
+
+
+def override_params(scenario: Scenario, params: Mapping[str, Parameter]) -> Scenario:
+    """Return a scenario in which ``params`` replace the values of parameters that its arrivals state.
+
+    Parameters that an arrival does not state are not added to it.
+    """
+
+    def override(entry: _Submitted) -> _Submitted:
+        return replace(entry, params={name: params.get(name, value) for name, value in entry.params.items()})
+
+    def override_entry(entry: Arrival | Series | ArrivalTrace) -> Arrival | Series | ArrivalTrace:
+        if isinstance(entry, ArrivalTrace):
+            return replace(entry, arrivals=tuple(map(override, entry.arrivals)))
+        return override(entry)
+
+    return replace(scenario, arrivals=tuple(map(override_entry, scenario.arrivals)))
 
 
 def draw_arrivals(scenario: Scenario, rng: np.random.Generator) -> list[Arrival]:

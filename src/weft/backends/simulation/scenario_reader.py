@@ -33,8 +33,9 @@ from weft.backends.simulation.scenario import (
     Span,
     SubmissionTerms,
     Suspension,
+    override_params,
 )
-from weft.backends.simulation.scenario_checks import list_submissions
+from weft.backends.simulation.scenario_checks import list_submissions, workflow_keys
 from weft.documents import Document, DocumentNode, Reader, locate_problems
 from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, nearest, shorten
 from weft.fields import (
@@ -58,7 +59,7 @@ from weft.units import parse_seconds
 from weft.urls import is_url, names_state
 from weft.workflow.checks import check
 from weft.workflow.file_format import EXPRESSION, PARAMS, split_range
-from weft.workflow.workflow import Workflow, set_params
+from weft.workflow.workflow import Parameter, Workflow, set_params
 
 MAX_ARRIVALS = 1_000_000
 """Maximal number of arrivals of one entry."""
@@ -855,3 +856,19 @@ def load_arrival_workflows(scenario: Scenario) -> dict[str, Workflow]:
     if problems:
         raise InvalidInput(problems)
     return found
+
+
+def load_overridden_arrivals(
+    scenario: Scenario, params: Mapping[str, Parameter]
+) -> tuple[Scenario, dict[str, Workflow]]:
+    """Return a scenario and the workflows that arrive, both with the parameters of a command.
+
+    ``params`` replace the values that the arrivals state, so the keys of the workflows name the values that
+    are used. The values that the scenario states are checked too, with their place in the file.
+    """
+    loaded, changed = load_arrival_workflows(scenario), override_params(scenario, params)
+    found: dict[str, Workflow] = {}
+    for stated, used in zip(scenario.arrivals, changed.arrivals, strict=True):
+        for old, (file, terms) in zip(workflow_keys(stated), list_submissions(used), strict=True):
+            found[terms.name_key(file)] = set_params(loaded[old], terms.params)
+    return changed, found

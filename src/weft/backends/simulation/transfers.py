@@ -124,7 +124,7 @@ class SharedTransfers:
         self._links = _LinkTable(platform, machines)
         self._queues: dict[Hashable, _LinkQueue] = {}
         self._order: list[_LinkQueue] = []
-        self._under_way: dict[int, _Transfer] = {}
+        self._under_way: dict[int, _OngoingTransfer] = {}
         self._changes: list[tuple[float, int]] = []
         """Heap of (time, queue number); an entry that differs from its queue's ``next_s`` is stale."""
         self._ended: list[tuple[float, int, int]] = []
@@ -136,12 +136,12 @@ class SharedTransfers:
         found = self._links.between(source, target)
         self._count += 1
         if found is None:
-            begun = _Transfer(flow, self._count, self._queue(None, 0.0), 0.0, now)
+            begun = _OngoingTransfer(flow, self._count, self._queue(None, 0.0), 0.0, now)
         else:
             key, link = found
             wait_s = fixed_s + files * link.latency_s
             queue = self._queue(key, 1.0 / link.bandwidth_Bps)
-            begun = _Transfer(flow, self._count, queue, size_bytes, now + wait_s)
+            begun = _OngoingTransfer(flow, self._count, queue, size_bytes, now + wait_s)
         _register(self._under_way, flow, begun)
         heapq.heappush(begun.queue.waiting, (begun.ready_s, begun.number, begun))
         self._changed(begun.queue)
@@ -200,7 +200,7 @@ class SharedTransfers:
             heapq.heappush(self._changes, (queue.next_s, queue.number))
 
 
-class _Transfer:
+class _OngoingTransfer:
     __slots__ = ("done_at_bytes", "dropped", "flow", "number", "queue", "ready_s", "size_bytes")
 
     def __init__(self, flow: int, number: int, queue: _LinkQueue, size_bytes: float, ready_s: float) -> None:
@@ -218,8 +218,8 @@ class _LinkQueue:
     def __init__(self, number: int, inverse_bandwidth: float) -> None:
         self.number = number
         self.inverse_bandwidth = inverse_bandwidth
-        self.waiting: list[tuple[float, int, _Transfer]] = []
-        self.moving: list[tuple[float, int, _Transfer]] = []
+        self.waiting: list[tuple[float, int, _OngoingTransfer]] = []
+        self.moving: list[tuple[float, int, _OngoingTransfer]] = []
         self.next_s = math.inf
         self._count = 0
         """Number of transfers that use bandwidth."""
@@ -242,7 +242,7 @@ class _LinkQueue:
         left = max(self.moving[0][0] - self._served_bytes, 0.0)  # may be slightly negative by rounding
         return self._since_s + left * self._count * self.inverse_bandwidth
 
-    def step(self) -> _Transfer | None:
+    def step(self) -> _OngoingTransfer | None:
         """Process the next change; return the transfer that ends by this change, or None."""
         if self._end_s() == self.next_s:
             done_at_bytes, _, done = heapq.heappop(self.moving)
@@ -258,14 +258,14 @@ class _LinkQueue:
         heapq.heappush(self.moving, (joining.done_at_bytes, joining.number, joining))
         return None
 
-    def drop(self, flow: _Transfer, now: float) -> None:
+    def drop(self, flow: _OngoingTransfer, now: float) -> None:
         """Mark a transfer as dropped; its heap entry is removed when it reaches the top of the heap."""
         if flow.done_at_bytes is not None:
             self._serve(now)
             self._count -= 1
         flow.dropped = True
 
-    def left_bytes(self, flow: _Transfer, now: float) -> float:
+    def left_bytes(self, flow: _OngoingTransfer, now: float) -> float:
         """Return the bytes of a transfer that have not arrived."""
         if flow.done_at_bytes is None:
             return flow.size_bytes

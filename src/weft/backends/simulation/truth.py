@@ -24,7 +24,9 @@ from weft.engine.states import Cause
 from weft.errors import InvalidInput
 from weft.expressions import Value, evaluate_boolean
 from weft.randomness import generator
-from weft.workflow.workflow import Loop, Workflow, find_growth_files, outcome_codes
+from weft.workflow.quantity import grows
+from weft.workflow.templates import match_names, split_template
+from weft.workflow.workflow import Loop, Workflow, find_growth_files, find_named_writer, outcome_codes
 
 _BLOCK = 1024
 """Number of tasks whose noise is drawn together; a block costs about 0.1 ms."""
@@ -146,10 +148,9 @@ class TaskEndings:
         """By task: how many of its attempts have ended."""
         self._files: dict[str, list[str]] = {}
         for file in find_growth_files(workflow):
-            writer = next(
-                (task.name for task in workflow.tasks if any(out.file == file for out in task.outputs)), None
-            )
-            if writer is not None:
+            if (
+                writer := find_named_writer(workflow.tasks, file) or _find_writer(workflow, file)
+            ) is not None:
                 self._files.setdefault(writer, []).append(file)
         self._plain = not (self._loops or self._files or scenario.exit_codes or scenario.results)
 
@@ -178,6 +179,21 @@ class TaskEndings:
 
     def _lines(self, file: str) -> tuple[str, ...]:
         return tuple(str(line) for line in range(1, self._scenario.lines.get(file, 1) + 1))
+
+
+def _find_writer(workflow: Workflow, file: str) -> str | None:
+    """Return the first task with an output of this name, else with one that wildcards and fields match."""
+    possible = None
+    for task in workflow.tasks:
+        for output in task.outputs:
+            if output.file == file:
+                return task.name
+            if possible is None and not grows(task.sweep):
+                pattern = "".join(
+                    piece if isinstance(piece, str) else "*" for piece in split_template(output.file)
+                )
+                possible = task.name if match_names([file], pattern) else None
+    return possible
 
 
 def _nth(values: Sequence[_Found] | None, times: int) -> _Found | None:

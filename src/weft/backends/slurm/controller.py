@@ -231,11 +231,13 @@ class SlurmController:
 
     def cancel(self, jobs: Iterable[str]) -> tuple[str, ...]:
         """End jobs with one scancel for many; return its messages about jobs that it could not cancel."""
-        return self._tell(jobs, lambda some: scancel_arguments(some))
+        return self._run_for_jobs(jobs, lambda some: scancel_arguments(some))
 
     def signal(self, jobs: Iterable[str], name: str, *, batch_only: bool = True) -> tuple[str, ...]:
         """Send a signal such as ``USR1``, by default only to the programs that the job scripts started."""
-        return self._tell(jobs, lambda some: scancel_arguments(some, signal=name, batch_only=batch_only))
+        return self._run_for_jobs(
+            jobs, lambda some: scancel_arguments(some, signal=name, batch_only=batch_only)
+        )
 
     def list_partitions(self) -> tuple[NodeGroup, ...]:
         """Return the partitions with their nodes; raise SlurmUnreachable if an answer cannot be read."""
@@ -275,7 +277,9 @@ class SlurmController:
         }
         return replace(self._snapshot, jobs=jobs, problem=problem)
 
-    def _tell(self, jobs: Iterable[str], arguments: Callable[[list[str]], list[str]]) -> tuple[str, ...]:
+    def _run_for_jobs(
+        self, jobs: Iterable[str], arguments: Callable[[list[str]], list[str]]
+    ) -> tuple[str, ...]:
         messages: list[str] = []
         for some in _split(jobs):
             command = arguments(some)

@@ -405,9 +405,9 @@ class JobQueue:
         numbers = [number for number, each in self._signals if each == name]
         self._signals = [each for each in self._signals if each[1] != name]
         # A failed signal is not repeated: a job reads requests to end from its files, too.
-        self._thread.run(lambda: self._controller.signal(numbers, name), self._told)
+        self._thread.run(lambda: self._controller.signal(numbers, name), self._handle_signal_answer)
 
-    def _told(self, answer: object) -> None:
+    def _handle_signal_answer(self, answer: object) -> None:
         self._note_answer(answer)
 
     def _note_answer(self, answer: object) -> bool:

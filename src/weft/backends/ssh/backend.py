@@ -183,7 +183,7 @@ class SshMachine:
         self._connection: HostConnection | None = None
         self._bundle = ""
         self._lock = threading.Lock()
-        self._files: _FileServer | None = None
+        self._files: _HostFileServer | None = None
         self._thread: threading.Thread | None = None
         self._channel: LineChannel | None = None
         self._stopped = threading.Event()
@@ -234,12 +234,12 @@ class SshMachine:
                 self.is_wanted = True
             time.sleep(_RETRY_S)
 
-    def _file_server(self) -> _FileServer:
+    def _file_server(self) -> _HostFileServer:
         connection = self._connect()
         with self._lock:
             if self._files is None or self._files.ended:
                 channel = connection.open_lines([self._python, "-I", "-S", self._bundle, "files"])
-                self._files = _FileServer(channel)
+                self._files = _HostFileServer(channel)
             return self._files
 
     def _connect(self) -> HostConnection:
@@ -301,7 +301,7 @@ class SshMachine:
         """Return whether the thread of the machine runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def send_message(self, message: Mapping[str, Any]) -> None:
         """Send a message to the runner; without a connection it is dropped."""
         if (channel := self._channel) is not None:
             channel.send(json.dumps(message, separators=(",", ":")).encode())
@@ -406,7 +406,7 @@ def _read_line(line: bytes) -> dict[str, Any]:
         raise HostError("host", HostFailure.FILE, what) from None
 
 
-class _FileServer:
+class _HostFileServer:
     """The process ``files`` of the bundle on a host; several threads may call it."""
 
     def __init__(self, channel: LineChannel) -> None:
@@ -546,7 +546,7 @@ class SshRunners:
     def _send(self, machine: int, message: Mapping[str, Any]) -> None:
         self._open(machine)
         if machine in self._ready:
-            self._hosts[machine].tell(message)
+            self._hosts[machine].send_message(message)
 
     def _open(self, machine: int) -> None:
         def deliver(message: dict[str, Any]) -> None:
@@ -624,7 +624,7 @@ class SshRunners:
                 text = "it was cancelled before it started"
                 returned.append({"is": "ended", "cause": "cancelled", "text": text, **self._name(attempt)})
             else:  # the order was on the way when the connection was lost
-                self._hosts[machine].tell(order)
+                self._hosts[machine].send_message(order)
         if machine in self._measured:
             self._request_measurement(machine)
         return returned
@@ -699,7 +699,7 @@ class SshRunners:
         """Disconnect from all hosts; with ``stop``, the runners exit when no program runs."""
         for machine, host in self._hosts.items():
             if host.is_open and machine in self._ready and stop:
-                host.tell({"do": "end"})
+                host.send_message({"do": "end"})
         for machine, host in self._hosts.items():
             host.close(wait_s=_END_S if stop and machine in self._ready else 0.0)
         self._poller.unregister(self._woken)

@@ -22,6 +22,8 @@ from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.messages import Settle, Start
 from weft.engine.reactions import contracts, replanning
+from weft.engine.reactions.branches import skip_task
+from weft.engine.reactions.failures import fail_finally
 from weft.engine.reactions.migration import admit_awaited, migrate_attempt, prepare_successor, rebind_members
 from weft.engine.reactions.staging import request_data
 from weft.engine.selection import spared_share
@@ -32,7 +34,7 @@ from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState, TimerKin
 from weft.engine.view import EngineView
 from weft.errors import WeftError
 from weft.policies.policy import Decision, Hold, Migrate, Mode, Place, RequestPlan
-from weft.workflow.quantity import evaluate_quantity
+from weft.workflow.quantity import evaluate_quantity, growth_file
 from weft.workflow.task_graph import COMPUTE
 
 # Faster to read than the members of the classes.
@@ -166,6 +168,9 @@ def _place(context: DecisionContext, place: Place) -> None:
     run = _find_run(context, place.run)
     state, compiled, task = context.state, run.compiled, place.task
     nodes = _check_placement(context, run, place)
+    if task in compiled.growing:
+        _end_placeholder(context, run, task)
+        return
     attempt = state.next_attempt
     left = run.left_behind.get(task) if run.left_behind else None
     restart_from = spared_share(run, task, place.count) if run.facts else 0.0
@@ -191,6 +196,23 @@ def _place(context: DecisionContext, place: Place) -> None:
         prepare_successor(context, state.attempts[left])
     elif compiled.moves_data or compiled.kind[task] != COMPUTE or compiled.stages or restart_from:
         request_data(context, state.attempts[attempt], first=True)
+
+
+def _end_placeholder(context: DecisionContext, run: RunState, task: int) -> None:
+    """Skip or fail a task that stands for the subtasks of a sweep, since the values will never be known.
+
+    All its predecessors have ended. If one of them wrote the file of the sweep, the subtasks have replaced
+    this task when its end was reported.
+    """
+    skipped = [before for before in run.compiled.before(task) if run.state[before] == TaskState.SKIPPED]
+    sweep = run.compiled.description(task).sweep
+    assert sweep is not None
+    files = dict.fromkeys(file for _, values in sweep.variables if (file := growth_file(values)))
+    unknown = f"the values of its sweep are the lines of {' and '.join(files)}"
+    if skipped:
+        skip_task(context, run, task, f"{unknown}, and {run.name(skipped[0])} was skipped")
+    else:
+        fail_finally(context, run, task, Cause.ERROR, f"{unknown}, which no task has written")
 
 
 def _check_placement(context: DecisionContext, run: RunState, place: Place) -> int:
@@ -247,7 +269,7 @@ def _select_next(
 ) -> int | None:
     """Return the number of the queued attempt that a machine starts next; None: no attempt can start now."""
     attempts = context.state.attempts
-    if not machine.has_room(1):
+    if not machine.has_free_nodes(1):
         return None
     startable = (attempts[number] for _, number in machine.queue if prepared(attempts[number]))
     if (first := next(startable, None)) is None:
@@ -359,8 +381,8 @@ def _delays_turn(
 ) -> bool:
     """Return whether an attempt would start before its planned time and delay the next planned task."""
     assert run.plan is not None
-    now, mine = context.state.now, run.plan.line.get(attempt.task)
-    due_s = _passed_s(run.plan.line[first].start_s)
+    now, mine = context.state.now, run.plan.planned_tasks.get(attempt.task)
+    due_s = _passed_s(run.plan.planned_tasks[first].start_s)
     if now >= due_s or (mine is not None and mine.start_s <= _passed_s(now)):
         return False
     if now + attempt.seconds / machine.speed_factor <= due_s:
@@ -402,8 +424,8 @@ def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
     that it starts first.
     """
     assert run.plan is not None
-    mine = run.plan.line.get(attempt.task)
-    return mine is None or (mine.start_s, attempt.task) < (run.plan.line[first].start_s, first)
+    mine = run.plan.planned_tasks.get(attempt.task)
+    return mine is None or (mine.start_s, attempt.task) < (run.plan.planned_tasks[first].start_s, first)
 
 
 def start_prepared_attempts(context: DecisionContext) -> None:

@@ -4,7 +4,8 @@ See docs/papers/adaptive-jobs.md, section 5, and docs/papers/unified.md, C9. If 
 ``on_failure`` of the task or run decides: the task is held, started on another machine, fails alone, or stops
 the run. A task uses a machine on which it failed only if there is no other; after it ran out of memory or
 time, its limit grows instead. A task that lost its machine or was preempted continues from its files, as in a
-migration.
+migration, on another machine that is free; if none is, on the same machine. A machine that was down and is
+back is used like any other.
 
 Completed tasks run again if their outputs are lost: outputs stay on the machine that produced them. If that
 machine does not answer when the outputs are needed, the producer runs again, recursively
@@ -212,10 +213,14 @@ def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, r
         context.settle(run, task, TaskState.STOPPED, cause=cause, reason=reason)
     elif rule == "reschedule" and _has_other_machine(context, run, task, cause):
         _retry_task(context, run, task, cause, f"{reason}; another machine is tried next", avoid=True)
-    elif rule == "continue":
-        _fail_permanently(context, run, task, cause, reason)
     else:
-        _fail_permanently(context, run, task, cause, reason)
+        fail_finally(context, run, task, cause, reason)
+
+
+def fail_finally(context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str) -> None:
+    """Fail a task permanently, whatever retries are left; stop the run unless its rule is to continue."""
+    _fail_permanently(context, run, task, cause, reason)
+    if run.settings_of(task).on_failure != "continue":
         stop_run(context, run, f"{run.name(task)} failed: {reason}")
 
 
@@ -230,7 +235,7 @@ def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause
     if beyond >= len(run.compiled.options(task).machines):
         # After some causes a machine may be used again; stop after one attempt per machine.
         return False
-    failed = set(run.facts_of(task).avoid)
+    failed = set(run.facts_of(task).failed_on)
     number = run.attempt_of.get(task)
     if number is not None and number in context.state.attempts:
         failed.add(context.state.attempts[number].machine)

@@ -29,7 +29,15 @@ from weft.engine.reactions.staging import request_data
 from weft.engine.selection import estimate_work_done, spared_share, spared_share_if_ended
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import RunState
-from weft.engine.states import Attempt, Cause, MigrationReason, Stage, TaskState, TimerKind
+from weft.engine.states import (
+    MANDATORY_REASONS,
+    Attempt,
+    Cause,
+    MigrationReason,
+    Stage,
+    TaskState,
+    TimerKind,
+)
 from weft.engine.view import EngineView
 from weft.policies.policy import Mode
 
@@ -187,20 +195,6 @@ def clean_up_leftovers(context: DecisionContext, run: RunState) -> None:
         _discard_attempt(context, context.state.attempts[number])
 
 
-_MANDATORY_REASONS = frozenset(
-    {
-        MigrationReason.SELF_MIGRATION,
-        MigrationReason.SUSPENSION,
-        MigrationReason.WAITING,
-        MigrationReason.USER,
-    }
-)
-"""Reasons for which an attempt leaves its machine even if no other machine is free.
-
-``performance`` and ``better-machine`` are optional reasons; ``failure`` and ``preempted`` are handled in
-``failures``.
-"""
-
 _MAX_GAIN = 0.95
 
 _MAX_LOAD_ERROR = 1.5
@@ -224,7 +218,7 @@ def relocate_attempt(
     if attempt.awaited_machine is not None:
         return  # the user has chosen where it goes
     run = context.state.runs[attempt.run]
-    must, settings = reason in _MANDATORY_REASONS, run.settings_of(attempt.task)
+    must, settings = reason in MANDATORY_REASONS, run.settings_of(attempt.task)
     if not must and not requested and settings.migrate == "never":
         return
     allowed = context.max_retries(run, attempt.task, Cause.CONTRACT)
@@ -238,7 +232,9 @@ def relocate_attempt(
         if must:
             context.cancel(attempt, reason)
         else:
-            _record_stay(context, attempt, reason, "no other machine is free")
+            accepted = run.facts_of(attempt.task).order is not None
+            what = "no other machine that its selector accepts" if accepted else "no other machine for it"
+            _record_stay(context, attempt, reason, f"{what} is free")
         return
     target, there_s = found
     if (
@@ -341,11 +337,11 @@ def find_best_mode(
     order = run.facts_of(attempt.task).order
     view = EngineView(context.state)
     seen = view.run(run.index)
-    modes = view.modes(seen, attempt.task, but=attempt.machine, rebind=True)
+    modes = view.modes(seen, attempt.task, but=attempt.machine, rebind=True, among=order)
     best: tuple[bool, float, float, int, int] | None = None
     chosen = None
     for mode in modes:
-        if mode.machine == attempt.machine or (order is not None and mode.machine not in order):
+        if mode.machine == attempt.machine:
             continue
         rank = view.rank(seen, attempt.task, mode.machine) if order is None else -order.index(mode.machine)
         there_s = _time_there_s(context, run, attempt, mode, behind)

@@ -149,7 +149,7 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
     """
     for task, number in sorted(run.attempt_of.items()):
         attempt = context.state.attempts[number]
-        line = plan.line.get(task)
+        line = plan.planned_tasks.get(task)
         waits = attempt.stage == Stage.ASSIGNED and attempt.queued
         moving = attempt.replaced_by is not None or attempt.replaces in context.state.attempts
         if line is None or not waits or attempt.cancelled or moving:
@@ -179,7 +179,7 @@ def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -
     planned = set(plan.stored.moving)
     for task in find_violators(context.state, run):
         attempt = context.state.attempts[run.attempt_of[task]]
-        line = plan.line.get(task)
+        line = plan.planned_tasks.get(task)
         if _plan_label(run, task) not in planned or line is None or line.machine == attempt.machine:
             continue
         possible = run.is_mode(task, line.machine, line.count)

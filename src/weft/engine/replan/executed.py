@@ -7,22 +7,31 @@ executed, one after the other, without tasks that were skipped and without the w
 were reused. A task without a stated time counts with its measured seconds; if it continued from restart files
 of earlier attempts, the seconds of those attempts are included.
 
+If no other run was active at the same time, the reference is at most the planned seconds of the run's own
+first plan (``planned_alone_s``), which another planner may have made better than HEFT. Of runs that share the
+machines the reference is always HEFT's, as in the paper, so that policies are compared by the same times.
+
 Deviations: the paper has no loops, branches or reuse. O(v + e) for v executions with e edges between them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
+from weft.engine.replan.promise import derive_promise
 from weft.engine.state.compiled import plan_alone_s
+from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.states import TaskState
 from weft.instance.compilation import extract_part
 from weft.instance.instance import Instance, mark_untimed_tasks
+from weft.schedule.schedule import expected_executions
 from weft.workflow.task_graph import COMPUTE, TRANSFER, SubgraphEdge, SubgraphTask, build_subgraph
 
 
@@ -56,6 +65,23 @@ def find_reference(run: RunState, executions: Iterable[TaskExecution]) -> tuple[
         return run.compiled.alone_s, None
     part = _Unrolling(run, done, untimed.tolist()).instance()
     return (0.0, None) if part is None else (plan_alone_s(part), part)
+
+
+def planned_alone_s(
+    run: RunState, executions: Iterable[TaskExecution], plan: StoredPlan, arrival_s: float
+) -> float:
+    """Return the seconds from the arrival of a run to the end of its first plan, which covers all its work.
+
+    Infinite if the plan does not cover the executed work: tasks were added later, a task has no stated time,
+    or a loop had more iterations than expected.
+    """
+    if len(plan.lines) != len(run) or mark_untimed_tasks(run.instance).any():
+        return inf
+    loops = run.compiled.graph.loops
+    expected = expected_executions(len(run), loops)
+    if any(times > expected[task] for task, times in Counter(each.task for each in executions).items()):
+        return inf
+    return derive_promise(plan, run.instance, arrival_s).planned_s
 
 
 class _Unrolling:

@@ -374,7 +374,10 @@ class _RemainderBuilder:
         )
 
     def _awaited_machine(self, task: int) -> int | None:
-        """Return the machine to which the user moves a queued task when it is free; None: no such machine."""
+        """Return the machine that a queued task moves to, at the user's request, as soon as it is free.
+
+        None: no such machine.
+        """
         attempt = self.state.attempt_of(self.run, task)
         machine = None if attempt is None else attempt.awaited_machine
         if machine is None or self.state.inquiries.is_ruled_out(machine):
@@ -535,7 +538,7 @@ def _find_line(state: EngineState, run: RunState, remainder: Remainder, name: st
     if name in remainder.moving and number is not None:
         attempt = state.attempts[number]
         return PlanLine(machine=attempt.machine, count=attempt.count, start_s=-math.inf, finish_s=0.0)
-    return run.plan.line.get(task)
+    return run.plan.planned_tasks.get(task)
 
 
 def _bind_machines(instance: Instance, lines: list[PlanLine | None]) -> Indices | None:

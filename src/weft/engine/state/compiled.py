@@ -32,7 +32,7 @@ from weft.randomness import generator
 from weft.records import dataclass
 from weft.schedule.objective import make_objective
 from weft.schedule.schedule import total_seconds
-from weft.workflow.quantity import evaluate_quantity
+from weft.workflow.quantity import evaluate_quantity, grows
 from weft.workflow.task import Input, Task
 from weft.workflow.task_graph import COMPUTE, TRANSFER, LoopBody, TaskGraph
 from weft.workflow.templates import fill_template, is_pattern, match_names
@@ -269,6 +269,17 @@ class CompiledWorkflow:
             for after, edge in zip(self.after(task), self.edges_after(task), strict=True)
             if edge in conditions
         )
+
+    @cached_property
+    def growing(self) -> frozenset[int]:
+        """Return the tasks that stand for the subtasks of sweeps whose values are not known yet.
+
+        They occur in plans, but are never started: their commands and file names contain no values.
+        """
+        found = {place for place, task in enumerate(self._tasks) if grows(task.sweep)}
+        if not found:
+            return frozenset()
+        return frozenset(task for task in range(len(self.graph)) if self.template(task) in found)
 
     def before(self, task: int) -> list[int]:
         """Return the direct predecessors of a task."""

@@ -248,7 +248,7 @@ class MachineState:
         for waits in self.waits:
             waits.changed(self.index)
 
-    def has_room(self, nodes: int) -> bool:
+    def has_free_nodes(self, nodes: int) -> bool:
         """Return whether the machine is up and has this many free nodes."""
         return self.up and (not self.counts_nodes or self.free_nodes >= nodes)
 
@@ -283,9 +283,9 @@ class MachineState:
         key = (now, self.speed_factor, ends, first)
         if self._served is None or self._served[0] != key:
             self._served = (key, *self._serve(list(ends), [attempts[number] for _, number in first], now))
-        _, left, at, room, units = self._served
+        _, left, at, free_nodes, units = self._served
         behind_s = to_seconds(self.waiting_units - units) / self.speed_factor / self.nodes
-        return _advance_until_free(list(left), at, room, nodes)[0] + behind_s
+        return _advance_until_free(list(left), at, free_nodes, nodes)[0] + behind_s
 
     def _serve(self, ends: _Ends, waiting: list[Attempt], now: float) -> tuple[_Ends, float, int, int]:
         """Simulate queued attempts in order, given the (end, nodes) of the running attempts.
@@ -294,21 +294,21 @@ class MachineState:
         at that time, and the work of the queued attempts in units.
         """
         heapify(ends)
-        at, room, units = now, self.nodes - sum(taken for _, taken in ends), 0
+        at, free_nodes, units = now, self.nodes - sum(taken for _, taken in ends), 0
         for attempt in waiting:
-            at, room = _advance_until_free(ends, at, room, attempt.nodes)
-            room -= attempt.nodes
+            at, free_nodes = _advance_until_free(ends, at, free_nodes, attempt.nodes)
+            free_nodes -= attempt.nodes
             heappush(ends, (at + attempt.seconds / self.speed_factor, attempt.nodes))
             units += to_units(attempt.seconds * attempt.nodes)
-        return ends, at, room, units
+        return ends, at, free_nodes, units
 
 
-def _advance_until_free(ends: _Ends, at: float, room: int, nodes: int) -> tuple[float, int]:
+def _advance_until_free(ends: _Ends, at: float, free_nodes: int, nodes: int) -> tuple[float, int]:
     """Pop a heap of (end, nodes) until ``nodes`` are free; return the time and the number of free nodes."""
-    while room < nodes and ends:
+    while free_nodes < nodes and ends:
         at, taken = heappop(ends)
-        room += taken
-    return at, room
+        free_nodes += taken
+    return at, free_nodes
 
 
 class MachineStates:

@@ -185,7 +185,7 @@ class RunPlan:
         self.stored = stored
         self.key = key
         self._tasks = len(compiled)
-        self.line: dict[int, PlanLine] = {}
+        self.planned_tasks: dict[int, PlanLine] = {}
         """By task: the plan line for its current iteration.
 
         If the plan has no line for that iteration, the line of the last planned iteration before it is used.
@@ -202,19 +202,19 @@ class RunPlan:
                 past = [each for each in lines if each[0] <= now]
                 # An inner loop that starts again follows the plan of its first planned iteration.
                 chosen = max(past, key=itemgetter(0)) if past else min(lines, key=itemgetter(0))
-                self.line[task] = chosen[1]
+                self.planned_tasks[task] = chosen[1]
         self._turn: dict[int, list[int]] = {}
         """By machine: the compute tasks planned on it, in the order of planned starts."""
         self._ended: dict[int, int] = {}
         """By machine: how many tasks at the beginning of its list in ``_turn`` have ended."""
-        for task in sorted(self.line, key=lambda task: (self.line[task].start_s, task)):
+        for task in sorted(self.planned_tasks, key=lambda task: (self.planned_tasks[task].start_s, task)):
             if compiled.group[task] >= 0:
-                self._turn.setdefault(self.line[task].machine, []).append(task)
+                self._turn.setdefault(self.planned_tasks[task].machine, []).append(task)
 
     @cached_property
     def places(self) -> tuple[list[int], list[int]]:
         """Return all tasks by planned start, then index (unplanned tasks last), and each task's position."""
-        line = self.line
+        line = self.planned_tasks
         ordered = sorted(
             range(self._tasks), key=lambda task: (line[task].start_s if task in line else math.inf, task)
         )

@@ -143,7 +143,7 @@ class PlannedTasks:
             self._remove_class(whole)
 
     def _class_of(self, task: int, kind: tuple[int, ...]) -> _TaskClass:
-        line, seconds = self.plan.line.get(task), self._compiled.seconds_kinds
+        line, seconds = self.plan.planned_tasks.get(task), self._compiled.seconds_kinds
         planned = (-1, -1) if line is None else (line.machine, line.count)
         return (-1 if seconds is None else seconds[task], *planned, *kind)
 

@@ -242,10 +242,14 @@ class TaskFacts:
     failed_on: set[int] = field(default_factory=set)
     """The machines in ``avoid``, except those on which the task was only lost or preempted.
 
-    If the plan puts the task on one of these machines, another usable machine is preferred.
+    The task uses them only if no other machine is usable, even if the plan puts it there.
     """
     avoid: set[int] = field(default_factory=set)
-    """Machines on which the task failed; the task uses them only if there is no other."""
+    """Machines on which the task failed, and those that lost or preempted it since they came up.
+
+    The task uses a machine that lost or preempted it only if it can start on no other machine now. When such
+    a machine is back after it was down, it is removed.
+    """
     reopened: bool = False
     """Whether the task runs again after it completed; started successors keep its earlier outputs."""
     order: tuple[int, ...] | None = None
@@ -387,6 +391,15 @@ class RunState:
             facts = self.facts[task] = TaskFacts()
         return facts
 
+    def readmit_machine(self, machine: int) -> None:
+        """Let tasks use a machine again that lost or preempted them and is back; O(tasks with facts)."""
+        for task, facts in list(self.facts.items()):
+            if machine in facts.avoid and machine not in facts.failed_on:
+                facts.avoid.remove(machine)
+                self.drop_facts(task)
+                self.ready.changed(task)
+                self.early.changed(task)
+
     def remember_tries(self, attempt: Attempt) -> None:
         """Store in a task's facts how often the task has started, because its attempt is closed."""
         self.change_facts(attempt.task).tries = attempt.tries
@@ -438,7 +451,7 @@ class RunState:
             kind += self._preference_kind(task, compiled.template(task), compiled.preference_kinds)
         facts = self.facts.get(task) if self.facts else None
         if facts is not None:
-            kind += tuple(sorted(facts.avoid))
+            kind += (*sorted(facts.avoid - facts.failed_on), *(~each for each in sorted(facts.failed_on)))
             if facts.growth or facts.requirements is not None:
                 kind = (-3 - group, machine, self._number_requirements(task, facts), *kind[2:])
         return kind
@@ -658,8 +671,8 @@ class RunState:
         return False
 
     def offer_early(self, task: int) -> None:
-        """Let a policy assign a waiting task early, unless a condition may still skip the task."""
-        if task not in self.compiled.conditional:
+        """Let a policy assign a waiting task early, unless it may be skipped, or subtasks may replace it."""
+        if task not in self.compiled.conditional and task not in self.compiled.growing:
             self.early.add(task)
 
     def bind(self, task: int, machine: int) -> None:

@@ -372,7 +372,11 @@ class PlanModel:
 
 
 def add_hints(built: PlanModel, schedule: Schedule) -> None:
-    """Set a schedule as the solver's start, with equivalent machines and tasks in the order of the model."""
+    """Pass a schedule to the solver as its initial solution.
+
+    Equivalent machines and equivalent tasks are exchanged so that their order is the one that the model
+    requires.
+    """
     case, model = built.case, built.model
     begun = [case.grid.begun(moment) for moment in schedule.start_s.tolist()]
     sources = _match_equivalent_tasks(built, begun)

@@ -150,8 +150,8 @@ def _bound_nested_sets(
         return best
 
     def at(limit_s: float) -> float:
-        room_s = limit_s - around_s + SLACK * limit_s
-        return _largest(nests, load.front.area_within(room_s, tasks))
+        limits_s = limit_s - around_s + SLACK * limit_s
+        return _largest(nests, load.front.area_within(limits_s, tasks))
 
     return find_crossing(best, at)
 
@@ -389,8 +389,6 @@ _CELLS = 250_000
 _MOST_WINDOWS = 20
 """Largest number of window starts, and of window ends."""
 _MOMENTS = (1, 2, 3, 4)
-_NOTHING = 1e-300
-"""Seconds used instead of 0, because infinity times 0 is undefined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -437,11 +435,11 @@ class TimeWindows:
             length = ends[later] - start
             early = self.seconds_s - np.maximum(0.0, start - self.head_s)[:, None]
             inside = np.minimum(np.minimum(late[:, :, later], early[:, :, None]), length)
-            if (_sum_taken(rate, inside) + self._held(start, ends[later]) > length + slack).any():
+            if (sum_taken(rate, inside) + self._held(start, ends[later]) > length + slack).any():
                 return True
             for moments in _MOMENTS:
                 met = np.ceil((moments + 1) * inside / length - SLACK) - 1.0
-                if (_sum_taken(rate, met) > moments * (1 + SLACK)).any():
+                if (sum_taken(rate, met) > moments * (1 + SLACK)).any():
                     return True
         return False
 
@@ -451,9 +449,10 @@ class TimeWindows:
         return np.asarray((self.held_rate[:, None] * inside).sum(axis=0), dtype=np.float64)
 
 
-def _sum_taken(rate: Floats, inside: Floats) -> Floats:
+def sum_taken(rate: Floats, inside: Floats) -> Floats:
     """Return for each window the least amount of the supply that all tasks together take inside it."""
-    taken: Floats = (rate * np.maximum(inside, _NOTHING)).min(axis=1).sum(axis=0)
+    with np.errstate(invalid="ignore"):  # steps that do not exist: infinity times 0 is NaN, which fmin skips
+        taken: Floats = np.fmin.reduce(rate * np.maximum(inside, 0.0), axis=1).sum(axis=0)
     return taken
 
 
