@@ -210,12 +210,14 @@ def test_scheduler_that_is_gone_is_reported_and_found_again(unsafe, unsafe_proce
     unsafe_processes.kill("")
     unsafe_processes.wait_end("m0")  # workers end with their scheduler
     unsafe_processes.wait_end("m1")
-    lost = await_change(unsafe, up=False)
+    try:
+        lost = await_change(unsafe, up=False)
+    finally:
+        unsafe_processes.start_scheduler()
+        for name in ("m0", "m1"):
+            unsafe_processes.start_worker(name)
     assert f"{unsafe_processes.address}): no Dask scheduler answers" in lost.reason
     assert "`dask scheduler`" in lost.reason
-    unsafe_processes.start_scheduler()
-    for name in ("m0", "m1"):
-        unsafe_processes.start_worker(name)
     await_change(unsafe, up=True)
     unsafe.start(1, "quick")
     assert unsafe.end().exit_code == 0

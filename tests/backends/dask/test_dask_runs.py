@@ -140,8 +140,14 @@ def test_function_is_called_on_a_worker_without_weft_and_the_worker_is_cleaned(
     project: Path, cluster: DaskProcesses
 ) -> None:
     (project / "own.py").write_text("def double(k):\n    return {'value': 2 * k}\n")
-    flow = "weft: 1\nname: calling\nparameters: {k: 21}\ntasks:\n  f: {call: 'own:double'}\n"
-    finish(project, run(project, f'{flow}  g: {{command: "echo {{f.value}} > g.out", outputs: [g.out]}}\n'))
+    flow = "weft: 1\nname: calling\nparams: {k: 21}\ntasks:\n  f: {call: 'own:double'}\n"
+    finish(
+        project,
+        run(
+            project,
+            f'{flow}  g: {{after: f, command: "echo {{f.result.value}} > g.out", outputs: [g.out]}}\n',
+        ),
+    )
     assert (project / "g.out").read_text() == "42\n"
     sandbox = cluster.folder / ".cache/weft/sandbox"
     before = [path for path in sandbox.glob("m?/*/1/*") if path.is_dir()]

@@ -311,6 +311,8 @@ class WorkerConnection:
         except (OSError, AttributeError, KeyError, ValueError) as error:
             # AttributeError: Dask's client closed itself in the middle of a call.
             self._address = ""
+            if self.settings.scheduler in str(error):  # the other end of the closed connection
+                raise self._fail_scheduler(ConnectionError("the connection was closed")) from None
             reason = shorten(str(error), 100) or type(error).__name__
             raise self._fail(HostFailure.LOST, f"it cannot be reached ({reason})") from None
         if "error" in answer:
