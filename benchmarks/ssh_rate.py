@@ -11,6 +11,7 @@ code is 1 if the median ratio is below its limit.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import statistics
 import sys
@@ -58,15 +59,14 @@ def main() -> int:
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    from ssh_hosts import find_missing_for_hosts, start_ssh_hosts  # type: ignore[import-not-found]
-
-    if missing := find_missing_for_hosts():
+    tests = importlib.import_module("ssh_hosts")
+    if missing := tests.find_missing_for_hosts():
         print(json.dumps({"benchmark": "ssh_rate", "skipped": missing}))
         return 0
     rates: dict[str, list[float]] = {"local": [], "ssh": []}
     with (
         tempfile.TemporaryDirectory(dir=disk_folder()) as place,
-        start_ssh_hosts(Path(place) / "hosts", 1) as hosts,
+        tests.start_ssh_hosts(Path(place) / "hosts", 1) as hosts,
     ):
         kinds: dict[str, dict[str, object]] = {
             "local": {"kind": "local"},
