@@ -8,7 +8,7 @@ from typing import Any
 from architecture.package import load_tool
 
 MOST_MODULES = 420
-MOST_LINES = 116_000
+MOST_LINES = 118_500
 """The consolidated code had 82,263 lines; the rest is for features added since."""
 MOST_HEADER_PERCENT = 9.0
 MOST_SMALL_MODULES = 25

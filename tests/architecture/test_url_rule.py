@@ -13,7 +13,7 @@ from architecture.package import PACKAGE, files, imports, tree
 _SPLITTERS = {"urlsplit", "urlparse", "urldefrag", "SplitType"}
 _MARKS = ("://", "file:")
 _OTHERS = {
-    "backends/dask/machine.py": "the address of a Dask scheduler",
+    "backends/dask/workers.py": "the address of a Dask scheduler",
     "pools/dask_cluster.py": "the address of a Dask scheduler",
     "backends/ssh/connection.py": "a jump host in the ssh configuration",
     "redaction.py": "URLs inside texts that are shown; no file is opened by them",

@@ -11,8 +11,7 @@ import click
 from weft.cli import options
 
 if TYPE_CHECKING:
-    from weft.api.site_check import MachineCheck
-    from weft.api.site_detection import DetectedSite
+    from weft.api.sites import DetectedSite, MachineCheck
 
 _out = click.option("--out", metavar="FILE", help="Write the platform to FILE (default: print it).")
 
@@ -32,7 +31,7 @@ def detect() -> None:
 @options.as_json
 def local(out: str | None, as_json: bool) -> None:
     """Describe this computer: its usable cores are nodes, its memory is shared by all tasks."""
-    from weft.api.site_detection import detect_local
+    from weft.api.sites import detect_local
 
     options.check_outputs({"--out": out})
     _write(detect_local(), out, as_json=as_json)
@@ -53,7 +52,7 @@ def ssh(hosts: tuple[str, ...], out: str | None, as_json: bool, **settings: str 
 
     Exit code 1: a host cannot be reached, refuses the key, or has no Python 3.8.
     """
-    from weft.api.site_detection import detect_ssh
+    from weft.api.sites import detect_ssh
 
     options.check_outputs({"--out": out})
     stated = {key: value for key, value in settings.items() if value is not None}
@@ -73,7 +72,7 @@ def slurm(partitions: tuple[str, ...], out: str | None, as_json: bool) -> None:
     Each kind of nodes is a machine, with nodes, cores, memory_per_node, GPUs, features and the longest job as
     attributes. Exit code 2: Slurm is not installed, or there is no such partition; 1: it does not answer.
     """
-    from weft.api.site_detection import detect_slurm
+    from weft.api.sites import detect_slurm
 
     options.check_outputs({"--out": out})
     _write(detect_slurm(partitions), out, as_json=as_json)
@@ -125,7 +124,7 @@ def check(
     plans and predictions read them. Temporary files are in the current folder; for Slurm it must be on the
     file system of the cluster. Exit code 1: a machine did not run the programs; 2: the file is invalid.
     """
-    from weft.api.site_check import check_site
+    from weft.api.sites import check_site
     from weft.formats.files import load_platform, save_report
     from weft.formats.native import write_platform
 

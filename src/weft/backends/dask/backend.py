@@ -20,8 +20,7 @@ from typing import Any, ClassVar
 from weft.backends.attempt.backend import BackendPart, ProgramBackend
 from weft.backends.backend import Capabilities, ProjectContext
 from weft.backends.dask.connection import WorkerConnections
-from weft.backends.dask.groups import WorkerGroups
-from weft.backends.dask.machine import DaskMachine, find_problems, list_workers
+from weft.backends.dask.workers import DaskMachine, WorkerGroups, find_problems, list_workers
 from weft.backends.layout import ProjectLayout
 from weft.backends.ssh.backend import clean_host
 from weft.errors import InvalidInput, Problem

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.api.site_check import MachineCheck, apply_checks, check_site
-from weft.api.site_detection import detect_local
+from weft.api.sites import MachineCheck, apply_checks, check_site, detect_local
 from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 from weft.platform.platform import Link, Platform
