@@ -74,10 +74,13 @@ class HostFiles:
         facts = {"boot": boot_id(), "python": version, "home": str(home), "user": os.geteuid()}
         return {**facts, "sandbox": found, "run_module": [sys.executable, str(Path(sys.argv[0]).resolve())]}
 
-    def make_workdir(self, sandbox: str, parts: Sequence[str], *, recovered: bool = False) -> None:
+    def make_workdir(
+        self, sandbox: str, parts: Sequence[str], *, recovered: bool = False, records: Sequence[str] = ()
+    ) -> None:
         """Create an empty working directory below a sandbox; parents that are missing are created.
 
-        If ``recovered`` is True, an earlier engine may have created the directory; then it is removed first.
+        ``records`` is the path of one more directory, which may exist. If ``recovered`` is True, an earlier
+        engine may have created the working directory; then it is removed first.
         """
         root = Path(sandbox)
         with staging_errors("cannot be created", sandbox):
@@ -88,6 +91,9 @@ class HostFiles:
                 remove_tree(above, last)
             with staging_errors("cannot be created", str(above / last)):
                 os.mkdir(last, FOLDER_MODE, dir_fd=parent)
+        if records:
+            with open_directory(root, records, make=True, mode=FOLDER_MODE):
+                pass
 
     def copy(
         self, source_root: str, source: str, root: str, name: str, *, digest: str, modes: CopyPermissions
@@ -182,10 +188,10 @@ class HostFiles:
     def observe(self, entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return for each entry the files that have changed, and the versions of its restart files.
 
-        The sizes of the streams of the program are returned, too. An entry has ``root``, ``records``,
-        ``files`` (by name: the signature that was returned last, or None) and ``patterns``. A signature is
-        inode, size, modification time and status change time; with it comes the last 64 KiB of the file as
-        text.
+        The sizes of its streams and of the files beside them are returned, too. An entry has ``root``,
+        ``records``, ``files`` (by name: the signature that was returned last, or None) and ``patterns``. A
+        signature is inode, size, modification time and status change time; with it comes the last 64 KiB of
+        the file as text.
         """
         found: dict[str, Any] = {}
         for key, entry in entries.items():
@@ -203,11 +209,7 @@ class HostFiles:
                     continue  # missing, or a link out of the directory
                 changed[name] = [signature, content.decode(errors="surrogateescape")]
             versions = [self.find_versions(root, [pattern]) for pattern in entry["patterns"]]
-            streams = {
-                name: size
-                for name, size in self.find_sizes(entry["records"]).items()
-                if name in ("out", "err")
-            }
+            streams = self.find_sizes(entry["records"])
             found[key] = {"files": changed, "versions": versions, "streams": streams}
         return found
 

@@ -147,9 +147,10 @@ class RemoteDisk:
     # Towards the host.
 
     def make_workdir(self, attempt: ActiveAttempt) -> None:
-        """Create the working directory of an attempt on the host."""
+        """Create the working directory of an attempt on the host, and the directory of its streams."""
         parts = self._relative(attempt.workdir_path).split("/")
-        self._access.call("make_workdir", sandbox=self.sandbox, parts=parts, recovered=True)
+        records = self.records(attempt).removeprefix(f"{self.sandbox}/").split("/")
+        self._access.call("make_workdir", sandbox=self.sandbox, parts=parts, recovered=True, records=records)
 
     def push(self, attempt: ActiveAttempt) -> int:
         """Move the files in the mirror of an attempt to its directory on the host; return their bytes."""
@@ -202,7 +203,9 @@ class RemoteDisk:
             self._access.call("accept", folder=self._arrivals, digest=digest)
 
     def prepare_records(self, attempt: ActiveAttempt, files: Mapping[str, bytes]) -> None:
-        """Create the directory of an attempt's streams on the host, with some files."""
+        """Write files into the directory of an attempt's streams on the host."""
+        if not files:
+            return
         texts = {name: content.decode(errors="surrogateescape") for name, content in files.items()}
         self._access.call("write_records", sandbox=self.sandbox, path=self.records(attempt), texts=texts)
 
@@ -274,10 +277,9 @@ class RemoteDisk:
         self.unwatch(attempt)
         watched = self._start_watching(attempt, "", ())
         watched["files"] = {**watched["files"], RESULT_FILE: None, EXIT_FILE: None}
-        self._observe({attempt.number: watched})
+        sizes = self._observe({attempt.number: watched})[attempt.number]
         for name in names:
             self._pull(self.workdir(attempt), name, attempt.workdir)
-        sizes = self._access.call("find_sizes", root=self.records(attempt))
         with self._receiving:
             self._receive_streams(attempt, sizes)
 
@@ -356,10 +358,14 @@ class RemoteDisk:
             with contextlib.suppress(StagingProblem):  # the loss of the machine is reported by its runner
                 self._observe(dict(self._watched))
 
-    def _observe(self, watched: Mapping[int, dict[str, Any]]) -> None:
-        """Receive the changed files of attempts into their mirrors, and the versions of restart files."""
+    def _observe(self, watched: Mapping[int, dict[str, Any]]) -> dict[int, dict[str, int]]:
+        """Receive the changed files of attempts into their mirrors, and the versions of restart files.
+
+        Return by attempt the sizes of the files beside its streams on the host, by name.
+        """
+        sizes: dict[int, dict[str, int]] = {}
         if not watched:
-            return
+            return sizes
         entries = {
             str(number): {
                 "root": self.workdir(each["attempt"]),
@@ -382,11 +388,14 @@ class RemoteDisk:
                     for group in found["versions"]
                 ]
                 self._versions[number] = versions
+            sizes[number] = found["streams"]
             self._follow_streams(number, each, found["streams"])
+        return sizes
 
     def _follow_streams(self, number: int, watched: dict[str, Any], sizes: Mapping[str, int]) -> None:
         """Receive what a running program has written to its streams since the last call."""
-        grown = {name: size for name, size in sizes.items() if size > watched["streams"].get(name, 0)}
+        known = watched["streams"]
+        grown = {name: sizes[name] for name in _STREAMS if sizes.get(name, 0) > known.get(name, 0)}
         with self._receiving:
             if grown and number in self._watched:
                 self._receive_streams(watched["attempt"], grown)
