@@ -66,7 +66,7 @@ lint: $(DEVELOPMENT) ## style, types and import contracts; style of scripts, sty
 bench: $(BENCHMARK) ## run the benchmarks: one JSON line each
 	@set -e; for file in $(filter-out %/compare.py %/measurement.py %/masters.py,$(wildcard benchmarks/*.py)); do $(BIN)/python "$$file"; done
 
-chaos: $(COMPILER) ## cause FAULTS=10000 faults (kills, power cuts, failing calls, rollbacks), drawn from SEED=1; with BACKEND=slurm kill the engine 50 times
+chaos: $(COMPILER) ## cause FAULTS=10000 faults (kills, power cuts, failing calls, rollbacks), drawn from SEED=1; with BACKEND=slurm, ssh or dask kill the engine 50 times
 ifneq ($(BACKEND),)
 	WEFT_KILLS=50 $(BIN)/python -m pytest $(PYTEST_OPTIONS) tests/backends/$(BACKEND) -k engine_killed
 else
