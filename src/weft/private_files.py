@@ -242,8 +242,8 @@ def _enter(above: int, path: Path, *, make: bool) -> int:
         if path.name == STATE_FOLDER and (owner := _foreign_owner(entered)):
             raise UnsafeFile(errno.EPERM, f"'{path}' belongs to another user, {owner}", str(path))
         mode = stat.S_IMODE(os.fstat(entered).st_mode)
-        if make and mode & _OTHERS:
-            # A program has created it. See ``close_to_others`` about /proc.
+        if make and mode & _OTHERS and path.name != STATE_FOLDER:
+            # A program has created it. See ``close_to_others`` about /proc and about the state folder itself.
             with suppress(PermissionError):
                 os.chmod(f"/proc/self/fd/{entered}", mode & ~_OTHERS)  # noqa: PTH101
     except BaseException:

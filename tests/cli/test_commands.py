@@ -276,7 +276,7 @@ def test_check_reports_unknown_backends_as_a_run_does(folder: Path) -> None:
         "weft: 1\nmachines:\n  one: {backend: {kind: local}}\n  far{1..3}:\n    backend: {kind: torque}\n"
     )
     words = (
-        "far.yaml:5:15: machines.far{1..3}.backend.kind: unknown backend 'torque'; known: local, simulation, slurm, ssh",
+        "far.yaml:5:15: machines.far{1..3}.backend.kind: unknown backend 'torque'; known: dask, local, simulation, slurm, ssh",
     )
     reported = refused(warm_weft("check", "far.yaml", folder=folder), 2, *words)
     assert len(reported) == 1, "one problem for all machines of the key"

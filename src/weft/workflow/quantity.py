@@ -35,7 +35,7 @@ def evaluate_quantity(quantity: Quantity, context: Context) -> float:
     if not isinstance(quantity, Expression):
         return quantity
     number = evaluate_number(quantity, context)
-    if not -LARGEST_NUMBER < number < LARGEST_NUMBER:
+    if abs(number) >= LARGEST_NUMBER:  # NaN is refused where it is used
         size = f"a number of {number.bit_length()} bits" if isinstance(number, int) else f"{number:g}"
         raise InvalidInput(f"{shorten(quantity.text)} gives {size}", rule="must lie between -1e300 and 1e300")
     return number
