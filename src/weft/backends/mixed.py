@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, ClassVar, Protocol, cast
 
 from weft.backends import BACKENDS
-from weft.backends.attempt.attempt import ActiveAttempt, ProgramReport
+from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import BackendPart, ProgramBackend, SurvivingPrograms
 from weft.backends.backend import Backend, Capabilities, ProjectContext, RecoveredAttempt
 from weft.errors import InvalidInput, Problem
@@ -36,24 +36,46 @@ class MixedBackend(ProgramBackend):
     kind: ClassVar[str] = "mixed"
 
     def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
-        self._parts: list[BackendPart] = []
-        self._part_of: dict[int, int] = {}
-        """By machine: the index of the part of its kind."""
-        for kind, machines in _group_by_kind(context.machines).items():
+        kinds = [BACKENDS.load(str(machine.backend["kind"])) for machine in context.machines]
+        self._capabilities: list[Capabilities] = [kind.capabilities for kind in kinds]
+        """By machine: the features of its kind."""
+        self.capabilities = _find_common(self._capabilities)  # type: ignore[misc]
+        super().__init__(context, grace_s=grace_s)
+
+    @classmethod
+    def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
+        """Return the parts of all kinds of machines as one part."""
+        part_of: dict[int, int] = {}
+        parts: list[BackendPart] = []
+        for kind, own in _group_by_kind(context.machines, machines).items():
             backend: type[MixableBackend] = BACKENDS.load(kind)
-            self._part_of |= dict.fromkeys(machines, len(self._parts))
-            self._parts.append(backend.part(context, machines))
-        self.capabilities = _find_common([part.capabilities for part in self._parts])  # type: ignore[misc]
-        disks = {machine: disk for part in self._parts for machine, disk in part.disks.items()}
-        transport = partial(TransportRouter, self._parts, self._part_of)
-        super().__init__(context, transport, grace_s=grace_s, disks=disks)
+            part_of |= dict.fromkeys(own, len(parts))
+            parts.append(backend.part(context, own))
+
+        def give_up() -> None:
+            for part in parts:
+                part.give_up()
+
+        def release() -> None:
+            for part in parts:
+                part.release()
+
+        return BackendPart(
+            capabilities=_find_common([part.capabilities for part in parts]),
+            connect=partial(TransportRouter, parts, part_of),
+            disks={machine: disk for part in parts for machine, disk in part.disks.items()},
+            describe_needs=lambda attempt: parts[part_of[attempt.machine]].describe_needs(attempt),
+            note_end=lambda attempt, report: parts[part_of[attempt.machine]].note_end(attempt, report),
+            give_up=give_up,
+            release=release,
+        )
 
     @staticmethod
     def check_machines(machines: Iterable[Machine]) -> None:
         """Raise InvalidInput with the problems that the backends of all kinds find in their machines."""
         problems: list[Problem] = []
         described = tuple(machines)
-        for kind, indices in _group_by_kind(described).items():
+        for kind, indices in _group_by_kind(described, range(len(described))).items():
             backend: type[MixableBackend] = BACKENDS.load(kind)
             try:
                 backend.check_machines([described[index] for index in indices])
@@ -63,29 +85,14 @@ class MixedBackend(ProgramBackend):
             raise InvalidInput(problems)
 
     def _capabilities_of(self, machine: int) -> Capabilities:
-        return self._parts[self._part_of[machine]].capabilities
-
-    def _describe_needs(self, attempt: ActiveAttempt) -> Mapping[str, Any]:
-        return self._parts[self._part_of[attempt.machine]].describe_needs(attempt)
-
-    def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
-        self._parts[self._part_of[attempt.machine]].note_end(attempt, report)
-        super()._program_ended(attempt, report)
-
-    def close(self, *, stop: bool) -> None:
-        """Disconnect from the machines of all kinds."""
-        for part in self._parts:
-            part.give_up()
-        super().close(stop=stop)
-        for part in self._parts:
-            part.release()
+        return self._capabilities[machine]
 
 
-def _group_by_kind(machines: Sequence[Machine]) -> dict[str, list[int]]:
-    """Return the indices of the machines of each kind, by kind."""
+def _group_by_kind(machines: Sequence[Machine], indices: Iterable[int]) -> dict[str, list[int]]:
+    """Return those of ``indices`` whose machines have the same kind, by kind."""
     found: dict[str, list[int]] = {}
-    for index, machine in enumerate(machines):
-        found.setdefault(str(machine.backend["kind"]), []).append(index)
+    for index in indices:
+        found.setdefault(str(machines[index].backend["kind"]), []).append(index)
     return found
 
 

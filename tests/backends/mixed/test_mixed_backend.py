@@ -7,6 +7,7 @@ import pytest
 from backend_project import BackendProject, platform_of
 from plugins import load_backend_example
 from weft.backends import BACKENDS
+from weft.backends.attempt.backend import ProgramBackend
 from weft.backends.mixed import MixedBackend
 from weft.engine import messages as cm
 from weft.engine import messages as ev
@@ -72,9 +73,14 @@ def test_signals_are_sent_where_the_kind_supports_them(project):
     assert not [event for event in project.poll_for() if isinstance(event, ev.Suspended)]
 
 
-def test_backend_without_a_part_cannot_be_mixed(monkeypatch, slurm_cluster):
-    for name in ("SLURM_CONF", "PATH"):
-        monkeypatch.setenv(name, slurm_cluster.environment[name])
-    monkeypatch.delattr("weft.backends.slurm.backend.SlurmBackend.part")
+class WholeBackend:
+    """A backend that is no ``ProgramBackend``, and therefore has no part."""
+
+    capabilities = ProgramBackend.capabilities
+
+
+def test_backend_without_a_part_cannot_be_mixed(monkeypatch):
+    load = BACKENDS.load
+    monkeypatch.setattr(BACKENDS, "load", lambda kind: WholeBackend if kind == "slurm" else load(kind))
     with pytest.raises(InvalidInput, match=r"machine 'm1'.*'slurm' cannot be mixed"):
         check_backend(platform_of("mixed"))

@@ -180,7 +180,10 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendPart:
-    """What a backend contributes to a platform with machines of several kinds (``backends/mixed.py``)."""
+    """What differs between kinds of machines: the transport, the disks, and what goes with them.
+
+    A platform with machines of several kinds combines the parts of these kinds (``backends/mixed.py``).
+    """
 
     capabilities: Capabilities
     connect: Callable[[select.poll], Transport]
@@ -207,25 +210,26 @@ class _RunningModule(NamedTuple):
 
 
 class ProgramBackend:
-    """Executes attempts as programs through a transport. Implements ``Backend`` except ``kind``."""
+    """Executes attempts as programs through a transport. Implements ``Backend`` except ``kind``.
+
+    A subclass defines ``part``, which supplies the transport.
+    """
 
     kind: ClassVar[str]
-    capabilities: ClassVar[Capabilities]
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        runs_programs=True,
+        virtual_time=False,
+        reattaches=True,
+        limits_time=True,
+        limits_memory=True,
+        signals=True,
+        own_disk=False,
+    )
 
-    def __init__(
-        self,
-        context: ProjectContext,
-        transport: Callable[[select.poll], Transport],
-        *,
-        grace_s: float = math.inf,
-        disks: Mapping[int, RemoteDisk] | None = None,
-    ) -> None:
-        """Create the backend and its transport.
-
-        A program is killed at most ``grace_s`` seconds after SIGTERM. ``disks`` are the disks of machines
-        that have file systems of their own.
-        """
-        self._disks = disks or {}
+    def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
+        """Create the backend and its transport; a program is killed ``grace_s`` after SIGTERM or earlier."""
+        self._part = self.part(context, range(len(context.machines)))
+        self._disks = self._part.disks
         self._context = context
         self._grace_s = grace_s
         self._attempts: dict[int, ActiveAttempt] = {}
@@ -253,7 +257,7 @@ class ProgramBackend:
         self._threads = _StagingThreads(_THREADS + 2 * len(self._disks))
         self._poller = select.poll()
         self._poller.register(self._threads.descriptor, select.POLLIN)
-        self._transport = transport(self._poller)
+        self._transport = self._part.connect(self._poller)
         self._products = RunProducts(context.products, context.execution)
         layout, execution = context.layout, context.execution
         # Strings, because joining paths would take longer than the rest of an assignment.
@@ -283,6 +287,11 @@ class ProgramBackend:
             cm.Fetch: self._fetch,
             cm.SelectMachines: self._select,
         }
+
+    @classmethod
+    def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
+        """Return the transport to these machines of the platform, and what goes with it."""
+        raise NotImplementedError
 
     def _disk_of(self, product: Product) -> RemoteDisk | None:
         """Return the disk that holds a product; None: a disk of this host, or of no machine."""
@@ -493,7 +502,7 @@ class ProgramBackend:
             self._launch_program(attempt, order)
 
     def _launch_program(self, attempt: ActiveAttempt, order: Mapping[str, Any]) -> None:
-        if needs := self._describe_needs(attempt):
+        if needs := self._part.describe_needs(attempt):
             order = {**order, **needs}
         if problem := self._transport.start(attempt.machine, order):
             self._process(self._transport.check())  # a lost machine is reported before the attempt
@@ -502,10 +511,6 @@ class ProgramBackend:
             return
         attempt.launched = True
         self._monitor.add(attempt)
-
-    def _describe_needs(self, attempt: ActiveAttempt) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return the fields that the transport needs in an order, besides those of every order."""
-        return {}
 
     def _capabilities_of(self, machine: int) -> Capabilities:  # noqa: ARG002
         """Return the features that are supported on a machine."""
@@ -900,6 +905,7 @@ class ProgramBackend:
             return
         attempt.over = True
         attempt.end = report
+        self._part.note_end(attempt, report)
         self._monitor.remove(attempt)
         self._end_module(attempt, EVALUATOR, 0.0)
         if not (attempt.launched and self._has_module(attempt, EPILOG)):
@@ -1038,6 +1044,7 @@ class ProgramBackend:
 
         If ``stop`` is True, no more work follows; otherwise programs continue to run.
         """
+        self._part.give_up()
         for attempt in self._attempts.values():
             attempt.abandon()
         for disk in self._disks.values():
@@ -1046,6 +1053,7 @@ class ProgramBackend:
         self._records.write_pending()
         self._transport.close(stop=stop)
         self._records.close()
+        self._part.release()
 
 
 def _speed_beside(load: float, cores: int) -> float:

@@ -12,8 +12,8 @@ place. Otherwise the worker has a disk of its own, and files pass through calls 
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -31,23 +31,11 @@ class DaskBackend(ProgramBackend):
     """Runs programs on the hosts of Dask workers."""
 
     kind: ClassVar[str] = "dask"
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        runs_programs=True,
-        virtual_time=False,
-        reattaches=True,
-        limits_time=True,
-        limits_memory=True,
-        signals=True,
-        own_disk=True,
-    )
-
-    def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
-        self._part = self.part(context, range(len(context.machines)))
-        super().__init__(context, self._part.connect, grace_s=grace_s, disks=self._part.disks)
+    capabilities: ClassVar[Capabilities] = replace(ProgramBackend.capabilities, own_disk=True)
 
     @classmethod
     def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
-        """Return what the backend contributes for these machines of a platform with several kinds."""
+        """Return the transport to these machines, their disks, and the connections for both."""
         connections = WorkerConnections()
         groups = {
             index: [
@@ -100,9 +88,3 @@ class DaskBackend(ProgramBackend):
         finally:
             worker.close(wait_s=0.0)
             connections.close()
-
-    def close(self, *, stop: bool) -> None:
-        """Disconnect from the workers; if ``stop`` is False, programs continue to run."""
-        self._part.give_up()
-        super().close(stop=stop)
-        self._part.release()

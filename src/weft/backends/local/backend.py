@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
 from weft.backends.attempt.backend import BackendPart, ProgramBackend
-from weft.backends.backend import Capabilities, ProjectContext, find_unknown_keys
+from weft.backends.backend import ProjectContext, find_unknown_keys
 from weft.backends.local.link import RunnerPool
 from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
@@ -21,22 +20,10 @@ class LocalBackend(ProgramBackend):
     """Runs programs on this host."""
 
     kind: ClassVar[str] = "local"
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        runs_programs=True,
-        virtual_time=False,
-        reattaches=True,
-        limits_time=True,
-        limits_memory=True,
-        signals=True,
-        own_disk=False,
-    )
-
-    def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
-        super().__init__(context, partial(RunnerPool, context), grace_s=grace_s)
 
     @classmethod
     def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
-        """Return what the backend contributes for these machines of a platform with several kinds."""
+        """Return the transport to these machines."""
         connect = partial(RunnerPool, context, machines=machines)
         return BackendPart(capabilities=cls.capabilities, connect=connect)
 

@@ -269,12 +269,10 @@ _FORGET_BATCH = 100
 class RunnerPool:
     """Transport to the runners of an execution; there is one runner per machine, started on first use."""
 
-    def __init__(
-        self, context: ProjectContext, poller: select.poll, machines: Sequence[int] | None = None
-    ) -> None:
-        """Create the transport to ``machines`` of the platform; None: to all of them."""
+    def __init__(self, context: ProjectContext, poller: select.poll, machines: Sequence[int]) -> None:
+        """Create the transport to ``machines`` of the platform."""
         self._context = context
-        self._machines = range(len(context.machines)) if machines is None else machines
+        self._machines = machines
         self._scope = RunnerScope.of(context.layout.home, context.execution)
         self._poller = poller
         self._links: dict[int, RunnerLink] = {}

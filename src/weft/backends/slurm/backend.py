@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from weft.backends.attempt.attempt import ActiveAttempt, ProgramReport
 from weft.backends.attempt.backend import BackendPart, ProgramBackend
-from weft.backends.backend import Capabilities, ProjectContext, find_unknown_keys
+from weft.backends.backend import ProjectContext, find_unknown_keys
 from weft.backends.slurm.commands import NodeGroup
 from weft.backends.slurm.controller import SlurmController, SlurmRefused, SlurmUnreachable
 from weft.backends.slurm.job_queue import JobQueue
@@ -39,19 +39,6 @@ class SlurmBackend(ProgramBackend):
     """Runs programs as jobs of Slurm."""
 
     kind: ClassVar[str] = "slurm"
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        runs_programs=True,
-        virtual_time=False,
-        reattaches=True,
-        limits_time=True,
-        limits_memory=True,
-        signals=True,
-        own_disk=False,
-    )
-
-    def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
-        super().__init__(context, partial(JobQueue, context), grace_s=grace_s)
-        self._needs = JobNeeds(context)
 
     @staticmethod
     def check_machines(machines: Iterable[Machine]) -> None:
@@ -78,7 +65,7 @@ class SlurmBackend(ProgramBackend):
 
     @classmethod
     def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
-        """Return what the backend contributes for these machines of a platform with several kinds."""
+        """Return the transport to these machines, and what their jobs need."""
         needs = JobNeeds(context)
         return BackendPart(
             capabilities=cls.capabilities,
@@ -86,13 +73,6 @@ class SlurmBackend(ProgramBackend):
             describe_needs=needs.describe,
             note_end=needs.note_end,
         )
-
-    def _describe_needs(self, attempt: ActiveAttempt) -> Mapping[str, Any]:
-        return self._needs.describe(attempt)
-
-    def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
-        self._needs.note_end(attempt, report)
-        super()._program_ended(attempt, report)
 
 
 class JobNeeds:

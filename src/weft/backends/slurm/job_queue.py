@@ -202,12 +202,10 @@ class CommandThread:
 class JobQueue:
     """Transport that runs every program as a job of Slurm."""
 
-    def __init__(
-        self, context: ProjectContext, poller: select.poll, machines: Sequence[int] | None = None
-    ) -> None:
-        """Create the transport to ``machines`` of the platform; None: to all of them."""
+    def __init__(self, context: ProjectContext, poller: select.poll, machines: Sequence[int]) -> None:
+        """Create the transport to ``machines`` of the platform."""
         self._context = context
-        self._machines = range(len(context.machines)) if machines is None else machines
+        self._machines = machines
         self._scope = RunnerScope.of(context.layout.home, context.execution)
         self._thread = CommandThread()
         poller.register(self._thread.descriptor, select.POLLIN)

@@ -12,13 +12,13 @@ import contextlib
 import hashlib
 import itertools
 import json
-import math
 import os
 import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -56,23 +56,11 @@ class SshBackend(ProgramBackend):
     """Runs programs on hosts that are reached by ssh."""
 
     kind: ClassVar[str] = "ssh"
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        runs_programs=True,
-        virtual_time=False,
-        reattaches=True,
-        limits_time=True,
-        limits_memory=True,
-        signals=True,
-        own_disk=True,
-    )
-
-    def __init__(self, context: ProjectContext, *, grace_s: float = math.inf) -> None:
-        self._part = self.part(context, range(len(context.machines)))
-        super().__init__(context, self._part.connect, grace_s=grace_s, disks=self._part.disks)
+    capabilities: ClassVar[Capabilities] = replace(ProgramBackend.capabilities, own_disk=True)
 
     @classmethod
     def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
-        """Return what the backend contributes for these machines of a platform with several kinds."""
+        """Return the transport to these machines, their disks, and the connections for both."""
         connections = HostConnections()
         hosts = {
             index: SshMachine(context.layout, context.machines[index], connections, context.is_known)
@@ -126,12 +114,6 @@ class SshBackend(ProgramBackend):
         finally:
             host.close(wait_s=0.0)
             connections.close()
-
-    def close(self, *, stop: bool) -> None:
-        """Disconnect from the hosts; if ``stop`` is False, programs continue to run."""
-        self._part.give_up()
-        super().close(stop=stop)
-        self._part.release()
 
 
 def clean_host(
