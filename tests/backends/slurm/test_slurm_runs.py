@@ -171,7 +171,8 @@ def test_interrupted_run_leaves_nothing_in_the_queue(project) -> None:
     engine = project.begin()
     project.await_file("ready")
     engine.send_signal(signal.SIGINT)
-    project.finish(engine)
+    code, text = project.finish(engine)
+    assert code == 75, text
     project.await_queue(lambda jobs: not jobs)
 
 
@@ -189,7 +190,8 @@ def test_interrupted_run_cancels_pending_jobs(project, occupied) -> None:
     engine = project.begin()
     project.await_queue(lambda jobs: {each.split()[0] for each in jobs} == {"RUNNING", "PENDING"})
     engine.send_signal(signal.SIGINT)
-    project.finish(engine)
+    code, text = project.finish(engine)
+    assert code == 75, text
     project.await_queue(lambda jobs: not jobs)
 
 

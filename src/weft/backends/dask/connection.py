@@ -112,7 +112,7 @@ class WorkerConnections:
 
 
 def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Ignore failures of connections that Dask leaves in futures which nobody awaits."""
+    """Ignore failures of connections in futures that Dask never awaits."""
     if not isinstance(context.get("exception"), OSError):
         loop.default_exception_handler(context)
 
@@ -391,7 +391,7 @@ class _ProcessChannel:
     async def _close(self) -> None:
         if self._sender is not None:
             await asyncio.wait([self._sender])
-        with suppress(HostError):  # the station closes a channel from which nobody reads
+        with suppress(HostError):  # the worker closes a channel that is not read any more
             await self._connection.request("close_channel", self._name)
 
 

@@ -720,7 +720,7 @@ class RunnerLink:
     def _end_unrecorded(self, timeout_s: float = _KILLING_S) -> None:
         """End the runners of this directory that are not in its ``pid`` record; raises RunnerFailed.
 
-        They get SIGTERM, so that one whose record was removed ends its programs first.
+        The signal is SIGTERM: a runner whose record was removed then ends its programs before it exits.
         """
         end_s = time.monotonic() + timeout_s
         while left := self._find_unrecorded():

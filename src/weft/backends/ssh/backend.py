@@ -170,7 +170,7 @@ class SshMachine:
         self.error = ""
         """Why the host cannot be reached."""
         self.refusal = ""
-        """Why no program can run there until somebody changes something; "": this is not known."""
+        """Why no program can run on the host until the user corrects the cause; "": no such cause known."""
         self.on_use: Callable[[], None] = lambda: None
         """Called before each file operation; it starts the thread, which notices the loss of the host."""
         self._heard_s: float | None = None
@@ -420,7 +420,7 @@ _PASSING = {
 
 
 _REFUSALS = {*HostFailure.permanent(), HostFailure.NO_COMMAND}
-"""Failures that mean that a host can run no program until somebody changes something."""
+"""Failures after which a host runs no program until the user corrects the cause."""
 
 
 def _read_line(line: bytes) -> dict[str, Any]:
