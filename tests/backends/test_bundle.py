@@ -253,5 +253,5 @@ def test_bundle_contains_no_other_files() -> None:
     modules = {f"weft/{module.replace('.', '/')}.py" for module in HOST_MODULES}
     assert names - modules == {
         "__main__.py", "weft/__init__.py", "weft/backends/__init__.py", "weft/backends/attempt/__init__.py",
-        "weft/backends/dask/__init__.py", "weft/backends/local/__init__.py",
+        "weft/backends/dask/__init__.py", "weft/backends/runner/__init__.py", "weft/backends/slurm/__init__.py",
     }  # fmt: skip

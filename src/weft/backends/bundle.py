@@ -5,9 +5,11 @@ library only; a test checks this. Its content depends on these modules alone, so
 digest and gets it once per version of weft. Modes:
 
 - ``python3 BUNDLE files``: serve file operations on standard input and output (``attempt/host_files.py``);
-- ``python3 BUNDLE serve DIR``: run the runner of a directory (``local/runner.py``);
-- ``python3 BUNDLE bridge DIR``: pass messages between a distant engine and this runner (``local/bridge.py``);
+- ``python3 BUNDLE serve DIR``: run the runner of a directory (``runner/runner.py``);
+- ``python3 BUNDLE bridge DIR``: pass messages between a remote engine and it (``runner/bridge.py``);
 - ``python3 BUNDLE guard DIR LEASE``: end this runner when its Dask worker is gone (``dask/guard.py``);
+- ``python3 BUNDLE job DIR``: be a Slurm job, which runs the program of a directory (``slurm/job.py``);
+- ``python3 BUNDLE slurm DIR``: on a login node, run the jobs of a remote engine (``slurm/login_server.py``);
 - ``python3 BUNDLE MODULE ARGUMENTS``: run a module of weft that is the program of a task;
 - ``python3 BUNDLE version``: print the version of Python.
 """
@@ -30,9 +32,12 @@ HOST_MODULES = (
     "backends.attempt.host_files", "backends.attempt.safe_paths", "backends.attempt.staging",
     "backends.attempt.temporary_files", "backends.attempt.trees",
     "backends.dask.guard",
-    "backends.local.bridge", "backends.local.message_socket", "backends.local.processes",
-    "backends.local.records", "backends.local.runner", "backends.local.runner_link",
-    "backends.local.runner_loop", "backends.local.sensors",
+    "backends.runner.bridge", "backends.runner.message_socket", "backends.runner.processes",
+    "backends.runner.records", "backends.runner.runner", "backends.runner.runner_link",
+    "backends.runner.runner_loop", "backends.runner.sensors",
+    "backends.slurm.commands", "backends.slurm.controller", "backends.slurm.job", "backends.slurm.job_files",
+    "backends.slurm.job_queue", "backends.slurm.login_server", "backends.slurm.message_log",
+    "backends.slurm.pilot", "backends.slurm.pilots",
 )  # fmt: skip
 """The modules of the bundle, without the leading ``weft``."""
 
@@ -54,14 +59,22 @@ def run(arguments):
         serve(sys.stdin.buffer, sys.stdout.buffer)
         return 0
     if len(arguments) == 2 and arguments[0] == "serve":
-        from weft.backends.local.runner import close_inherited, main
+        from weft.backends.runner.runner import close_inherited, main
 
         close_inherited()
         return main(arguments[1])
     if len(arguments) == 2 and arguments[0] == "bridge":
-        from weft.backends.local.bridge import serve
+        from weft.backends.runner.bridge import serve
 
         return serve(arguments[1], [sys.argv[0], "serve"])
+    if len(arguments) == 2 and arguments[0] == "job":
+        from weft.backends.slurm.job import main
+
+        return main(arguments[1])
+    if len(arguments) == 2 and arguments[0] == "slurm":
+        from weft.backends.slurm.login_server import serve
+
+        return serve(arguments[1])
     if len(arguments) == 3 and arguments[0] == "guard":
         from weft.backends.dask.guard import serve
 

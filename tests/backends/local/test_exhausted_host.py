@@ -21,9 +21,9 @@ from weft.backends.attempt.completion import find_fork_failure
 
 _RUNNER = """
 import json, os, resource, sys, time
-from weft.backends.local.processes import StartOrder
-from weft.backends.local.records import SealedRecords
-from weft.backends.local.runner_loop import Runner
+from weft.backends.runner.processes import StartOrder
+from weft.backends.runner.records import SealedRecords
+from weft.backends.runner.runner_loop import Runner
 
 directory, kind, ends = sys.argv[1], sys.argv[2], sys.argv[3]
 if kind == "NPROC":

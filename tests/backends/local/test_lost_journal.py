@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from backend_project import BackendProject
-from backends.local.runner_bench import is_running, wait_until
+from backends.runner.runner_bench import is_running, wait_until
 from weft.backends.attempt.attempt import AttemptRecords
-from weft.backends.local.records import SealedRecords
-from weft.backends.local.runner_link import RunnerLink, RunnerUnresponsive
+from weft.backends.runner.records import SealedRecords
+from weft.backends.runner.runner_link import RunnerLink, RunnerUnresponsive
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.errors import Locked
@@ -178,7 +178,7 @@ spec = importlib.util.spec_from_file_location("runner", sys.argv[1])
 runner = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(runner)
 runner._install_package_stubs()
-import weft.backends.local.message_socket as message_socket
+import weft.backends.runner.message_socket as message_socket
 message_socket.PROTOCOL = 1
 sys.exit(runner.main(sys.argv[2]))
 """

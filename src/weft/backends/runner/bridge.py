@@ -24,9 +24,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.backends.local.processes import boot_id
-from weft.backends.local.records import encode_record
-from weft.backends.local.runner_link import (
+from weft.backends.runner.processes import boot_id
+from weft.backends.runner.records import encode_record
+from weft.backends.runner.runner_link import (
     RunnerFailed,
     RunnerGone,
     RunnerLink,
@@ -51,7 +51,7 @@ def serve(directory: str, program: Sequence[str]) -> int:
 
     ``program`` are the words that start a runner, without the interpreter and the directory.
     """
-    lines = _InputLines()
+    lines = InputLines()
     settings = lines.wait()
     if settings is None:
         return 0
@@ -69,9 +69,9 @@ def serve(directory: str, program: Sequence[str]) -> int:
         )
         here = _connect(link, known)
     except (RunnerFailed, RunnerUnresponsive) as error:
-        _send({"is": "failed", "text": str(error)})
+        send_message({"is": "failed", "text": str(error)})
         return FAILED
-    _send({**here, "boot": boot_id()})
+    send_message({**here, "boot": boot_id()})
     try:
         return _relay(link, lines)
     finally:
@@ -86,7 +86,7 @@ def _connect(link: RunnerLink, known: Mapping[int, str]) -> dict[str, Any]:
         return link.connect(known=known)
 
 
-def _kill_unknown(settings: Mapping[str, Any], lines: _InputLines) -> bool:
+def _kill_unknown(settings: Mapping[str, Any], lines: InputLines) -> bool:
     """Kill programs of the project that its journals do not contain; return False if the engine is gone."""
     home, _, execution = settings["scope"].rpartition("-")
     scope = RunnerScope(home, int(execution))
@@ -98,7 +98,7 @@ def _kill_unknown(settings: Mapping[str, Any], lines: _InputLines) -> bool:
 
     for _ in scope.find_unknown(settings["token"], note):
         pass  # runners of this execution with another token: killed below
-    _send({"is": "programs", "found": sorted(found)})
+    send_message({"is": "programs", "found": sorted(found)})
     answer = lines.wait()
     if answer is None:
         return False
@@ -107,33 +107,32 @@ def _kill_unknown(settings: Mapping[str, Any], lines: _InputLines) -> bool:
     return True
 
 
-def _relay(link: RunnerLink, lines: _InputLines) -> int:
+def _relay(link: RunnerLink, lines: InputLines) -> int:
     """Pass messages in both directions until the engine or the runner is gone."""
     poller = select.poll()
     poller.register(0, select.POLLIN)
     poller.register(link.fileno(), select.POLLIN)
     beat_at_s = time.monotonic() + _BEAT_S
     while True:
-        for message in lines.take():
-            link.send(message)
+        link.forward(lines.take())
         link.flush()
         ready = {descriptor for descriptor, _ in poller.poll(max(0.0, beat_at_s - time.monotonic()) * 1000)}
         if 0 in ready and not lines.read():
             return 0
         try:
-            for message in link.receive() if link.fileno() in ready else ():
-                _send(message)
+            if link.fileno() in ready:
+                _write(b"".join(line + b"\n" for line in link.receive_lines()))
         except RunnerGone:
             return RUNNER_LOST
         if time.monotonic() >= beat_at_s:
             beat_at_s = time.monotonic() + _BEAT_S
             if link.is_unresponsive:
                 return RUNNER_LOST
-            _send({"is": "beat", "age_s": link.beat_age_s()})
+            send_message({"is": "beat", "age_s": link.beat_age_s()})
 
 
-class _InputLines:
-    """The messages on standard input."""
+class InputLines:
+    """The messages of the engine on standard input."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -146,10 +145,10 @@ class _InputLines:
         self._complete += complete
         return bool(part)
 
-    def take(self) -> list[dict[str, Any]]:
-        """Return the messages that were read."""
+    def take(self) -> list[bytes]:
+        """Return the lines that were read."""
         lines, self._complete = self._complete, []
-        return [json.loads(line) for line in lines]
+        return lines
 
     def wait(self) -> dict[str, Any] | None:
         """Return the next message; None at the end of the input."""
@@ -159,8 +158,25 @@ class _InputLines:
         found: dict[str, Any] = json.loads(self._complete.pop(0))
         return found
 
+    def wait_for(self, key: str) -> dict[str, Any] | None:
+        """Return the next message with a key, and keep those before it; None at the end of the input."""
+        position = 0
+        while True:
+            while position == len(self._complete):
+                if not self.read():
+                    return None
+            found: dict[str, Any] = json.loads(self._complete[position])
+            if key in found:
+                del self._complete[position]
+                return found
+            position += 1
 
-def _send(message: Mapping[str, Any]) -> None:
-    content = encode_record(message).encode() + b"\n"
+
+def send_message(message: Mapping[str, Any]) -> None:
+    """Write a message to the engine to standard output."""
+    _write(encode_record(message).encode() + b"\n")
+
+
+def _write(content: bytes) -> None:
     while content:
         content = content[os.write(1, content) :]

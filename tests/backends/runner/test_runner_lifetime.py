@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
+from backends.runner.runner_bench import TOKEN, Bench, is_running, wait_until
 from patience import PATIENCE_S
-from weft.backends.local.processes import list_processes, read_process
-from weft.backends.local.records import RecordLog, SealedRecords, encode_record
-from weft.backends.local.runner_link import (
+from weft.backends.runner.processes import list_processes, read_process
+from weft.backends.runner.records import RecordLog, SealedRecords, encode_record
+from weft.backends.runner.runner_link import (
     RunnerFailed,
     RunnerGone,
     RunnerLink,
@@ -70,7 +70,7 @@ def test_runner_loads_neither_weft_nor_heavy_modules() -> None:
         f"names = {{'__name__': 'runner', '__file__': {str(runner)!r}}}\n"
         "exec(open(names['__file__']).read(), names)\n"
         "names['_install_package_stubs']()\n"
-        "import weft.backends.local.runner_loop\n"
+        "import weft.backends.runner.runner_loop\n"
         "sys.stdout.write(' '.join(sys.modules))"
     )
     done = subprocess.run(
@@ -81,7 +81,7 @@ def test_runner_loads_neither_weft_nor_heavy_modules() -> None:
         timeout=PATIENCE_S,
     )
     loaded = set(done.stdout.split())
-    assert "weft.backends.local.runner_loop" in loaded
+    assert "weft.backends.runner.runner_loop" in loaded
     assert not loaded & {
         "weft.errors",
         "weft.registry",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from weft.backends.local.sensors import HostSensor
+from weft.backends.runner.sensors import HostSensor
 
 SPIN = "import os, sys\nfor _ in range(3):\n    if not os.fork(): break\nwhile True: pass"
 WINDOW_S = 0.6

@@ -21,8 +21,8 @@ import signal
 import socket
 import time
 
-from weft.backends.local.message_socket import PROTOCOL, MessageSocket
-from weft.backends.local.processes import (
+from weft.backends.runner.message_socket import PROTOCOL, MessageSocket
+from weft.backends.runner.processes import (
     LaunchFailure,
     MemoryMeter,
     Process,
@@ -39,11 +39,18 @@ from weft.backends.local.processes import (
     signal_group,
     used_bytes,
 )
-from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record, hash_bytes, write_log
+from weft.backends.runner.records import (
+    Record,
+    RecordLog,
+    SealedRecords,
+    encode_record,
+    hash_bytes,
+    write_log,
+)
 
 TYPE_CHECKING = False  # importing typing would slow down the start of the runner
 if TYPE_CHECKING:
-    from weft.backends.local.sensors import HostSensor
+    from weft.backends.runner.sensors import HostSensor
 
 _MAX_UNAUTHENTICATED = 8
 _MAX_HELLO_BYTES = 1 << 22
@@ -264,6 +271,9 @@ class RunnerTask:
         self.restart = _restart_paths(order)
         """Names or wildcards of the restart files."""
         self.request: RestartRequest | None = None
+        self.reports = order.reports
+        """Names of files in the working directory of which the engine needs those that exist at the end."""
+        self.streams = order.private
         self.folders = (order.cwd, os.path.dirname(order.stderr))
         """Directories in which the task writes: its working directory, and that of its standard error."""
         self.memory_bytes = order.memory_bytes
@@ -308,6 +318,9 @@ class PostponedStart:
         self.due_s = due_s
         self.pause_s = pause_s
 
+
+_SHORT_BYTES = 4096
+"""Output of a program up to this size is sent with its end."""
 
 _KILLED_CODES = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Codes of a program that SIGKILL ended, and of a shell or isolating program whose child it ended.
@@ -396,7 +409,7 @@ class RunnerTasks:
             pid = self._programs.start(order)
         except LaunchFailure as problem:
             if not (problem.is_temporary and self._postpone(order, problem.text)):
-                cause = "lost" if problem.is_temporary else "error"
+                cause = "lost" if problem.is_temporary else problem.cause
                 how = {"code": problem.code, "cause": cause, "text": problem.text}
                 self._record_end(_end_record(attempt, nonce, began, **how))
             return
@@ -770,6 +783,8 @@ class RunnerTasks:
         )  # fmt: skip
         if code != 0 and not cause:
             end["disk"] = _measure_fullest(task.folders)
+        if task.reports is not None:
+            end["left"] = _find_left(task, task.reports)
         self._record_end(end)
 
     def _finish_discarded(self, task: RunnerTask) -> None:
@@ -844,6 +859,28 @@ def _encode_problem(attempt: object, text: str) -> str:
 def _nonce(record: Record) -> str:
     """Return the nonce in a record; "" if an older version of weft wrote the record."""
     return str(record.get("nonce") or "")
+
+
+def _find_left(task: RunnerTask, reports: list[str]) -> Record:
+    """Return which reports a program has written, and its output by the name of the file.
+
+    A text is None if the file is larger than ``_SHORT_BYTES``.
+    """
+    streams = {os.path.basename(path): _read_short(path) for path in task.streams}
+    found = [name for name in reports if os.path.lexists(f"{task.folders[0]}/{name}")]
+    return {"reports": found, "streams": streams}
+
+
+def _read_short(path: str) -> str | None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            content = os.read(file, _SHORT_BYTES + 1)
+        finally:
+            os.close(file)
+    except OSError:
+        return None
+    return content.decode(errors="surrogateescape") if len(content) <= _SHORT_BYTES else None
 
 
 def _measure_fullest(folders: tuple[str, ...]) -> Record | None:
@@ -1057,7 +1094,7 @@ class Runner:
 
     def _measure(self, message: Record) -> None:
         """Start to measure the machine periodically; a repeated request updates weft's processes."""
-        from weft.backends.local.sensors import HostSensor  # few runs need it
+        from weft.backends.runner.sensors import HostSensor  # few runs need it
 
         sandbox, nodes, every_s = message.get("sandbox"), message.get("nodes"), message.get("every_s")
         runners, engine = message.get("runners"), message.get("engine")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.local.runner_bench import Bench
+from backends.runner.runner_bench import Bench
 
 
 @pytest.fixture

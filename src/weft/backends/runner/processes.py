@@ -26,7 +26,7 @@ import signal
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 
-from weft.backends.local.records import hash_bytes
+from weft.backends.runner.records import hash_bytes
 
 TYPE_CHECKING = False  # importing typing would slow down the start of the runner
 if TYPE_CHECKING:
@@ -221,6 +221,8 @@ def read_kernel_file(name: str) -> bytes:
 
 _OUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 """Flags to open an output file; a link in its place is not followed."""
+_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_MODE = 0o700
 _DEFAULT = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
 """Signals that are reset to their default action, because Python ignores some and programs inherit this."""
 
@@ -232,8 +234,9 @@ EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 class LaunchFailure(Exception):
     """A program could not be started; ``code`` is the exit code that a shell would return."""
 
-    def __init__(self, code: int, text: str, error: Exception | None = None) -> None:
+    def __init__(self, code: int, text: str, error: Exception | None = None, *, cause: str = "error") -> None:
         super().__init__(text)
+        self.cause = cause
         self.code = code
         self.text = text
         self.is_temporary = isinstance(error, OSError) and error.errno in EXHAUSTED
@@ -265,6 +268,8 @@ class StartOrder:
         self.memory_bytes: float | None = _field(message, "memory_bytes", *number)
         self.cores: list[int] | None = _field(message, "cores", list, "a list")
         self.reminder: str | None = _field(message, "reminder", str, "a string")
+        self.sandbox: str | None = _field(message, "sandbox", str, "a string")
+        self.reports: list[str] | None = _field(message, "reports", list, "a list of strings")
         self.restart: list[str] = _field(message, "restart", list, "a list of strings") or []
         self.beside: int | None = _field(message, "beside", int, "a whole number")
         stated_s: float | None = _field(message, "grace_s", *number)
@@ -309,6 +314,8 @@ class ProgramLauncher:
         if not order.argv or not order.argv[0]:
             raise LaunchFailure(126, "the command is empty")
         environment = self._environment(order)
+        if order.sandbox is not None:
+            _make_directories(order, order.sandbox)
         try:
             os.chdir(order.cwd)
         except (OSError, ValueError) as error:
@@ -378,6 +385,50 @@ class ProgramLauncher:
         if seen:
             raise LaunchFailure(126, f"{seen} is not executable; run chmod +x")
         raise LaunchFailure(127, f"command not found: {name} (searched in {path})")
+
+
+def _make_directories(order: StartOrder, sandbox: str) -> None:
+    """Make the empty working directory of a program, and the directories of its private output files.
+
+    All of them are below the sandbox, where no link is followed. Raises LaunchFailure.
+    """
+    try:
+        os.makedirs(sandbox, _FOLDER_MODE, exist_ok=True)
+        for path in dict.fromkeys([order.cwd, *map(os.path.dirname, order.private)]):
+            parts = os.path.relpath(path, sandbox).split("/")
+            if parts[0] == "..":
+                raise ValueError(f"{path} is not in it")
+            _make_directory(sandbox, parts, is_new=path == order.cwd)
+    except (OSError, ValueError) as error:
+        what = f"its directories in {sandbox} cannot be created: {_reason(error)}"
+        raise LaunchFailure(126, what, error, cause="staging") from None
+
+
+def _make_directory(root: str, parts: list[str], *, is_new: bool) -> None:
+    """Make a directory and its parents; if it must be new, an existing one is removed."""
+    above = os.open(root, _ENTER)
+    try:
+        for part in parts[:-1]:
+            _try_mkdir(part, above)
+            inner = os.open(part, _ENTER, dir_fd=above)
+            os.close(above)
+            above = inner
+        if not _try_mkdir(parts[-1], above) and is_new:
+            import shutil  # rare: the start was repeated
+
+            shutil.rmtree(f"/proc/self/fd/{above}/{parts[-1]}")
+            os.mkdir(parts[-1], _FOLDER_MODE, dir_fd=above)
+    finally:
+        os.close(above)
+
+
+def _try_mkdir(name: str, above: int) -> bool:
+    """Make a directory; return False if there is an entry of this name."""
+    try:
+        os.mkdir(name, _FOLDER_MODE, dir_fd=above)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _file_actions(order: StartOrder) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.backends.local.records import RecordLog, SealedRecords, encode_record
+from weft.backends.runner.records import RecordLog, SealedRecords, encode_record
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import os
 import signal
 from typing import Any
 
-from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
-from weft.backends.local.records import RecordLog, SealedRecords, encode_record
+from backends.runner.runner_bench import TOKEN, Bench, is_running, wait_until
+from weft.backends.runner.records import RecordLog, SealedRecords, encode_record
 
 OLD, NEW = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 

@@ -10,7 +10,9 @@ line, and are idempotent. From the engine:
 - ``start``: attempt, nonce, argv, env (changes; null removes a variable), cwd, stdin, stdout, stderr,
   private (the output files that only the user may read), append, isolated, time_s, memory_bytes, cores,
   grace_s, restart (names of restart files), beside (a running attempt: the program gets its process number
-  in ``WEFT_PID``), reports_start, reminder (a text for the next engine);
+  in ``WEFT_PID``), reports_start, reminder (a text for the next engine), sandbox (the runner makes the empty
+  ``cwd`` and the directory of ``stderr`` below it), reports (names of files in ``cwd``: the end then has
+  ``left``, which lists the existing ones in ``reports`` and has short outputs in ``streams``);
 - ``cancel``: attempt, nonce, grace_s; ``signal``: attempt, nonce, signal; ``forget``: attempt, or attempts;
 - ``discard``: attempts (pairs of number and nonce), which are ended and whose records are removed;
 - ``measure``: every_s, sandbox, nodes, runners and engine (process numbers of weft's own processes): measure
@@ -45,8 +47,8 @@ The log may be missing in this case.
 def main(directory: str) -> int:
     """Run the runner of a directory until no work is left; return its exit code."""
     # Imported here because the package stubs must be installed first.
-    from weft.backends.local.records import SealedRecords
-    from weft.backends.local.runner_loop import Runner
+    from weft.backends.runner.records import SealedRecords
+    from weft.backends.runner.runner_loop import Runner
 
     line = os.read(0, 65536)
     if not line.endswith(b"\n"):
@@ -83,7 +85,7 @@ def close_inherited() -> None:
 def _install_package_stubs() -> None:
     """Make the modules of this folder importable without loading the package weft."""
     folder = os.path.dirname(os.path.abspath(__file__))
-    for name in ("weft.backends.local", "weft.backends", "weft"):
+    for name in ("weft.backends.runner", "weft.backends", "weft"):
         package = type(sys)(name)
         package.__path__ = [folder]
         sys.modules[name] = package

@@ -27,12 +27,12 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.backends.local.message_socket import PROTOCOL, MessageSocket
-from weft.backends.local.processes import (
+from weft.backends.runner.message_socket import PROTOCOL, MessageSocket
+from weft.backends.runner.processes import (
     EXHAUSTED,
     MARK,
     TICKS_PER_S,
@@ -48,9 +48,9 @@ from weft.backends.local.processes import (
     signal_exactly,
     signal_group,
 )
-from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record
-from weft.backends.local.runner import ALREADY_RUNNING, CANNOT_WRITE
-from weft.backends.local.runner import __file__ as runner_file
+from weft.backends.runner.records import Record, RecordLog, SealedRecords, encode_record
+from weft.backends.runner.runner import ALREADY_RUNNING, CANNOT_WRITE
+from weft.backends.runner.runner import __file__ as runner_file
 from weft.errors import WeftError, shorten
 from weft.private_files import FILE_MODE, make_folder
 from weft.records import dataclass
@@ -589,8 +589,14 @@ class RunnerLink:
             except OSError:
                 self._lost = True
 
-    def receive(self) -> list[_Message]:
-        """Return the messages received so far without waiting; raise RunnerGone if the connection is lost."""
+    def forward(self, lines: Iterable[bytes]) -> None:
+        """Queue messages that are encoded already; without a connection, they are dropped."""
+        if self._connection is not None:
+            for line in lines:
+                self._connection.send(line.decode())
+
+    def receive_lines(self) -> list[bytes]:
+        """Return the encoded messages received so far; raise RunnerGone if the connection is lost."""
         if self._connection is None:
             raise RunnerGone(f"no runner is connected in {self.directory}")
         if (lines := self._connection.receive()) is None:
@@ -598,8 +604,12 @@ class RunnerLink:
             raise RunnerGone(f"the runner in {self.directory} has exited, or serves another engine")
         if lines:
             self._received_at_s = time.monotonic()
+        return lines
+
+    def receive(self) -> list[_Message]:
+        """Return the messages received so far without waiting; raise RunnerGone if the connection is lost."""
         try:
-            return [read_message(line) for line in lines]
+            return [read_message(line) for line in self.receive_lines()]
         except (ValueError, RecursionError) as error:
             self.disconnect()
             what = f"the runner in {self.directory} sent a line that is not a message: {shorten(str(error))}"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from patience import PATIENCE_S
-from weft.backends.local.processes import read_process
-from weft.backends.local.records import RecordLog, SealedRecords
-from weft.backends.local.runner_link import RunnerLink
+from weft.backends.runner.processes import read_process
+from weft.backends.runner.records import RecordLog, SealedRecords
+from weft.backends.runner.runner_link import RunnerLink
 
 __all__ = ["TOKEN", "Bench", "is_running", "wait_until"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from architecture.package import environment
-from backends.local.runner_bench import Bench, is_running, wait_until
+from backends.runner.runner_bench import Bench, is_running, wait_until
 from patience import PATIENCE_S
-from weft.backends.local.processes import (
+from weft.backends.runner.processes import (
     MARK,
     list_processes,
     mark_prefix,
@@ -21,7 +21,7 @@ from weft.backends.local.processes import (
     read_process,
     signal_exactly,
 )
-from weft.backends.local.runner_loop import RunnerTask, StartOrder, _signal_task
+from weft.backends.runner.runner_loop import RunnerTask, StartOrder, _signal_task
 
 DAEMON = """
 import os, resource, signal, sys, time
@@ -205,7 +205,7 @@ def test_chain_of_processes_that_start_each_other_is_killed_when_its_task_ends(b
 
 ADOPTED = """
 import os, sys, time
-from weft.backends.local import processes
+from weft.backends.runner import processes
 
 denied, attempt = sys.argv[1] == "denied", 3
 tracker = processes.ProcessTracker()

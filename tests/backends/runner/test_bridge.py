@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.local.runner_bench import is_running, wait_until
+from backends.runner.runner_bench import is_running, wait_until
 from patience import PATIENCE_S
 from weft.backends.bundle import bundle_name, make_bundle
 

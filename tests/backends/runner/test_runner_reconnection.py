@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from backend_project import BackendProject
-from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
-from weft.backends.local import runner_link
-from weft.backends.local.records import SealedRecords
-from weft.backends.local.runner_link import RunnerLink, RunnerUnresponsive
+from backends.runner.runner_bench import TOKEN, Bench, is_running, wait_until
+from weft.backends.runner import runner_link
+from weft.backends.runner.records import SealedRecords
+from weft.backends.runner.runner_link import RunnerLink, RunnerUnresponsive
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 

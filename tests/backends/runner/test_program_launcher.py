@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from backends.local.runner_bench import Bench
-from weft.backends.local.processes import peak_bytes
+from backends.runner.runner_bench import Bench
+from weft.backends.runner.processes import peak_bytes
 
 
 def test_end_record_states_exit_code_and_times(bench: Bench) -> None:
@@ -64,6 +64,49 @@ def test_streams_and_directory_follow_the_start_order(bench: Bench) -> None:
     bench.sh(2, "cat; echo done", stdout=both)  # without stdin, reading ends at once
     bench.wait_for_end(2)
     assert Path(both).read_text() == "done\n"
+
+
+def order_in_sandbox(bench: Bench, attempt: int, **more: object) -> dict[str, object]:
+    sandbox = bench.work / "sandbox"
+    records = sandbox / f"p/records/1/{attempt}"
+    streams = {"stdout": str(records / "out"), "stderr": str(records / "err")}
+    return {
+        "cwd": str(sandbox / f"p/1/{attempt}"),
+        **streams,
+        "private": list(streams.values()),
+        "sandbox": str(sandbox),
+        "reports": ["result", "rank"],
+        **more,
+    }
+
+
+def test_runner_makes_the_directories_of_a_program_and_lists_what_it_left(bench: Bench) -> None:
+    bench.sh(1, "pwd; ls -A; echo 3 > rank", **order_in_sandbox(bench, 1))
+    cwd = str(bench.work / "sandbox/p/1/1")
+    assert bench.wait_for_end(1)["left"] == {"reports": ["rank"], "streams": {"out": f"{cwd}\n", "err": ""}}
+    assert Path(cwd).stat().st_mode & 0o777 == 0o700
+    bench.sh(2, "head -c 5000 /dev/zero; printf '\\377' >&2", **order_in_sandbox(bench, 2))
+    assert bench.wait_for_end(2)["left"] == {"reports": [], "streams": {"out": None, "err": "\udcff"}}
+    (bench.work / "sandbox/p/1/3").mkdir()
+    (bench.work / "sandbox/p/1/3/old").touch()
+    bench.sh(3, "ls -A", **order_in_sandbox(bench, 3))
+    assert bench.wait_for_end(3)["left"]["streams"]["out"] == "", (
+        "the directory of an earlier start is emptied"
+    )
+
+
+def test_runner_makes_no_directory_through_a_link_or_outside_the_sandbox(bench: Bench) -> None:
+    elsewhere = bench.work / "elsewhere"
+    elsewhere.mkdir()
+    (bench.work / "sandbox").mkdir()
+    (bench.work / "sandbox/p").symlink_to(elsewhere)
+    bench.sh(1, "true", **order_in_sandbox(bench, 1))
+    end = bench.wait_for_end(1)
+    assert (end["code"], end["cause"]) == (126, "staging")
+    assert "its directories in" in end["text"]
+    bench.sh(2, "true", **order_in_sandbox(bench, 2, cwd=str(bench.work / "sandbox/../elsewhere/x")))
+    assert "is not in it" in bench.wait_for_end(2)["text"]
+    assert not any(elsewhere.iterdir())
 
 
 def test_program_starts_with_default_signals_and_no_open_files(bench: Bench) -> None:

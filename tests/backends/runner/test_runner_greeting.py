@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from backends.local.runner_bench import TOKEN, Bench, is_running
+from backends.runner.runner_bench import TOKEN, Bench, is_running
 
 MALFORMED = {
     "nothing": b"\n",

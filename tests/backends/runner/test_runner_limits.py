@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from backends.local.runner_bench import Bench, is_running, wait_until
-from weft.backends.local.processes import list_processes
+from backends.runner.runner_bench import Bench, is_running, wait_until
+from weft.backends.runner.processes import list_processes
 
 IGNORES = "trap '' TERM; echo up > up{0}; while :; do sleep 0.05; done"
 
@@ -68,6 +68,15 @@ def test_stopped_program_can_be_cancelled(bench: Bench) -> None:
     end = bench.wait_for_end(1)
     assert (end["signal"], end["cause"]) == (15, "cancelled")
     assert end["seconds"] < 20
+
+
+def test_time_limit_ends_a_stopped_program(bench: Bench) -> None:
+    bench.sh(1, "echo $$ > pid; kill -STOP $$; touch continued", time_s=1)
+    pid = bench.wait_for_pid("pid")
+    wait_until(lambda: _state(pid) == "T", "it is stopped")
+    end = bench.wait_for_end(1)
+    assert (end["signal"], end["cause"]) == (15, "timeout")
+    assert not (bench.work / "continued").exists()
 
 
 def test_stopped_programs_continue_on_request(bench: Bench) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import time
 
-from weft.backends.local.processes import TICKS_PER_S, read_kernel_file
+from weft.backends.runner.processes import TICKS_PER_S, read_kernel_file
 
 TYPE_CHECKING = False  # importing typing would slow down the start of the runner
 if TYPE_CHECKING:

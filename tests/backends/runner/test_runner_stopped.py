@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from backends.local.runner_bench import TOKEN, Bench, is_running, wait_until
-from weft.backends.local import runner_link
-from weft.backends.local.runner_link import RunnerLink, RunnerUnresponsive
+from backends.runner.runner_bench import TOKEN, Bench, is_running, wait_until
+from weft.backends.runner import runner_link
+from weft.backends.runner.runner_link import RunnerLink, RunnerUnresponsive
 
 
 def test_stopped_runner_is_detected_and_continued(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from backends.local.runner_bench import Bench, wait_until
-from weft.backends.local import processes
-from weft.backends.local.processes import (
+from backends.runner.runner_bench import Bench, wait_until
+from weft.backends.runner import processes
+from weft.backends.runner.processes import (
     TICKS_PER_S,
     MemoryMeter,
     catches_signal,
