@@ -46,7 +46,7 @@ def compiled(flow, where, held=()):
 
 @given(flow=workflows(), where=platforms(), held=BUSY, seed=st.integers(0, 99))
 @SEARCH
-def test_decoded_schedules_are_valid_and_tasks_start_in_the_order_of_the_rule(flow, where, held, seed):
+def test_decoded_schedules_are_valid_and_stricter_rules_start_no_task_earlier(flow, where, held, seed):
     made = compiled(flow, where, held)
     genome = random_genome(made, np.random.default_rng(seed))
     found = {rule: decode(made, *genome, rule=rule) for rule in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED)}

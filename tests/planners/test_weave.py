@@ -26,8 +26,8 @@ from weft.planners import weave
 from weft.planners.decoding import decode
 from weft.planners.evaluation import evaluate_loss
 from weft.planners.planner import Budget, PlanRequest
-from weft.planners.single_annealing import has_equal_machines, serves_one_at_a_time
 from weft.planners.weave import Weave
+from weft.planners.weave_search import has_equal_machines, serves_one_at_a_time
 from weft.platform.platform import Link
 from weft.randomness import generator
 from weft.schedule.costs import schedule_cost

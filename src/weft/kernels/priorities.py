@@ -123,7 +123,7 @@ def _add_modes(
 def _add_candidates(
     tasks: TaskArrays, machines: int, task: int, seconds: float, costs: Doubles, total: Doubles
 ) -> None:
-    """Fill ``total`` (per machine): cost plus seconds of a transfer or virtual task on its candidates."""
+    """Set ``total`` for the candidate machines of a transfer or virtual task: cost plus its seconds."""
     variable = tasks.variable[task]
     pinned = tasks.pinned[variable]
     found = tasks.candidate_set[variable]

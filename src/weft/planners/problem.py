@@ -365,7 +365,10 @@ def _weighted_seconds(group: ModeGroup, tasks: Indices, price: Floats | None) ->
 
 
 def _variable_batches(instance: Instance, price: Floats | None) -> Iterator[_VariableBatch]:
-    """Yield batches of limited size of the variables that have compute tasks, with their sums per machine."""
+    """Yield the variables of compute tasks in batches of limited size.
+
+    A batch has, per variable and machine, the sum of the least weighted seconds of the variable's tasks.
+    """
     graph, machines = instance.graph, len(instance.machines)
     compute = np.flatnonzero(graph.kind == COMPUTE).astype(np.uint32)
     by_variable = compute[np.argsort(graph.variable[compute], kind="stable")]

@@ -22,10 +22,10 @@ from weft.planners.planner import (
     PlanRequest,
     Unsupported,
 )
-from weft.planners.shared_annealing import search_shared
-from weft.planners.single_annealing import (
+from weft.planners.weave_search import (
     has_equal_machines,
     search_equal_machines,
+    search_shared,
     search_single,
     serves_one_at_a_time,
 )
@@ -44,8 +44,9 @@ _MAX_BOUND_MODES = 5_000_000
 class Weave(BasePlanner):
     """Searches task orders, machines and node counts by simulated annealing.
 
-    ``single_annealing`` searches if tasks choose only a machine and machines run one task at a time;
-    ``shared_annealing`` searches all other instances (node counts, resources, transfers, busy machines).
+    Of ``weave_search``, ``search_single`` searches if tasks choose only a machine and machines run one task
+    at a time; ``search_shared`` searches all other instances (node counts, resources, transfers, busy
+    machines).
 
     Several islands search in parallel, each with its own random numbers. After every round all islands
     continue from the best plan of all. The plan depends only on seed, islands and steps, not on the pool.

@@ -19,18 +19,7 @@ from weft.workflow.task_graph import Indices
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.planners.exact.solver import Expression, Literal, Model
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from weft.planners.exact.solver import Expression, Interval, Literal, Model
-
-if TYPE_CHECKING:
-    from weft.planners.exact.solver import Expression, Literal, Model
-
-if TYPE_CHECKING:
-    from weft.planners.exact.solver import Value
+    from weft.planners.exact.solver import Expression, Interval, Literal, Model, Value
 
 
 class _TransferConstraints:

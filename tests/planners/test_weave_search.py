@@ -19,7 +19,7 @@ from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import BusyInterval, compile_instance
 from weft.planners.evaluation import evaluate_loss, linearise_objective
 from weft.planners.planner import Budget
-from weft.planners.shared_annealing import search_shared
+from weft.planners.weave_search import search_shared
 from weft.platform.short_forms import parse_short_form
 from weft.randomness import generator
 from weft.schedule.objective import make_objective
