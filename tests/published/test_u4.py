@@ -15,14 +15,14 @@ from published.real_time import require_quiet_host
 from weft.papers.adaptive_jobs import JOBS, grid
 from weft.papers.reproduction import Results
 from weft.papers.runs import repeat_if_disturbed
-from weft.papers.unified_faults import FIGURES as FAULT_FIGURES
-from weft.papers.unified_faults import measure_faults
 from weft.papers.unified_migration import (
     DEGRADATION,
     DEMANDS,
+    FAULT_FIGURES,
     FROM_ZERO,
     JobCase,
     JobMigrationStudy,
+    measure_faults,
     measure_jobs,
 )
 
