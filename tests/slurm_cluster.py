@@ -24,7 +24,7 @@ import pytest
 
 from patience import PATIENCE_S
 
-__all__ = ["SlurmCluster", "need_slurm", "slurm16_cluster", "slurm_cluster"]
+__all__ = ["SlurmCluster", "fragile_cluster", "need_slurm", "slurm16_cluster", "slurm_cluster"]
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "unshare")
 ADMIN_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
@@ -82,6 +82,8 @@ class SlurmCluster:
     1 min) and ``gpu`` (the last two nodes, two fake GPUs each). The first half of the nodes has the features
     ``fast,avx``, the other half ``slow``. A node has 4 cores and 4,000 MiB.
 
+    As root, all nodes see the folder ``disk`` of the cluster as /srv, unlike this host.
+
     ``node_timeout_s`` is the silence after which slurmctld looks for a dead node; see SlurmdTimeout.
     """
 
@@ -96,11 +98,28 @@ class SlurmCluster:
         }
         self._timeout = node_timeout_s
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
+        for left in (2, 1, 0):
+            try:
+                self._start()
+                break
+            except BaseException as error:
+                self.stop()
+                # Another program can take a port before the daemon for which it was chosen.
+                if not left or "Address already in use" not in str(error):
+                    raise
+                self.folder.mkdir(mode=0o755)
+
+    @property
+    def disk(self) -> Path:
+        """Return the folder with the files of the cluster's file system, which is /srv on all nodes."""
+        return self.folder / "disk"
+
+    def write_remote_configuration(self, address: str) -> Path:
+        """Write the configuration for commands on another host, which reaches this one by an address."""
+        path = self.folder / "remote.conf"
+        text = (self.folder / "slurm.conf").read_text()
+        path.write_text(text.replace("(127.0.0.1)", f"({address})", 1))
+        return path
 
     def run(self, *command: str, check: bool = True) -> str:
         """Return the standard output of a command of this cluster."""
@@ -144,6 +163,7 @@ class SlurmCluster:
         key.touch(mode=0o600)
         key.write_bytes(secrets.token_bytes(64))
         (self.folder / "state").mkdir(mode=0o755)
+        self.disk.mkdir(mode=0o755)
         ports = _free_ports(len(self.nodes) + 1)
         (self.folder / "slurm.conf").write_text(self._configuration(ports))
         (self.folder / "gres.conf").write_text(
@@ -194,7 +214,7 @@ class SlurmCluster:
     def _start_node(self, name: str) -> None:
         command = ["slurmd", "-D", "-N", name]
         if os.geteuid() == 0:
-            script = 'hostname "$1" && shift && exec "$@"'
+            script = 'hostname "$1" && mount --bind disk /srv && shift && exec "$@"'
             command = [
                 *("unshare", "-pfum", "--mount-proc", "--kill-child", "sh", "-c", script, "sh", name),
                 *command,
@@ -273,9 +293,9 @@ def _free_ports(count: int) -> list[int]:
     return found
 
 
-def _clusters(nodes: int) -> Iterator[SlurmCluster]:
+def _clusters(nodes: int, node_timeout_s: int = 6) -> Iterator[SlurmCluster]:
     need_slurm()
-    cluster = SlurmCluster(nodes)
+    cluster = SlurmCluster(nodes, node_timeout_s=node_timeout_s)
     try:
         yield cluster
     finally:
@@ -292,3 +312,9 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 def slurm16_cluster() -> Iterator[SlurmCluster]:
     """A Slurm of 16 nodes for all tests of a process."""
     yield from _clusters(16)
+
+
+@pytest.fixture
+def fragile_cluster() -> Iterator[SlurmCluster]:
+    """A Slurm of four nodes that notices a dead node after some seconds, for one test that kills a node."""
+    yield from _clusters(4, node_timeout_s=2)

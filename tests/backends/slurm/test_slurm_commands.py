@@ -59,7 +59,7 @@ def test_a_small_job_states_only_what_it_needs() -> None:
     ]
 
 
-def test_every_need_is_an_option() -> None:
+def test_every_requirement_of_a_job_is_an_option_of_sbatch() -> None:
     job = SlurmJob(
         name="weft-1",
         output="o",

@@ -194,15 +194,14 @@ def test_a_killed_slurmctld_makes_states_unknown_until_it_returns(
     await_jobs(controller, [number], running)
 
 
-def test_a_dead_node_ends_its_job_without_requeue(controller, tmp_path, slurm_cluster) -> None:
+def test_a_dead_node_ends_its_job_without_requeue(tmp_path, fragile_cluster) -> None:
+    controller = SlurmController(functools.partial(run_locally, environment=fragile_cluster.environment))
     number = controller.submit(job(tmp_path, "death", constraint="fast"), job_script(["sleep", "600"], "/"))
     [status] = await_jobs(controller, [number], running)
-    slurm_cluster.kill_node(status.nodes[0])
-    try:
-        [lost] = await_jobs(controller, [number], ended)
-        assert (lost.state, lost.restarts) == (JobState.NODE_FAIL, 0)
-    finally:
-        slurm_cluster.return_node(status.nodes[0])
+    fragile_cluster.kill_node(status.nodes[0])
+    [lost] = await_jobs(controller, [number], ended)
+    assert (lost.state, lost.restarts) == (JobState.NODE_FAIL, 0)
+    fragile_cluster.return_node(status.nodes[0])
 
 
 def test_two_clusters_do_not_share_jobs(slurm_cluster, controller, tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import signal
 import stat
@@ -11,27 +10,11 @@ import time
 
 import pytest
 
-from backends.test_bundle import OLDEST, python_version_needed, runtime_unions, source_of
 from patience import PATIENCE_S
-from weft.backends.local.processes import read_process
-from weft.backends.slurm.job_files import JOB_MODULES, JobFiles, write_bundle
+from weft.backends.bundle import make_bundle
+from weft.backends.runner.processes import read_process
+from weft.backends.slurm.job_files import JobFiles, write_bundle
 from weft.backends.slurm.pilot import BEAT, EXIT, START
-
-
-@pytest.mark.parametrize("module", JOB_MODULES)
-def test_module_of_a_job_needs_python_3_8_only(module: str) -> None:
-    # Handles of processes need Python 3.9; the module uses them where they exist.
-    source = source_of(module).read_text().replace("pidfd_", "")
-    assert python_version_needed(source) <= OLDEST
-    assert not runtime_unions(source)
-
-
-def test_modules_of_a_job_import_only_each_other() -> None:
-    inside = {f"weft.{module}" for module in (*JOB_MODULES, "backends.local.sensors")}  # loaded on request
-    for module in JOB_MODULES:
-        for node in ast.walk(ast.parse(source_of(module).read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("weft"):
-                assert node.module in inside
 
 
 class Job:
@@ -46,11 +29,11 @@ class Job:
             "cwd": str(self.work), "stdout": str(folder / "out"), "stderr": str(folder / "err"), **order
         }  # fmt: skip
         self.files.write(given, "scope-1")
-        self.bundle = write_bundle(folder / "bundles")
+        self.bundle = write_bundle(folder / "bundles", make_bundle())
         self.process = None
 
     def start(self, **environment):
-        command = ["python3", "-I", "-S", str(self.bundle), str(self.files.folder)]
+        command = ["python3", "-I", "-S", str(self.bundle), "job", str(self.files.folder)]
         with (self.files.folder / "log").open("wb") as log:
             env = {**os.environ, "SLURM_JOB_ID": "42", **environment}
             self.process = subprocess.Popen(command, env=env, stdout=log, stderr=log)

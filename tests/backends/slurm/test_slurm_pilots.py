@@ -12,13 +12,13 @@ import pytest
 from backend_project import BackendProject
 from backends.slurm.test_slurm_runs import SlurmProject
 from patience import PATIENCE_S
-from weft.backends.local.records import SealedRecords
+from weft.backends.bundle import make_bundle
+from weft.backends.runner.records import SealedRecords
 from weft.backends.slurm.job import REQUESTS
 from weft.backends.slurm.job_files import JobFiles, write_bundle
 from weft.backends.slurm.message_log import MessageReader, MessageWriter
 from weft.backends.slurm.pilot import EXIT, ORDERS, REPORTS
-from weft.backends.slurm.pilots import MODULE_NUMBERS, PilotPool
-from weft.platform.machine import Machine
+from weft.backends.slurm.pilots import MODULE_NUMBERS, Partition, PilotPool
 
 SWEEP = """tasks:
   t:
@@ -39,9 +39,9 @@ class PilotJob:
         self.writer = MessageWriter(SealedRecords(str(self.files.folder / REQUESTS), self.files.key), ORDERS)
         self.reader = MessageReader(SealedRecords(str(self.files.folder), self.files.key), REPORTS)
         self.received = []
-        bundle = write_bundle(folder / "bundles")
+        bundle = write_bundle(folder / "bundles", make_bundle())
         with (folder / "log").open("wb") as log:
-            command = ["python3", "-I", "-S", str(bundle), str(self.files.folder)]
+            command = ["python3", "-I", "-S", str(bundle), "job", str(self.files.folder)]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def send(self, **message):
@@ -153,8 +153,9 @@ def test_incomplete_repeated_and_foreign_lines_are_not_messages(tmp_path) -> Non
     ],
 )
 def test_short_tasks_on_one_node_run_in_pilots(tmp_path, backend, order, expected) -> None:
-    machine = Machine(name="m", nodes=8, cores=4, backend={"kind": "slurm", **backend})
-    pool = PilotPool([machine], lambda _: tmp_path, "token", lambda: None)
+    is_core = backend.get("unit") == "core"
+    machine = Partition(name="m", nodes=8, cores=4, node_is_core=is_core, backend=backend)
+    pool = PilotPool({0: machine}, lambda _: tmp_path, "token", lambda: None)
     assert pool.takes(0, {"attempt": 1, **order}) is expected
 
 
@@ -162,8 +163,8 @@ class Pilots:
     """A pool of pilots without jobs: the test writes their reports."""
 
     def __init__(self, folder):
-        machine = Machine(name="m", nodes=2, backend={"kind": "slurm", "pilot": "always"})
-        self.pool = PilotPool([machine], lambda _: folder, "token", lambda: None)
+        machine = Partition(name="m", nodes=2, cores=1, node_is_core=False, backend={"pilot": "always"})
+        self.pool = PilotPool({0: machine}, lambda _: folder, "token", lambda: None)
 
     def add(self, attempt):
         self.pool.add(
@@ -334,7 +335,7 @@ def test_run_cancelled_after_the_death_of_its_engine_leaves_no_pilot(project) ->
     await_runs(project, 2)
     _, text = project.run_beside("status", "--json")
     running = json.loads(text)["running"]
-    numbers = set(project.cluster.run("squeue", "-h", "-o", "%A").split())
+    numbers = set(project.cluster.run("squeue", "-h", "-r", "-o", "%i").split())
     assert {each["job"] for each in running} & numbers
     engine.kill()
     engine.wait()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import time
 
 import pytest
 
 from backends.slurm.test_slurm_runs import PLATFORM, SlurmProject
+from patience import PATIENCE_S
+from slurm_cluster import ADMIN_PATH
 
 REFUSED = (
     "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified"
@@ -108,3 +112,44 @@ def test_moldable_workflow_gets_the_planned_nodes(slurm16_cluster, tmp_path) -> 
         assert (asked, given) == (str(planned[f"t{number}"]),) * 2
     assert any(count > 1 for count in planned.values())
     project.close()
+
+
+def test_job_after_one_that_reached_the_default_limit_requests_twice_as_much(project) -> None:
+    """The shortest limit of Slurm is a minute: here its answer says that the limit was reached.
+
+    The number of limits that were reached outlives the engine.
+    """
+    folder = project.folder
+    (folder / "bin").mkdir()
+    program = shutil.which("squeue", path=ADMIN_PATH)
+    (folder / "bin/squeue").write_text(f'#!/bin/sh\n{program} "$@" | sed s/CANCELLED/TIMEOUT/\n')
+    (folder / "bin/squeue").chmod(0o755)
+    project.environment["PATH"] = f"{folder / 'bin'}{os.pathsep}{project.environment['PATH']}"
+    project.write_platform("main", more=", pilot: never")
+    command = f"{program} -h -j $SLURM_JOB_ID -o %l >> {folder}/limits; [ $(wc -l < {folder}/limits) -gt 2 ] || exec sleep 1000"
+    project.write(f"tasks:\n  a: {{command: '{command}', retries: {{timeout: 2}}}}\n")
+    engine = project.begin()
+    reach_limit(project, 1)
+    await_limits(project, 2)
+    engine.kill()
+    engine.wait()
+    engine = project.start("resume")
+    reach_limit(project, 2)
+    code, text = project.finish(engine)
+    assert code == 0, text
+    assert "time limit of Slurm" in text
+    assert (folder / "limits").read_text().split() == ["10:00", "20:00", "40:00"]
+
+
+def await_limits(project, count) -> None:
+    """Wait until this many jobs have written their time limits."""
+    end = time.monotonic() + PATIENCE_S
+    while len(project.await_file("limits").read_text().split()) < count:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def reach_limit(project, count) -> None:
+    """End the job that has written the last of so many limits."""
+    await_limits(project, count)
+    project.cluster.run("scancel", project.cluster.run("squeue", "-h", "-o", "%i", "-t", "R").split()[-1])

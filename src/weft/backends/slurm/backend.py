@@ -1,37 +1,57 @@
-"""The Slurm backend: each machine is a partition of one cluster, and each program is a job.
+"""The Slurm backend: each machine is a partition of a cluster, and each program is a job.
 
-weft runs on a login node. The project and the sandboxes are on a file system that the compute nodes share. A
-job gets as many nodes as the plan says; its program runs once, on the first of them, with the variables of
-Slurm, so that it can start the others with ``srun`` or ``mpirun``.
+weft runs on a login node, where the project and the sandboxes are on a file system that the compute nodes
+share; or it runs elsewhere and reaches a login node through ssh (``via``): then a process there runs the jobs
+(``login.py``), and files are sent to it as to an ssh host. A job gets as many nodes as the plan says; its
+program runs once, on the first of them, with the variables of Slurm, so that it can start the others with
+``srun`` or ``mpirun``.
 """
 
 from __future__ import annotations
 
 import math
+import select
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 from weft.backends.attempt.attempt import ActiveAttempt, ProgramReport
-from weft.backends.attempt.backend import BackendPart, ProgramBackend
-from weft.backends.backend import ProjectContext, find_unknown_keys
+from weft.backends.attempt.backend import BackendPart, ProgramBackend, SurvivingPrograms
+from weft.backends.attempt.machine_health import MachineHealth
+from weft.backends.backend import ProjectContext, RecoveredAttempt, find_unknown_keys
+from weft.backends.bundle import make_bundle
+from weft.backends.layout import ProjectLayout
+from weft.backends.runner.runner_link import RunnerScope
 from weft.backends.slurm.commands import NodeGroup
 from weft.backends.slurm.controller import SlurmController, SlurmRefused, SlurmUnreachable
-from weft.backends.slurm.job_queue import JobQueue
-from weft.backends.slurm.pilots import MODES
+from weft.backends.slurm.job_queue import JobQueue, QueueContext, find_wrong_partition
+from weft.backends.slurm.login_server import COMMANDS
+from weft.backends.slurm.pilots import MODES, Partition
+from weft.backends.ssh.host import LOGIN_KEYS, read_login_settings
 from weft.engine.state.compiled import CompiledWorkflow
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import InvalidInput, Problem
 from weft.instance.instance import mark_untimed_tasks
 from weft.platform.machine import Machine
 from weft.units import parse_bytes, parse_seconds
 
-_TEXTS = ("partition", "account", "qos", "constraint", "gres", "sandbox")
+_TEXTS = ("partition", "account", "qos", "constraint", "gres", "sandbox", "python")
 _NUMBERS = ("time_margin", "commands_per_s", "poll_every")
-_TIMES = ("pilot_below", "pilot_time", "pilot_idle")
-_KEYS = ("kind", "unit", *_TEXTS, *_NUMBERS, "pilot", *_TIMES, "memory_per_node", "exclusive")
+_TIMES = ("pilot_below", "pilot_time", "pilot_idle", "heartbeat")
+_KEYS = (
+    "kind",
+    "unit",
+    *_TEXTS,
+    *_NUMBERS,
+    "pilot",
+    *_TIMES,
+    "memory_per_node",
+    "exclusive",
+    "array_size",
+    "via",
+)
 _UNITS = ("node", "core")
-_COMMANDS = ("sbatch", "squeue", "scancel", "sinfo")
 _TIMEOUT_S = 10.0
 
 
@@ -44,35 +64,142 @@ class SlurmBackend(ProgramBackend):
     def check_machines(machines: Iterable[Machine]) -> None:
         """Raise InvalidInput for wrong settings, a missing Slurm, and partitions that do not exist.
 
-        A Slurm that does not answer is no problem: it may answer later.
+        A Slurm that does not answer is no problem: it may answer later. A cluster behind a login node is
+        checked when the login node was reached.
         """
         machines = list(machines)
         problems = [problem for machine in machines for problem in _find_wrong_settings(machine)]
-        missing = [name for name in _COMMANDS if shutil.which(name) is None]
-        if missing and not problems:
+        here = [machine for machine in machines if "via" not in machine.backend]
+        missing = [name for name in COMMANDS if shutil.which(name) is None]
+        if here and missing and not problems:
             problems.append(
                 Problem(
-                    what=f"machine {machines[0].name!r}: Slurm is not installed here (no {missing[0]})",
+                    what=f"machine {here[0].name!r}: Slurm is not installed here (no {missing[0]})",
                     rule="sbatch, squeue, scancel and sinfo must be on the PATH",
-                    advice="run weft on a login node of the cluster",
+                    advice="run weft on a login node of the cluster, or name one with `via`",
                 )
             )
-        if not problems:
+        if here and not problems:
             groups = _list_partitions()
-            problems = [each for machine in machines for each in _find_wrong_partition(machine, groups)]
+            problems = [
+                each for machine in here for each in find_wrong_partition(_partition(machine), groups)
+            ]
         if problems:
             raise InvalidInput(problems)
 
     @classmethod
     def part(cls, context: ProjectContext, machines: Sequence[int]) -> BackendPart:
-        """Return the transport to these machines, and what their jobs need."""
+        """Return the transport to these machines, and what their jobs need.
+
+        Either all of the machines are reached through a login node, or none is.
+        """
         needs = JobNeeds(context)
+        if any("via" in context.machines[machine].backend for machine in machines):
+            from weft.backends.slurm.login_node import make_part  # loads the library of ssh connections
+
+            described = [_partition(context.machines[machine]) for machine in machines]
+            found = make_part(context, machines, described)
+            return replace(found, describe_needs=needs.describe)
         return BackendPart(
             capabilities=cls.capabilities,
-            connect=partial(JobQueue, context, machines=machines),
+            connect=partial(ClusterQueue, context, machines),
             describe_needs=needs.describe,
-            note_end=needs.note_end,
         )
+
+    @staticmethod
+    def clean_machine(
+        layout: ProjectLayout,
+        machine: Machine,
+        executions: Mapping[int, str],
+        spared: Iterable[str],
+        *,
+        dry_run: bool,
+    ) -> Mapping[str, Any]:
+        """Remove the directories of finished executions on a cluster behind a login node.
+
+        See ``SshBackend.clean_machine``.
+        """
+        from weft.backends.slurm.login_node import clean_machine
+
+        return clean_machine(layout, machine, executions, spared, _partition(machine), dry_run=dry_run)
+
+
+def _partition(machine: Machine) -> Partition:
+    """Return what jobs need to know about a machine."""
+    return Partition(
+        name=machine.name,
+        nodes=machine.nodes,
+        cores=machine.cores,
+        node_is_core=machine.node_is_core,
+        backend=machine.backend,
+    )
+
+
+class ClusterQueue(JobQueue):
+    """Transport to the jobs of machines whose file system this host shares."""
+
+    def __init__(self, context: ProjectContext, machines: Sequence[int], poller: select.poll) -> None:
+        """Create the transport to ``machines`` of the platform."""
+        self._health = MachineHealth(context)
+        layout, execution = context.layout, context.execution
+        described = {machine: context.machines[machine] for machine in machines}
+        super().__init__(
+            QueueContext(
+                machines={machine: _partition(each) for machine, each in described.items()},
+                folders={machine: layout.runner(execution, each) for machine, each in described.items()},
+                scope=RunnerScope.of(layout.home, execution),
+                token=context.token,
+                is_known=context.is_known,
+                bundle=make_bundle,
+            ),
+            poller,
+        )
+
+    def start(self, machine: int, order: Mapping[str, Any]) -> str:
+        """Write the order of a job and queue its submission; return why this failed, or ""."""
+        if machine in self._health.lost:
+            return self._health.lost[machine].problem
+        if not (problem := super().start(machine, order)):
+            self._health.remember(machine)
+        return problem
+
+    def inspect(self, machine: int) -> str:
+        """Return why the sandbox of a machine cannot be used now, or ""; such a machine is lost."""
+        if machine in self._health.lost:
+            return self._health.lost[machine].problem
+        problem = self._health.find_problem(machine)
+        if self._health.is_full(machine) and self.has_jobs(machine):
+            return ""
+        if problem and self._health.lose(machine, problem):
+            facts = {"lasting": self._health.is_lasting(machine), "full": self._health.is_full(machine)}
+            self.report_first({"is": "lost", "machine": machine, "text": problem, **facts})
+        return problem
+
+    def responds(self, machine: int) -> bool:  # noqa: ARG002
+        """Return True: a Slurm that does not answer says nothing about its jobs."""
+        return True
+
+    def reattach(self, machine: int) -> None:
+        """Do nothing: there is no connection to a job."""
+
+    def check(self) -> list[ProgramReport]:
+        """Read the records of jobs; return reports on programs and machines."""
+        return [*self._find_returned(), *super().check()]
+
+    def _find_returned(self) -> list[ProgramReport]:
+        found: list[ProgramReport] = []
+        for machine in self._health.due():
+            if problem := self._health.restore(machine):
+                self._health.postpone(machine, problem)
+            else:
+                self._health.lost.pop(machine)
+                found.append({"is": "back", "machine": machine})
+        return found
+
+    def recover(self, attempts: Sequence[RecoveredAttempt]) -> SurvivingPrograms:
+        """Find the jobs of an earlier engine by their files; jobs of other attempts are ended."""
+        found = self.find_jobs({each.attempt: each.nonce for each in attempts})
+        return SurvivingPrograms(running=found.running, ends=found.ends, starts=found.starts)
 
 
 class JobNeeds:
@@ -80,8 +207,6 @@ class JobNeeds:
 
     def __init__(self, context: ProjectContext) -> None:
         self._context = context
-        self._timeouts: dict[tuple[int, int], int] = {}
-        """By run and task: how often its job reached a time limit."""
         self._untimed: dict[int, tuple[CompiledWorkflow, Sequence[bool]]] = {}
 
     def describe(self, attempt: ActiveAttempt) -> Mapping[str, Any]:
@@ -91,13 +216,9 @@ class JobNeeds:
         if not self._is_untimed(attempt.run, compiled)[attempt.task]:
             needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
             needs["requested_s"] = self._find_requested_s(attempt, compiled, needs["expected_s"])
+        if timeouts := self._context.count_timeouts(attempt.run, attempt.task):
+            needs["timeouts"] = timeouts
         return needs
-
-    def note_end(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
-        """Count the time limits that the jobs of a task have reached; the next job requests more time."""
-        if report.get("cause") == "timeout":
-            key = attempt.run, attempt.task
-            self._timeouts[key] = self._timeouts.get(key, 0) + 1
 
     def _find_requested_s(
         self, attempt: ActiveAttempt, compiled: CompiledWorkflow, expected_s: float
@@ -111,7 +232,7 @@ class JobNeeds:
             return None
         spread = float(compiled.instance.seconds.spread[attempt.task])
         p90_s = expected_s if math.isnan(spread) else expected_s * max(1.0, spread)
-        return p90_s * margin * 2.0 ** min(self._timeouts.get((attempt.run, attempt.task), 0), 20)
+        return p90_s * margin * 2.0 ** min(self._context.count_timeouts(attempt.run, attempt.task), 20)
 
     def _is_untimed(self, run: int, compiled: CompiledWorkflow) -> Sequence[bool]:
         """Return for each task of a run whether its length is unknown."""
@@ -122,13 +243,12 @@ class JobNeeds:
 
 def _find_wrong_settings(machine: Machine) -> Iterator[Problem]:
     where, stated = f"machine {machine.name!r}: backend", machine.backend
-    yield from find_unknown_keys(machine, (*_KEYS, "via"))
+    yield from find_unknown_keys(machine, (*_KEYS, *LOGIN_KEYS) if "via" in stated else _KEYS)
     if "via" in stated:
-        yield Problem(
-            what=f"{where}: via {stated['via']!r}",
-            rule="a cluster cannot be reached through ssh yet: jobs and weft share the files of the project",
-            advice="run weft on a login node of the cluster",
-        )
+        try:
+            read_login_settings(stated, machine.name)
+        except InvalidInput as error:
+            yield from error.problems
     for key in _TEXTS:
         value = stated.get(key)
         if value is not None and not (isinstance(value, str) and value and value.isprintable()):
@@ -145,6 +265,9 @@ def _find_wrong_settings(machine: Machine) -> Iterator[Problem]:
     for key, words in (("pilot", MODES), ("unit", _UNITS)):
         if (value := stated.get(key, words[0])) not in words:
             yield Problem(what=f"{where}: {key} {value!r}", rule=f"must be one of {', '.join(words)}")
+    size = stated.get("array_size")
+    if size is not None and not (type(size) is int and size > 0):
+        yield Problem(what=f"{where}: array_size {size!r}", rule="must be a whole number above 0")
     if not isinstance(exclusive := stated.get("exclusive", False), bool):
         yield Problem(what=f"{where}: exclusive {exclusive!r}", rule="must be true or false")
     if (memory := stated.get("memory_per_node")) is not None:
@@ -160,31 +283,3 @@ def _list_partitions() -> Sequence[NodeGroup]:
         return SlurmController(timeout_s=_TIMEOUT_S).list_partitions()
     except (SlurmRefused, SlurmUnreachable):
         return ()
-
-
-def _find_wrong_partition(machine: Machine, groups: Sequence[NodeGroup]) -> Iterator[Problem]:
-    if not groups:
-        return
-    where = f"machine {machine.name!r}: backend"
-    wanted = machine.backend.get("partition")
-    names = sorted({group.partition for group in groups})
-    own = [group for group in groups if group.partition == wanted or (wanted is None and group.default)]
-    if not own and wanted is None:
-        yield Problem(
-            what=f"{where}: no partition, and this Slurm has no default",
-            advice=f"set `partition`: {', '.join(names)}",
-        )
-    elif not own:
-        near = nearest(str(wanted), names)
-        advice = f"did you mean {near!r}?" if near else f"partitions here: {', '.join(names)}"
-        yield Problem(what=f"{where}: there is no partition {wanted!r}", advice=advice)
-        return
-    per_node = [group.cores if machine.node_is_core else 1 for group in own]
-    count = sum(group.count * size for group, size in zip(own, per_node, strict=True))
-    word = "cores" if machine.node_is_core else "nodes"
-    if own and machine.nodes > count:
-        yield Problem(
-            what=f"machine {machine.name!r}: {machine.nodes} {word}",
-            rule=f"partition {own[0].partition!r} has {count} {word}",
-            advice="correct `nodes` of the machine",
-        )

@@ -3,7 +3,8 @@
 All functions are pure. A parser never raises: lines that it cannot read are returned beside the others, and
 an unknown job state is ``JobState.UNKNOWN``. The control character ``SEPARATOR`` ends the columns, because
 names, comments and reasons contain commas and blanks (``ReqNodeNotAvail, UnavailableNodes:node3``). Checked
-with Slurm 22.05.
+with Slurm 22.05. Login nodes load this module without weft being installed there: it uses Python 3.8 and
+the standard library.
 """
 
 from __future__ import annotations
@@ -241,6 +242,20 @@ def job_script(program: Sequence[str], directory: str) -> str:
     return f"#!/bin/bash\ncd -- {where} || exit 1\nexec {' '.join(map(quote, program))}\n"
 
 
+def array_script(program: Sequence[str], root: str, folders: Sequence[str], log: str) -> str:
+    """Return the script of a job array, whose element number N runs a program on the folder number N.
+
+    The folder is the last argument of the program. ``folders`` are names below ``root``; ``log`` is the file
+    in the folder for the output of the element.
+    """
+    return (
+        f"#!/bin/bash\nfolders=({' '.join(map(quote, folders))})\n"
+        f'folder={quote(root)}/"${{folders[SLURM_ARRAY_TASK_ID]}}"\n'
+        f'exec >> "$folder"/{quote(log)} 2>&1 || exit 1\ncd / || exit 1\n'
+        f'exec {" ".join(map(quote, program))} "$folder"\n'
+    )
+
+
 def quote(text: str) -> str:
     r"""Return a text as one word of bash; bytes that are not UTF-8 are surrogates, as in ``os.fsdecode``.
 
@@ -316,6 +331,31 @@ def ping_arguments() -> list[str]:
 def resize_arguments(job: str, nodes: int) -> list[str]:
     """Return the command that changes the number of nodes of a pending job."""
     return ["scontrol", "update", f"JobId={job}", f"NumNodes={nodes}"]
+
+
+def config_arguments() -> list[str]:
+    """Return the command that prints the configuration of the cluster."""
+    return ["scontrol", "show", "config"]
+
+
+def parse_array_limit(text: str) -> int | None:
+    r"""Return the largest number of elements of an array in a printed configuration; None: it is not there.
+
+    >>> parse_array_limit("MailProg = /bin/true\nMaxArraySize            = 1001\n")
+    1001
+    """
+    found = re.search(r"^\s*MaxArraySize\s*=\s*([0-9]{1,9})\s*$", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def element_index(job: str) -> int:
+    """Return the index of an array element in a job number, and -1 for a job that is not an element.
+
+    >>> element_index("17_3"), element_index("17")
+    (3, -1)
+    """
+    index = job.partition("_")[2]
+    return int(index) if index.isdecimal() else -1
 
 
 _NODE_COLUMNS = ("%P", "%a", "%D", "%N", "%c", "%m", "%G", "%f", "%l", "%L", "%s", "%T")
@@ -462,7 +502,7 @@ def _parse_nodes(columns: list[str]) -> NodeGroup | None:
         return None
     nodes_count, cores_count, memory_mb = (int(number or 0) for number in numbers)
     return NodeGroup(
-        partition=partition.removesuffix("*"),
+        partition=partition.rstrip("*"),
         default=partition.endswith("*"),
         available=available == "up",
         count=nodes_count,

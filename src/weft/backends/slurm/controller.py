@@ -3,6 +3,8 @@
 A Slurm that does not answer says nothing about its jobs: their states are unknown, never failed. Commands are
 then refused here for a time that doubles with every failure, up to a limit, so that a busy slurmctld is not
 made busier.
+
+Login nodes load this module without weft being installed there: it uses Python 3.8 and the standard library.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from weft.backends.slurm.commands import (
     EXIT_NOT_FOUND,
@@ -25,8 +28,10 @@ from weft.backends.slurm.commands import (
     NodeGroup,
     SlurmCause,
     SlurmJob,
+    config_arguments,
     describe_failure,
     find_error_cause,
+    parse_array_limit,
     parse_job_id,
     parse_sacct,
     parse_sinfo,
@@ -40,9 +45,12 @@ from weft.backends.slurm.commands import (
 from weft.errors import Problem, WeftError
 from weft.records import dataclass
 
-CommandResult = tuple[int, str, str]
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+CommandResult: TypeAlias = "tuple[int, str, str]"
 """Exit code, standard output and standard error."""
-RunCommand = Callable[[Sequence[str], str, float], CommandResult]
+RunCommand: TypeAlias = "Callable[[Sequence[str], str, float], CommandResult]"
 """Runs a command with a text as standard input, for at most some seconds. It raises nothing: the exit code of
 a command that is not installed is EXIT_NOT_FOUND, of one that was killed after the timeout EXIT_TIMEOUT, and
 without a connection to its host EXIT_NO_CONNECTION.
@@ -230,7 +238,7 @@ class SlurmController:
                 cause = find_error_cause(code, errors)
                 self._accounting = cause not in {SlurmCause.NO_ACCOUNTING, SlurmCause.NOT_INSTALLED}
                 continue
-            found |= {status.id: status for status in parse_sacct(output).rows}
+            found.update({status.id: status for status in parse_sacct(output).rows})
         return found
 
     def cancel(self, jobs: Iterable[str]) -> tuple[str, ...]:
@@ -253,6 +261,11 @@ class SlurmController:
         if parsed.malformed:
             raise SlurmUnreachable(_malformed(parsed.malformed), self._poll_every_s)
         return parsed.rows
+
+    def find_array_limit(self) -> int:
+        """Return the largest number of elements of an array; 1 if the site permits none or does not say."""
+        code, output, _ = self._execute(config_arguments())
+        return max(1, parse_array_limit(output) or 1) if code == 0 else 1
 
     def _refresh(self) -> QueueSnapshot:
         with self._poll_lock:

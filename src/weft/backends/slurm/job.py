@@ -1,8 +1,8 @@
 """The program of a Slurm job: it runs the program of one attempt and records its start, heartbeat and end.
 
 Called as ``python3 -I -S BUNDLE DIR``. ``DIR`` is on a file system that the engine sees, too. It contains
-``order``: the order that a runner gets (``local/runner.py``), and a key for the records. Whoever removes this
-file may decide on the attempt: a job that finds none has nothing to do. So a program is never started twice,
+``order``: the order that a runner gets (``runner/runner.py``), and a key for the records. The process that
+removes this file decides on the attempt; a job without this file exits. So a program is never started twice
 if a job is submitted again because it is not known whether the first submission has arrived. The job writes
 sealed records: ``start``, ``beat`` (once a second) and ``exit``. Slurm itself is only the second witness.
 
@@ -26,9 +26,9 @@ import socket
 import sys
 import time
 
-from weft.backends.local.processes import ProcessTracker, ProgramLauncher, StartOrder
-from weft.backends.local.records import Record, SealedRecords, write_log
-from weft.backends.local.runner_loop import EngineSocket, RunnerTasks
+from weft.backends.runner.processes import ProcessTracker, ProgramLauncher, StartOrder
+from weft.backends.runner.records import Record, SealedRecords, write_log
+from weft.backends.runner.runner_loop import EngineSocket, RunnerTasks
 from weft.backends.slurm.pilot import BEAT, CANCEL, CANNOT_RECORD, EXIT, START, PilotProgram
 
 ORDER = "order"

@@ -1,72 +1,59 @@
-"""Files of a Slurm job that the engine and the job share, and the bundle that the job runs.
+"""Files of a Slurm job that the job shares with the process that submits it.
 
 Each job has a folder ``.weft/runners/EXECUTION/MACHINE/ATTEMPT-NONCE`` with the order (``job.py``), the
 records of the job, and ``log``, the output of the job itself. The order contains secrets of the task: only
 the user can read it, and the job removes it before it starts the program.
+
+Login nodes load this module without weft being installed there: it uses Python 3.8 and the standard library.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import os
 import re
 import shutil
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import weft
-from weft.backends.local.records import Record, SealedRecords
+from weft.backends.runner.records import Record, SealedRecords
 from weft.backends.slurm.job import ORDER, REQUESTS
 from weft.backends.slurm.pilot import CANCEL
 from weft.private_files import make_folder, write_file
 from weft.records import dataclass
 
-JOB_MODULES = (
-    "backends.local.message_socket", "backends.local.processes", "backends.local.records",
-    "backends.local.runner_loop", "backends.slurm.job", "backends.slurm.message_log", "backends.slurm.pilot",
-)  # fmt: skip
-"""The modules that a job loads, without the leading ``weft``: Python 3.8 and the standard library only."""
 LOG = "log"
 """Output of the job itself, such as the message that there is no Python."""
 _JOB = "job"
 _FOLDER = re.compile(r"([0-9]+)-([0-9a-zA-Z]+)")
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)
-_MAIN = b"import sys\n\nfrom weft.backends.slurm.job import main\n\nsys.exit(main(sys.argv[1]))\n"
 _LINE_BYTES = 4096
 
 
-@cache
-def make_job_bundle() -> bytes:
-    """Return the file that a job runs; the same sources give the same bytes."""
-    root = Path(weft.__file__).parent
-    content = {"__main__.py": _MAIN, "weft/__init__.py": b""}
-    for name in JOB_MODULES:
-        path = f"{name.replace('.', '/')}.py"
-        content[f"weft/{path}"] = (root / path).read_bytes()
-        for parent in list(Path(path).parents)[:-1]:
-            content[f"weft/{parent}/__init__.py"] = b""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as bundle:
-        for name in sorted(content):
-            bundle.writestr(zipfile.ZipInfo(name, _LONG_AGO), content[name], zipfile.ZIP_DEFLATED)
-    return stream.getvalue()
-
-
-def write_bundle(folder: Path) -> Path:
-    """Write the bundle of jobs into a folder, unless it is there; return its path. Raises OSError."""
-    content = make_job_bundle()
+def write_bundle(folder: Path, content: bytes) -> Path:
+    """Write the bundle that jobs run into a folder, unless it is there; return its path. Raises OSError."""
     path = folder / f"job-{hashlib.blake2b(content, digest_size=8).hexdigest()}.pyz"
     if not path.exists():
         make_folder(folder)
         write_file(path, content, is_private=True)
     return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNumber:
+    """How Slurm identifies a job."""
+
+    number: str = ""
+    """``17``, or ``17_3`` for an element of an array; "": not known."""
+    limit_s: float = math.inf
+    """Time limit that was requested; infinity: that of the partition."""
+    array: str = ""
+    """Name of the array of which the job is an element; "": none."""
+    index: int = -1
+    """Index of the element in the array; -1: no element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,23 +121,28 @@ class JobFiles:
         """Let the job cancel its program, with this time between SIGTERM and SIGKILL."""
         self._write_request(CANCEL, {"grace_s": min(grace_s, 1e9)})
 
-    def note_number(self, number: str, limit_s: float) -> None:
-        """Record the number that Slurm gave to the job, and its time limit."""
-        self._write_request(_JOB, {"number": number, "limit_s": limit_s if math.isfinite(limit_s) else None})
+    def note_number(self, found: JobNumber) -> None:
+        """Record the number that Slurm gave to the job, or under which name it is about to be submitted."""
+        limit_s = found.limit_s if math.isfinite(found.limit_s) else None
+        numbers: Record = {"array": found.array, "index": found.index}
+        self._write_request(_JOB, {"number": found.number, "limit_s": limit_s, **numbers})
 
-    def read_number(self) -> tuple[str, float]:
-        """Return the number that Slurm gave to the job ("": not known) and its time limit."""
+    def read_number(self) -> JobNumber:
+        """Return what ``note_number`` has recorded."""
         with suppress(OSError):
             records = SealedRecords(str(self.folder / REQUESTS), self.key)
             try:
                 found = records.read(_JOB) or {}
             finally:
                 records.close()
-            limit_s = found.get("limit_s")
-            return str(found.get("number", "")), float(limit_s) if isinstance(
-                limit_s, int | float
-            ) else math.inf
-        return "", math.inf
+            limit_s, index = found.get("limit_s"), found.get("index")
+            return JobNumber(
+                number=str(found.get("number") or ""),
+                limit_s=float(limit_s) if isinstance(limit_s, (int, float)) else math.inf,
+                array=str(found.get("array") or ""),
+                index=index if isinstance(index, int) else -1,
+            )
+        return JobNumber()
 
     def _write_request(self, name: str, record: Record) -> None:
         with suppress(OSError):  # without it, Slurm is the only way to the job

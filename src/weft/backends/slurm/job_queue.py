@@ -1,4 +1,4 @@
-"""Transport of the Slurm backend: jobs that run one program, or many as pilots, on a shared file system.
+"""Jobs of the Slurm backend: jobs that run one program, or many as pilots, on a shared file system.
 
 The state of a job follows from its own records first (``job.py``), then from ``squeue``, then from ``sacct``
 where a site has it. While the controller does not answer, the state is unknown and nothing is reported. All
@@ -8,6 +8,9 @@ and cancellations first, then ``squeue``, then submissions.
 A program starts at most once, whatever the controller forgets: the job that removes the order runs it. A job
 that Slurm does not know, and whose order is still there, is therefore submitted again. If the engine has
 removed the order, the job does nothing, even if Slurm starts it.
+
+This module runs in the engine, or in a process on a login node (``login_server.py``), where weft is not
+installed: it uses Python 3.8 and the standard library.
 """
 
 from __future__ import annotations
@@ -15,23 +18,20 @@ from __future__ import annotations
 import math
 import os
 import select
+import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from weft.backends.attempt.attempt import ProgramReport
-from weft.backends.attempt.backend import SurvivingPrograms
-from weft.backends.attempt.digests import boot_id
-from weft.backends.backend import ProjectContext, RecoveredAttempt
-from weft.backends.local.link import MachineHealth
-from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record
-from weft.backends.local.runner_link import RunnerScope
+from weft.backends.runner.processes import boot_id
+from weft.backends.runner.records import Record, RecordLog, SealedRecords, encode_record
+from weft.backends.runner.runner_link import RunnerScope
 from weft.backends.slurm.commands import (
     JobPhase,
     JobState,
@@ -39,22 +39,26 @@ from weft.backends.slurm.commands import (
     NodeGroup,
     SlurmCause,
     SlurmJob,
+    array_script,
+    element_index,
     find_pending_cause,
     job_script,
 )
 from weft.backends.slurm.controller import QueueSnapshot, SlurmController, SlurmRefused, SlurmUnreachable
-from weft.backends.slurm.job_files import LOG, JobFiles, write_bundle
+from weft.backends.slurm.job_files import LOG, JobFiles, JobNumber, write_bundle
 from weft.backends.slurm.pilot import BEAT, EXIT, START
 from weft.backends.slurm.pilots import (
     MODULE_NUMBERS,
     PILOT_NUMBERS,
     SIGNAL_BEFORE_S,
+    Partition,
     Pilot,
     PilotPool,
+    ProgramReport,
     ends_early,
+    seconds_of,
 )
-from weft.errors import WeftError
-from weft.platform.machine import Machine
+from weft.errors import Problem, WeftError, nearest
 from weft.records import dataclass
 from weft.units import parse_bytes
 
@@ -63,14 +67,20 @@ _SETTLING_S = 3.0
 _REFINING_S = 10.0
 """Seconds for which the engine waits until Slurm says why it has ended a job."""
 _STALE_S = 20.0
-"""Seconds without a heartbeat after which a job is cancelled; it is lost after the same time again."""
+"""Default of ``heartbeat``: seconds without a heartbeat after which a job is cancelled.
+
+It is lost after the same time again."""
 _GAP_S = 5.0
 """Seconds between two checks from which the engine itself, not a job, was late."""
 _LATE_KILL_S = 5.0
 """Seconds after the grace period after which a job that does not end is cancelled by Slurm."""
 _LOOKS = 300
 """Number of jobs whose records are read in one check."""
+_KILLING = (signal.SIGTERM, signal.SIGKILL)
+"""Signals with which Slurm ends jobs."""
 _SUBMISSIONS = 3
+_ARRAY_SIZE = 1000
+"""Default of ``array_size``."""
 _PAUSE_S = 10.0
 """Seconds after which a job is submitted again if a limit on the number of jobs was reached."""
 _CLOSING_S = 60.0
@@ -116,6 +126,8 @@ class QueuedJob:
     """Whether a job with this name may exist, although no submission was confirmed."""
     submissions: int = 0
     is_cancelled: bool = False
+    silence: str = ""
+    """Why it was cancelled although the run needs it: it had no heartbeat; "": it was not."""
     kill_at_s: float = math.inf
     """Time on the monotonic clock at which Slurm cancels the job if it has not ended by then."""
     has_started: bool = False
@@ -139,6 +151,45 @@ class QueuedJob:
     """The pilot that this job is; None: it runs one program."""
     limit_s: float = math.inf
     """Time limit that was requested; infinity: that of the partition."""
+    index: int = -1
+    """Index of the element in the array ``name``; -1: a job of its own."""
+
+    def note_number(self) -> None:
+        """Record how Slurm identifies the job."""
+        array = self.name if self.index >= 0 else ""
+        self.files.note_number(
+            JobNumber(number=self.number, limit_s=self.limit_s, array=array, index=self.index)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DescribedJob:
+    """What sbatch needs for a job."""
+
+    job: QueuedJob
+    described: Mapping[str, Any]
+    """The arguments of ``SlurmJob`` that are equal for all elements of an array."""
+    program: tuple[str, ...]
+    """The program of the job, without the folder of its files."""
+    limit_s: float
+    """Time limit to request; infinity: that of the partition."""
+    doublings: int = 0
+    """How often the time limit of the partition is doubled, because earlier jobs of the task reached it."""
+
+    def fits(self, other: _DescribedJob) -> bool:
+        """Return whether two jobs can be elements of one array."""
+        ours = [
+            (
+                each.described,
+                each.program,
+                each.limit_s,
+                each.doublings,
+                each.job.machine,
+                each.job.pilot is None,
+            )
+            for each in (self, other)
+        ]
+        return ours[0] == ours[1]
 
 
 class CommandThread:
@@ -199,23 +250,49 @@ class CommandThread:
             os.close(self._waker)
 
 
-class JobQueue:
-    """Transport that runs every program as a job of Slurm."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueContext:
+    """The execution to which jobs belong, and where its files are."""
 
-    def __init__(self, context: ProjectContext, poller: select.poll, machines: Sequence[int]) -> None:
-        """Create the transport to ``machines`` of the platform."""
+    machines: Mapping[int, Partition]
+    folders: Mapping[int, Path]
+    """By machine: the folder of its jobs, on the file system of the cluster."""
+    scope: RunnerScope
+    token: str
+    """Secret of the execution."""
+    is_known: Callable[[int, int, str], bool]
+    """Returns whether the journal of an execution contains an attempt with this number and this nonce."""
+    bundle: Callable[[], bytes]
+    """Returns the content of the file that jobs run."""
+    earlier: int = 1
+    """Number of commands of Slurm that were started just before."""
+
+
+@dataclass(slots=True)
+class FoundPrograms:
+    """Programs that an earlier engine started; see ``SurvivingPrograms``."""
+
+    running: set[int] = field(default_factory=set)
+    ends: dict[int, ProgramReport] = field(default_factory=dict)
+    starts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class JobQueue:
+    """Runs programs as jobs of Slurm: the methods of a ``Transport`` without those about the host."""
+
+    def __init__(self, context: QueueContext, poller: select.poll) -> None:
+        """Create the queue; ``poller`` gets the descriptor that announces reports."""
         self._context = context
-        self._machines = machines
-        self._scope = RunnerScope.of(context.layout.home, context.execution)
+        self._scope = context.scope
         self._thread = CommandThread()
         poller.register(self._thread.descriptor, select.POLLIN)
-        described = [context.machines[machine] for machine in self._machines]
+        described = list(context.machines.values())
         rates = [_number(machine, "commands_per_s", 4.0) for machine in described]
         polls = [_number(machine, "poll_every", 2.0) for machine in described]
         self._poll_every_s = min(polls)
         self._controller = SlurmController(
             commands_per_s=min(rates),
-            earlier=1,  # the check of the machines has asked for the partitions
+            earlier=context.earlier,
             poll_every_s=self._poll_every_s,
         )
         self._jobs: dict[int, QueuedJob] = {}
@@ -233,6 +310,11 @@ class JobQueue:
         """Files of jobs that are not in the journal; removed after these jobs have ended."""
         self._is_clear = False
         """Whether no job of an attempt that is not in the journal exists any more."""
+        self._stale_s = {
+            machine: seconds_of(each.backend, "heartbeat", _STALE_S)
+            for machine, each in context.machines.items()
+        }
+        """By machine: seconds without a heartbeat after which a job is cancelled."""
         self._retry_s = 0.0
         """Time on the monotonic clock before which no command is tried, because Slurm does not answer."""
         self._submit_s = 0.0
@@ -240,22 +322,25 @@ class JobQueue:
         self._polled_s = -math.inf
         self._checked_s = time.monotonic()
         self._partitions: tuple[NodeGroup, ...] | None = None
+        self._array_limit: int | None = None
+        """Largest number of elements of an array at this site; None: not asked yet."""
+        stated = [int(each.backend.get("array_size") or _ARRAY_SIZE) for each in described]
+        self._stated_elements = self._most_elements = min(stated)
+        """Number of jobs that are submitted as one array at most: as stated, and now, after refusals."""
         self._bundles: dict[int, Path] = {}
         self._ledgers: dict[int, RecordLog] = {}
         self._backlog: list[ProgramReport] = []
-        self._health = MachineHealth(context)
         self._boot = boot_id()
-        self._pilots = PilotPool(context.machines, self._folder, context.token, self._thread.wake)
+        self._pilots = PilotPool(
+            context.machines, context.folders.__getitem__, context.token, self._thread.wake
+        )
 
     # Requests of the engine.
 
     def start(self, machine: int, order: Mapping[str, Any]) -> str:
         """Write the order of a job and queue its submission; return why this failed, or ""."""
-        if machine in self._health.lost:
-            return self._health.lost[machine].problem
         attempt, nonce = int(order["attempt"]), str(order["nonce"])
         if self._pilots.takes(machine, order):
-            self._health.remember(machine)
             self._pilots.add(machine, order)
             return ""
         try:
@@ -264,7 +349,6 @@ class JobQueue:
             files.write(order, f"slurm-{self._scope}")
         except OSError as error:
             return f"the order of its job cannot be written: {error}"
-        self._health.remember(machine)
         name, nodes = self._name(attempt, nonce), int(order.get("nodes") or 1)
         self._jobs[attempt] = QueuedJob(machine, files, name, order, nodes=nodes)
         self._waiting.append(attempt)
@@ -310,24 +394,9 @@ class JobQueue:
         self._backlog.append({"is": "measured", "machine": machine})
         self._thread.wake()
 
-    def inspect(self, machine: int) -> str:
-        """Return why the sandbox of a machine cannot be used now, or ""; such a machine is lost."""
-        if machine in self._health.lost:
-            return self._health.lost[machine].problem
-        problem = self._health.find_problem(machine)
-        if self._health.is_full(machine) and any(job.machine == machine for job in self._jobs.values()):
-            return ""
-        if problem and self._health.lose(machine, problem):
-            facts = {"lasting": self._health.is_lasting(machine), "full": self._health.is_full(machine)}
-            self._backlog.insert(0, {"is": "lost", "machine": machine, "text": problem, **facts})
-        return problem
-
-    def responds(self, machine: int) -> bool:  # noqa: ARG002
-        """Return True: a Slurm that does not answer says nothing about its jobs."""
-        return True
-
-    def reattach(self, machine: int) -> None:
-        """Do nothing: there is no connection to a job."""
+    def has_jobs(self, machine: int) -> bool:
+        """Return whether a machine has jobs whose ends were not reported."""
+        return any(job.machine == machine for job in self._jobs.values())
 
     def flush(self) -> None:
         """Send messages to pilots; run the next command of Slurm, if none is running."""
@@ -393,8 +462,7 @@ class JobQueue:
             self._thread.wake()
 
     def check(self) -> list[ProgramReport]:
-        """Read the records of jobs; return reports on programs and machines."""
-        returned = self._find_returned()
+        """Read the records of jobs; return reports on programs."""
         self._deliver(self._pilots.collect())
         now_s = time.monotonic()
         if (gap_s := now_s - self._checked_s) > _GAP_S:
@@ -406,27 +474,23 @@ class JobQueue:
             self._jobs[attempt] = job  # read after all others the next time
             self._look(job, now_s)
         self.flush()
-        return [*returned, *self._take_backlog()]
+        return self._take_backlog()
+
+    def report_first(self, report: ProgramReport) -> None:
+        """Return a report at the next check, before all others."""
+        self._backlog.insert(0, report)
 
     def _take_backlog(self) -> list[ProgramReport]:
         found, self._backlog = self._backlog, []
         return found
 
-    def _find_returned(self) -> list[ProgramReport]:
-        found: list[ProgramReport] = []
-        for machine in self._health.due():
-            if problem := self._health.restore(machine):
-                self._health.postpone(machine, problem)
-            else:
-                self._health.lost.pop(machine)
-                found.append({"is": "back", "machine": machine})
-        return found
+    def find_jobs(self, known: Mapping[int, str]) -> FoundPrograms:
+        """Find the jobs of an earlier engine by their files; jobs of attempts not in ``known`` are ended.
 
-    def recover(self, attempts: Sequence[RecoveredAttempt]) -> SurvivingPrograms:
-        """Find the jobs of an earlier engine by their files; jobs of other attempts are ended."""
-        known = {each.attempt: each.nonce for each in attempts}
-        found = SurvivingPrograms()
-        for machine in self._machines:
+        ``known`` has the nonces of attempts by number.
+        """
+        found = FoundPrograms()
+        for machine in self._context.machines:
             for files in JobFiles.find(self._folder(machine), self._context.token):
                 if files.attempt >= PILOT_NUMBERS:
                     self._recover_pilot(machine, files, known, found)
@@ -439,21 +503,21 @@ class JobQueue:
                 self._recover(machine, files, found)
         return found
 
-    def _recover(self, machine: int, files: JobFiles, found: SurvivingPrograms) -> None:
+    def _recover(self, machine: int, files: JobFiles, found: FoundPrograms) -> None:
         end, start = files.read(EXIT, START)
         given = files.read_order()
         if start is None and given is not None:
             start = {"at": time.time(), "reminder": given["order"].get("reminder")}
         if start is not None:
             found.starts[files.attempt] = start
-        if end is not None:
+        noted = files.read_number()
+        if end is not None and not (noted.number and _is_ended_from_outside(end)):
             self._files[files.attempt] = files
             found.ends[files.attempt] = {**end, "boot": self._boot}
             return
-        number, limit_s = files.read_number()
-        name = self._name(files.attempt, files.nonce)
+        number, name = noted.number, noted.array or self._name(files.attempt, files.nonce)
         job = QueuedJob(machine, files, name, None if given is None else given["order"], number)
-        job.limit_s = limit_s
+        job.limit_s, job.index = noted.limit_s, noted.index
         job.submitted_s = job.beat_at_s = time.monotonic()
         job.is_doubtful = not number
         self._jobs[files.attempt] = job
@@ -462,19 +526,20 @@ class JobQueue:
         found.running.add(files.attempt)
 
     def _recover_pilot(
-        self, machine: int, files: JobFiles, known: Mapping[int, str], found: SurvivingPrograms
+        self, machine: int, files: JobFiles, known: Mapping[int, str], found: FoundPrograms
     ) -> None:
         end = files.read(EXIT)[0]
         pilot, starts, ends = self._pilots.recover(machine, files, known, is_over=end is not None)
-        found.starts |= starts
-        found.ends |= {attempt: {**each, "boot": self._boot} for attempt, each in ends.items()}
+        found.starts.update(starts)
+        found.ends.update({attempt: {**each, "boot": self._boot} for attempt, each in ends.items()})
         found.running |= starts.keys() - ends.keys()
         if end is None:
             given = files.read_order()
-            number, limit_s = files.read_number()
-            order = None if given is None else given["order"]
-            job = QueuedJob(machine, files, self._name(files.attempt, files.nonce), order, number)
-            job.pilot, job.limit_s, job.is_doubtful = pilot, limit_s, not number
+            noted = files.read_number()
+            number, name = noted.number, noted.array or self._name(files.attempt, files.nonce)
+            job = QueuedJob(machine, files, name, None if given is None else given["order"], number)
+            job.pilot, job.limit_s, job.is_doubtful = pilot, noted.limit_s, not number
+            job.index = noted.index
             pilot.number = number
             job.submitted_s = job.beat_at_s = time.monotonic()
             self._jobs[files.attempt] = job
@@ -538,7 +603,7 @@ class JobQueue:
             self._note_answer(answer)
             self._retry_s = max(self._retry_s, time.monotonic() + self._poll_every_s)
             return
-        names = {job.name for job in self._jobs.values()}
+        names = {(job.name, job.index) for job in self._jobs.values()}
         left = {
             job.id
             for job in answer.jobs.values()
@@ -554,100 +619,190 @@ class JobQueue:
         else:
             self._retry_s = time.monotonic() + (0.5 if not self._cancels else 0.0)
 
-    def _is_strange(self, job: JobStatus, known: set[str]) -> bool:
+    def _is_strange(self, job: JobStatus, known: set[tuple[str, int]]) -> bool:
         prefix, home, execution = [*job.comment.split("-"), "", ""][:3]
         if prefix != "weft" or home != self._scope.home or not execution.isdecimal():
             return False
-        if int(execution) == self._context.execution:
-            return job.name not in known
+        if int(execution) == self._scope.execution:
+            return (job.name, element_index(job.id)) not in known
         attempt, nonce = [*job.name.split("-"), "", "", ""][2:4]
         if not attempt.isdecimal() or int(attempt) >= MODULE_NUMBERS:
             return False
         return not self._context.is_known(int(execution), int(attempt), nonce)
 
     def _submit_next(self) -> None:
-        job = self._jobs.get(self._waiting.popleft())
-        while (job is None or job.number) and self._waiting:
-            job = self._jobs.get(self._waiting.popleft())
-        if job is None or job.number:
+        """Submit the next job, with equal ones as an array, or look for jobs that may have been submitted."""
+        waiting = [job for job in map(self._jobs.get, self._waiting) if job is not None and not job.number]
+        self._waiting = deque(job.files.attempt for job in waiting)
+        if not waiting:
             return
-        if job.order is None:  # it was started, and only its number is unknown
-            work: Callable[[], str] = lambda: self._find(job)  # noqa: E731
-        else:
+        first = waiting[0]
+        if first.order is None or first.is_doubtful:
+            group = [
+                job for job in waiting if job.name == first.name and (job.order is None or job.is_doubtful)
+            ]
+            self._take(group)
+            self._thread.run(lambda: self._find(first.name), lambda found: self._located(group, found))
+            return
+        batch = self._list_equal(waiting)
+        if len(batch) > 1 and self._array_limit is None:
+            self._thread.run(self._controller.find_array_limit, self._note_array_limit)
+            return
+        batch = batch[: min(self._most_elements, self._array_limit or 1)]
+        jobs = [each.job for each in batch]
+        self._take(jobs)
+        if len(batch) > 1:
+            for index, job in enumerate(jobs):
+                job.name, job.index = jobs[0].name, index
+                job.note_number()  # so that the element is found if its submission is not confirmed
+        if batch:
+            self._thread.run(lambda: self._submit(batch), lambda answer: self._submitted(jobs, answer))
+
+    def _take(self, jobs: Sequence[QueuedJob]) -> None:
+        """Remove jobs from those that wait for their submission."""
+        taken = {job.files.attempt for job in jobs}
+        self._waiting = deque(attempt for attempt in self._waiting if attempt not in taken)
+
+    def _list_equal(self, waiting: Sequence[QueuedJob]) -> list[_DescribedJob]:
+        """Return the first of the waiting jobs and others that can be elements of one array with it."""
+        found: list[_DescribedJob] = []
+        for job in waiting:
+            if job.order is None or job.is_doubtful or (found and job.machine != found[0].job.machine):
+                continue
             try:
-                described, script, limit_s = self._describe(job, job.order)
+                described = self._describe(job, job.order)
             except OSError as error:
                 self._report(job, {"cause": "lost", "text": f"its job cannot be written: {error}"})
-                return
-            work = lambda: self._submit(job, described, script, limit_s)  # noqa: E731
-        self._thread.run(work, lambda answer: self._submitted(job, answer))
+                continue
+            if not found or found[0].fits(described):
+                found.append(described)
+            if len(found) >= self._most_elements:
+                break
+        return found
 
-    def _find(self, job: QueuedJob) -> str:
-        """Return the number of the job with this name; "" if Slurm has none."""
-        found = self._controller.find([job.name]).get(job.name, ())
-        living = [each.id for each in found if each.state.phase is not JobPhase.FINAL]
-        return [*(each.id for each in found), *living][-1] if found else ""
-
-    def _submit(self, job: QueuedJob, described: Mapping[str, Any], script: str, limit_s: float) -> str:
-        """Submit a job in the other thread; return its number."""
-        if job.is_doubtful and (number := self._find(job)):
-            return number
-        if math.isfinite(limit_s):
-            if self._partitions is None:
-                self._partitions = self._controller.list_partitions()
-            wanted = described["partition"]
-            limits = [
-                each.limit_s
-                for each in self._partitions
-                if each.partition == wanted or (not wanted and each.default)
-            ]
-            job.limit_s = min(limit_s, *limits) if limits else limit_s
-            described = {**described, "limit_s": job.limit_s}
-            if job.pilot is not None and not ends_early(job.limit_s):
-                described["signal"] = ""
-        return self._controller.submit(SlurmJob(**described), script)
-
-    def _submitted(self, job: QueuedJob, answer: str | WeftError) -> None:
-        attempt = job.files.attempt
-        is_over = self._jobs.get(attempt) is not job
-        if isinstance(answer, str) and answer:
-            job.number, job.is_doubtful = answer, False
-            job.submitted_s, job.submissions = time.monotonic(), job.submissions + 1
-            if is_over:
-                self._cancels.add(answer)
-            else:
-                job.files.note_number(answer, job.limit_s)
-                if job.pilot is None:
-                    self._backlog.append({"is": "queued", "job": answer, **_identity(job)})
-                else:
-                    job.pilot.number = answer
-                if job.is_cancelled:
-                    self._signals.append((answer, "TERM"))
-        elif is_over:
-            # It may be in the queue, but without an order it does nothing.
+    def _note_array_limit(self, answer: int | WeftError) -> None:
+        if isinstance(answer, int):
+            self._array_limit = answer
+        else:
             self._note_answer(answer)
-        elif isinstance(answer, SlurmRefused):
-            if answer.cause is SlurmCause.QUEUE_FULL:
-                self._waiting.appendleft(attempt)
-                self._submit_s = time.monotonic() + _PAUSE_S
-            elif job.files.take_order() is not None:
+
+    def _find(self, name: str) -> dict[int, str]:
+        """Return the numbers of the jobs with a name, by index of the element."""
+        numbers: dict[int, str] = {}
+        found = self._controller.find([name]).get(name, ())
+        for each in sorted(found, key=lambda each: each.state.phase is not JobPhase.FINAL):
+            numbers[element_index(each.id)] = each.id  # living ones last
+        return numbers
+
+    def _located(self, jobs: Sequence[QueuedJob], answer: Mapping[int, str] | WeftError) -> None:
+        """Note the numbers of jobs that had been submitted; the others are submitted again."""
+        if isinstance(answer, WeftError):
+            self._note_answer(answer)
+            self._waiting.extendleft(job.files.attempt for job in reversed(jobs))
+            return
+        for job in jobs:
+            if number := answer.get(job.index):
+                self._note_submission(job, number)
+            elif job.order is None:  # Slurm does not know the job of a program that has started
+                job.ended_at_s = job.ended_at_s or time.monotonic()
+            else:
+                job.name, job.index = self._name(job.files.attempt, job.files.nonce), -1
+                job.is_doubtful = False
+                self._waiting.append(job.files.attempt)
+
+    def _submit(self, batch: Sequence[_DescribedJob]) -> str:
+        """Submit a job, or an array of several, in the other thread; return its number."""
+        first = batch[0]
+        described = {**first.described, "name": first.job.name}
+        limit_s = self._find_limit_s(first, described["partition"])
+        if math.isfinite(limit_s):
+            described["limit_s"] = limit_s
+            if first.job.pilot is not None and not ends_early(limit_s):
+                described["signal"] = ""
+            for each in batch:
+                each.job.limit_s = limit_s
+        folder = str(first.job.files.folder)
+        if len(batch) > 1:
+            names = [each.job.files.folder.name for each in batch]
+            root = str(first.job.files.folder.parent)
+            job = SlurmJob(**described, output="/dev/null", error="/dev/null", array_size=len(batch))
+            return self._controller.submit(job, array_script(first.program, root, names, LOG))
+        log = f"{folder}/{LOG}".replace("%", "%%")
+        return self._controller.submit(
+            SlurmJob(**described, output=log, error=log), job_script([*first.program, folder], "/")
+        )
+
+    def _find_limit_s(self, first: _DescribedJob, partition: str) -> float:
+        """Return the time limit to request, at most that of the partition; infinity: its default."""
+        limit_s = first.limit_s
+        if not math.isfinite(limit_s) and not first.doublings:
+            return limit_s
+        if self._partitions is None:
+            self._partitions = self._controller.list_partitions()
+        own = [
+            each
+            for each in self._partitions
+            if each.partition == partition or (not partition and each.default)
+        ]
+        if not math.isfinite(limit_s):
+            defaults = [each.default_limit_s for each in own if each.default_limit_s is not None]
+            limit_s = min(defaults, default=math.inf) * 2.0**first.doublings
+        return min([limit_s, *(each.limit_s for each in own)])
+
+    def _submitted(self, jobs: Sequence[QueuedJob], answer: str | WeftError) -> None:
+        if isinstance(answer, str):
+            self._most_elements = min(2 * self._most_elements, self._stated_elements)
+            for job in jobs:
+                self._note_submission(job, answer if job.index < 0 else f"{answer}_{job.index}")
+            return
+        # A job that is over may be in the queue, but without an order it does nothing.
+        left = [job for job in jobs if self._jobs.get(job.files.attempt) is job]
+        if isinstance(answer, SlurmRefused):
+            self._handle_refusal(left, answer)
+            return
+        self._note_answer(answer)
+        for job in left:
+            job.is_doubtful = True
+        self._waiting.extendleft(job.files.attempt for job in reversed(left))
+
+    def _handle_refusal(self, jobs: Sequence[QueuedJob], answer: SlurmRefused) -> None:
+        """Report jobs that Slurm refuses; a smaller array or a single job may be accepted."""
+        is_full = answer.cause is SlurmCause.QUEUE_FULL
+        if len(jobs) > 1 and answer.cause not in _NEVER:
+            self._most_elements = len(jobs) // 2
+        elif is_full:
+            self._submit_s = time.monotonic() + _PAUSE_S
+        for job in jobs:
+            job.name, job.index = self._name(job.files.attempt, job.files.nonce), -1
+        if is_full or (len(jobs) > 1 and answer.cause not in _NEVER):
+            self._waiting.extendleft(job.files.attempt for job in reversed(jobs))
+            return
+        for job in jobs:
+            if job.files.take_order() is not None:
                 lasting = answer.cause in _NEVER
                 self._report(job, {"cause": "error", "text": str(answer.problem), "lasting": lasting})
-        elif isinstance(answer, WeftError):
-            self._note_answer(answer)
-            job.is_doubtful = True
-            self._waiting.appendleft(attempt)
-        else:  # Slurm does not know the job of a program that has started
-            job.ended_at_s = job.ended_at_s or time.monotonic()
 
-    def _describe(self, job: QueuedJob, order: Mapping[str, Any]) -> tuple[dict[str, Any], str, float]:
-        """Return what a job needs, its script, and its time limit (infinity: that of the partition)."""
+    def _note_submission(self, job: QueuedJob, number: str) -> None:
+        job.number, job.is_doubtful = number, False
+        job.submitted_s, job.submissions = time.monotonic(), job.submissions + 1
+        if self._jobs.get(job.files.attempt) is not job:
+            self._cancels.add(number)
+            return
+        job.note_number()
+        if job.pilot is None:
+            self._backlog.append({"is": "queued", "job": number, **_identity(job)})
+        else:
+            job.pilot.number = number
+        if job.is_cancelled:
+            self._signals.append((number, "TERM"))
+
+    def _describe(self, job: QueuedJob, order: Mapping[str, Any]) -> _DescribedJob:
+        """Return what a job needs; raises OSError if its program cannot be written."""
         machine = self._context.machines[job.machine]
         stated = machine.backend
         nodes, cores = int(order.get("nodes") or 1), machine.cores
         if machine.node_is_core:
             nodes, cores = 1, int(order.get("slots") or nodes)
-        folder = str(job.files.folder)
         time_s, expected_s = order.get("time_s"), order.get("requested_s")
         limit_s = math.inf
         if job.pilot is not None:
@@ -656,22 +811,22 @@ class JobQueue:
             limit_s = float(time_s) + min(2.0 * float(order.get("grace_s") or 0.0), 600.0) + _RESERVE_S
         elif expected_s is not None:
             limit_s = float(expected_s) + _RESERVE_S
-        log = f"{folder}/{LOG}".replace("%", "%%")
         described = {
-            "name": job.name, "comment": f"weft-{self._scope}", "output": log, "error": log,
-            "nodes": nodes, "cores": cores, "exclusive": stated.get("exclusive") is True,
+            "comment": f"weft-{self._scope}", "nodes": nodes, "cores": cores,
+            "exclusive": stated.get("exclusive") is True,
             "memory_per_node_bytes": _memory(stated.get("memory_per_node"), order.get("memory_bytes"), nodes),
             "signal": "USR1" if order.get("restart") and time_s is None else "",
             **{key: str(stated.get(key) or "") for key in _SETTINGS},
         }  # fmt: skip
         if job.pilot is not None:
-            described |= {"signal": "TERM", "signal_before_s": SIGNAL_BEFORE_S}
+            described.update({"signal": "TERM", "signal_before_s": SIGNAL_BEFORE_S})
+        python = str(stated.get("python") or "python3")
         if job.machine not in self._bundles:
-            self._bundles[job.machine] = write_bundle(self._folder(job.machine))
-        return (
-            described,
-            job_script(["python3", "-I", "-S", str(self._bundles[job.machine]), folder], "/"),
-            limit_s,
+            self._bundles[job.machine] = write_bundle(self._folder(job.machine), self._context.bundle())
+        program = (python, "-I", "-S", str(self._bundles[job.machine]), "job")
+        doublings = 0 if math.isfinite(limit_s) else min(int(order.get("timeouts") or 0), 20)
+        return _DescribedJob(
+            job=job, described=described, program=program, limit_s=limit_s, doublings=doublings
         )
 
     # States of jobs.
@@ -719,7 +874,7 @@ class JobQueue:
                 self._backlog.append({"is": "stopped" if stopped else "continued", **_identity(job)})
         if now_s >= job.kill_at_s and job.number:
             self._cancels.add(job.number)
-            job.kill_at_s = now_s + _STALE_S
+            job.kill_at_s = now_s + self._stale_s[job.machine]
         if job.ended_at_s is not None:
             # A heartbeat is believed more than a Slurm that has lost its state.
             if now_s >= max(job.ended_at_s, job.beat_at_s) + _SETTLING_S:
@@ -732,12 +887,12 @@ class JobQueue:
         if job.pilot is not None:
             self._report(job, end)
             return
-        if end.get("cause") == "preempted" and not job.is_cancelled:
+        if _is_ended_from_outside(end) and not job.is_cancelled:
             job.exit_at_s = job.exit_at_s or now_s
             if job.status is None and now_s < job.exit_at_s + _REFINING_S:
                 return
-            if job.status is not None and job.status.state in _CAUSES:
-                cause, text = _CAUSES[job.status.state]
+            cause, text = _explain(job)
+            if cause:
                 end = {**end, "cause": cause, "text": text}
         elif end.get("cause") == "preempted":
             end = {**end, "cause": "cancelled"}
@@ -748,10 +903,12 @@ class JobQueue:
         if job.state in {JobState.SUSPENDED, JobState.STOPPED}:
             job.beat_at_s = now_s
             return
-        silent_s = now_s - job.beat_at_s
-        if silent_s > 2.0 * _STALE_S:
-            self._report(job, {"cause": "lost", "text": f"no heartbeat of its job for {silent_s:.0f} s"})
-        elif silent_s > _STALE_S and job.number:
+        silent_s, stale_s = now_s - job.beat_at_s, self._stale_s[job.machine]
+        text = f"no heartbeat of its job for {silent_s:.0f} s"
+        if silent_s > 2.0 * stale_s:
+            self._report(job, {"cause": "lost", "text": text})
+        elif silent_s > stale_s and job.number:
+            job.silence = job.silence or f"{text}, so weft cancelled it"
             self._cancels.add(job.number)
 
     def _resolve(self, job: QueuedJob) -> None:
@@ -771,7 +928,7 @@ class JobQueue:
             job.ended_at_s, job.asked_accounting = None, False
             self._waiting.append(job.files.attempt)
             return
-        cause, text = _CAUSES.get(state, ("", "")) if state is not None else ("", "")
+        cause, text = _explain(job)
         if not cause:
             how = f"ended as {state.value}" if state is not None else "disappeared from Slurm"
             cause = "error" if given is not None and state is JobState.FAILED else "lost"
@@ -824,19 +981,36 @@ class JobQueue:
         return found
 
     def _folder(self, machine: int) -> Path:
-        return self._context.layout.runner(self._context.execution, self._context.machines[machine])
+        return self._context.folders[machine]
 
     def _name(self, attempt: int, nonce: str) -> str:
-        return f"weft-{self._context.execution}-{attempt}-{nonce}"
+        return f"weft-{self._scope.execution}-{attempt}-{nonce}"
+
+
+def _explain(job: QueuedJob) -> tuple[str, str]:
+    """Return the cause and the text of an end for which Slurm has a reason; empty: it has none."""
+    state = job.status.state if job.status is not None else None
+    if job.silence and state is JobState.CANCELLED:
+        return "lost", job.silence
+    return _CAUSES.get(state, ("", "")) if state is not None else ("", "")
 
 
 def _identity(job: QueuedJob) -> dict[str, Any]:
     return {"attempt": job.files.attempt, "nonce": job.files.nonce}
 
 
-def _number(machine: Machine, key: str, default: float) -> float:
+def _is_ended_from_outside(end: Record) -> bool:
+    """Return whether a recorded end may have a cause that only Slurm can state.
+
+    Slurm sends its signals to the program, too, which may end before the job has noticed them.
+    """
+    is_killed = not end.get("cause") and end.get("signal") in _KILLING
+    return end.get("cause") == "preempted" or is_killed
+
+
+def _number(machine: Partition, key: str, default: float) -> float:
     value = machine.backend.get(key, default)
-    return float(value) if isinstance(value, int | float) else default
+    return float(value) if isinstance(value, (int, float)) else default
 
 
 def _memory(stated: object, wanted_bytes: float | None, nodes: int) -> int | None:
@@ -846,3 +1020,32 @@ def _memory(stated: object, wanted_bytes: float | None, nodes: int) -> int | Non
         return None if per_node is None else int(per_node)
     needed = math.ceil(wanted_bytes / nodes) + _RESERVE_BYTES
     return needed if per_node is None else min(needed, int(per_node))
+
+
+def find_wrong_partition(machine: Partition, groups: Sequence[NodeGroup]) -> Iterator[Problem]:
+    """Yield why the partition of a machine cannot be used; ``groups`` are the nodes of the cluster."""
+    if not groups:
+        return
+    where = f"machine {machine.name!r}: backend"
+    wanted = machine.backend.get("partition")
+    names = sorted({group.partition for group in groups})
+    own = [group for group in groups if group.partition == wanted or (wanted is None and group.default)]
+    if not own and wanted is None:
+        yield Problem(
+            what=f"{where}: no partition, and this Slurm has no default",
+            advice=f"set `partition`: {', '.join(names)}",
+        )
+    elif not own:
+        near = nearest(str(wanted), names)
+        advice = f"did you mean {near!r}?" if near else f"partitions here: {', '.join(names)}"
+        yield Problem(what=f"{where}: there is no partition {wanted!r}", advice=advice)
+        return
+    per_node = [group.cores if machine.node_is_core else 1 for group in own]
+    count = sum(group.count * size for group, size in zip(own, per_node))
+    word = "cores" if machine.node_is_core else "nodes"
+    if own and machine.nodes > count:
+        yield Problem(
+            what=f"machine {machine.name!r}: {machine.nodes} {word}",
+            rule=f"partition {own[0].partition!r} has {count} {word}",
+            advice="correct `nodes` of the machine",
+        )

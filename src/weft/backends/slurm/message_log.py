@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 
-from weft.backends.local.records import Record, SealedRecords, encode_record, write_log
+from weft.backends.runner.records import Record, SealedRecords, encode_record, write_log
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

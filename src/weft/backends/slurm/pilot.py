@@ -21,9 +21,9 @@ import signal
 import socket
 import time
 
-from weft.backends.local.processes import ProcessTracker, ProgramLauncher, StartOrder
-from weft.backends.local.records import Record, SealedRecords, encode_record, write_log
-from weft.backends.local.runner_loop import EngineSocket, RunnerTasks
+from weft.backends.runner.processes import ProcessTracker, ProgramLauncher, StartOrder
+from weft.backends.runner.records import Record, SealedRecords, encode_record, write_log
+from weft.backends.runner.runner_loop import EngineSocket, RunnerTasks
 from weft.backends.slurm.message_log import MessageReader, MessageWriter
 
 START, BEAT, EXIT = "start", "beat", "exit"

@@ -6,7 +6,8 @@ cores. As many pilots are requested as programs wait, up to the nodes of the mac
 uses. An order that a pilot has not read before its end is sent to another pilot. Programs that ran when their
 pilot ended are reported as preempted or lost, so that the engine starts them again.
 
-All state belongs to the thread of the engine; another thread reads the reports.
+All state belongs to the thread of the engine; another thread reads the reports. Login nodes load this module
+without weft being installed there: it uses Python 3.8 and the standard library.
 """
 
 from __future__ import annotations
@@ -21,18 +22,21 @@ from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft.backends.attempt.attempt import ProgramReport
-from weft.backends.local.records import Record, SealedRecords
+from weft.backends.runner.records import Record, SealedRecords
 from weft.backends.slurm.job import REQUESTS
 from weft.backends.slurm.job_files import JobFiles
 from weft.backends.slurm.message_log import MessageReader, MessageWriter
 from weft.backends.slurm.pilot import ORDERS, REPORTS
-from weft.platform.machine import Machine
 from weft.records import dataclass
 from weft.units import parse_seconds
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+ProgramReport: TypeAlias = "Mapping[str, Any]"
+"""See ``attempt/attempt.py``."""
 MODULE_NUMBERS = 1 << 30
 """Numbers from here on are those of prologs, epilogs and evaluators, which the journal does not contain."""
 PILOT_NUMBERS = 1 << 60
@@ -49,6 +53,20 @@ _LATE_S = 60.0
 _RESERVE_S = 5.0
 _MOST_FAILURES = 3
 _READ_EVERY_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """What jobs need to know about the machine on which they run; a machine is a part of a cluster."""
+
+    name: str
+    nodes: int
+    cores: int
+    """Cores per node to request."""
+    node_is_core: bool
+    """Whether the nodes of the machine are cores (``unit: core``)."""
+    backend: Mapping[str, Any]
+    """The settings of the machine."""
 
 
 @dataclass(slots=True, eq=False)
@@ -143,7 +161,7 @@ class Pilot:
             return  # sent with the next order
         with suppress(OSError):
             places = self.writer.append(self.outgoing)
-            by_number = {each["n"]: place for each, place in zip(self.outgoing, places, strict=True)}
+            by_number = {each["n"]: place for each, place in zip(self.outgoing, places)}
             for task in self.tasks.values():
                 task.place = by_number.get(task.message, task.place)
             self.outgoing = []
@@ -214,7 +232,7 @@ class PilotPool:
 
     def __init__(
         self,
-        machines: Sequence[Machine],
+        machines: Mapping[int, Partition],
         folder: Callable[[int], Path],
         token: str,
         wake: Callable[[], None],
@@ -437,7 +455,7 @@ class PilotPool:
             return  # its folder cannot be read now; tried again
         pilot.has_started = True
         began = start.get("at")
-        age_s = max(0.0, time.time() - float(began)) if isinstance(began, int | float) else 0.0
+        age_s = max(0.0, time.time() - float(began)) if isinstance(began, (int, float)) else 0.0
         reserve_s = SIGNAL_BEFORE_S + _LATE_S if ends_early(limit_s) else 0.0
         pilot.end_s = time.monotonic() - age_s + limit_s - reserve_s - _RESERVE_S
 

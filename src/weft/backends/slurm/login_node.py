@@ -1,0 +1,113 @@
+"""Clusters that are reached through ssh on a login node.
+
+To the engine such a machine is an ssh host with a disk of its own, the file system of the cluster, on which
+a process on the login node (``login_server.py``) takes the place of the runner. Connections, file transfers
+and what happens when a connection is lost are those of the ssh backend.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from weft.backends.attempt.backend import BackendPart
+from weft.backends.backend import ProjectContext
+from weft.backends.layout import ProjectLayout
+from weft.backends.slurm.pilots import Partition
+from weft.backends.ssh.backend import SshBackend, SshMachine, SshRunners, clean_host
+from weft.backends.ssh.connection import HostConnections
+from weft.backends.ssh.host import DEFAULT_SILENCE_S, HostSettings, read_login_settings
+from weft.platform.machine import Machine
+
+_DEFAULT_COMMANDS_PER_S = 4.0
+_BUNDLE_FOLDER = "weft-programs"
+"""Folder of the bundle in the sandbox, because the home folder need not be visible on compute nodes."""
+
+
+class LoginNode(SshMachine):
+    """One machine of a cluster behind a login node, with a process of its own there."""
+
+    def __init__(self, *context: Any, partition: Partition) -> None:
+        """Create the machine; ``context`` is that of ``SshMachine``, ``partition`` is sent to the process."""
+        self._partition = partition
+        super().__init__(*context)
+
+    def _read_settings(self, machine: Machine) -> HostSettings:
+        return read_login_settings(machine.backend, machine.name)
+
+    def _bundle_folder(self, home: str) -> str:
+        sandbox = self.sandbox.removeprefix("~/")
+        return f"{sandbox if sandbox.startswith('/') else f'{home}/{sandbox}'}/{_BUNDLE_FOLDER}"
+
+    def _describe_bridge(self) -> tuple[str, Mapping[str, Any]]:
+        return "slurm", {"machine": asdict(self._partition)}
+
+    @property
+    def silence_s(self) -> float:
+        """Return the seconds without an answer after which the cluster is lost.
+
+        Jobs run on while the login node does not answer, so only a login node that never answered is lost
+        unless the user states a limit.
+        """
+        if self.was_reached or math.isfinite(self.settings.silence_s):
+            return self.settings.silence_s
+        return DEFAULT_SILENCE_S
+
+
+def make_part(
+    context: ProjectContext, machines: Sequence[int], described: Sequence[Partition]
+) -> BackendPart:
+    """Return the transport to machines behind login nodes, their disks, and the connections for both."""
+    connections = HostConnections()
+    nodes = {
+        index: LoginNode(
+            context.layout, context.machines[index], connections, context.is_known,
+            partition=_share_rate(partition, described),
+        )
+        for index, partition in zip(machines, described, strict=True)
+    }  # fmt: skip
+
+    def give_up() -> None:
+        for node in nodes.values():
+            node.give_up()
+
+    return BackendPart(
+        capabilities=SshBackend.capabilities,
+        connect=partial(SshRunners, context, nodes),
+        disks={index: node.disk for index, node in nodes.items()},
+        give_up=give_up,
+        release=connections.close,
+    )
+
+
+def _share_rate(partition: Partition, all_partitions: Sequence[Partition]) -> Partition:
+    """Return a partition with its share of the commands of Slurm that may start in a second.
+
+    Each machine has a process of its own on the login node.
+    """
+    others = [each for each in all_partitions if each.backend["via"] == partition.backend["via"]]
+    stated = min(float(each.backend.get("commands_per_s", _DEFAULT_COMMANDS_PER_S)) for each in others)
+    backend = {**partition.backend, "commands_per_s": stated / len(others)}
+    return Partition(**{**asdict(partition), "backend": backend})
+
+
+def clean_machine(
+    layout: ProjectLayout,
+    machine: Machine,
+    executions: Mapping[int, str],
+    spared: Iterable[str],
+    described: Partition,
+    *,
+    dry_run: bool,
+) -> Mapping[str, Any]:
+    """Remove the directories of finished executions; see ``SshBackend.clean_machine``."""
+    connections = HostConnections()
+    node = LoginNode(layout, machine, connections, lambda *_: False, partition=described)
+    try:
+        return clean_host(node, layout, machine, executions, spared, dry_run=dry_run)
+    finally:
+        node.close(wait_s=0.0)
+        connections.close()
