@@ -46,7 +46,7 @@ UseDNS no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 Subsystem sftp internal-sftp
-"""
+{environment}"""
 
 _START_SCRIPT = """\
 set -e
@@ -54,6 +54,7 @@ hostname {name}
 mount -t tmpfs -o mode=0755 none /run
 mkdir /run/sshd
 cp {folder}/* /run/sshd
+{keep_shared}
 mount --bind /run/sshd/passwd /etc/passwd
 mount --bind /run/sshd/hosts /etc/hosts
 mount -t tmpfs -o mode=0755,size={disk_bytes} none /mnt
@@ -65,6 +66,7 @@ mount --bind /mnt/home /home
 cd /
 exec 2>>{folder}/log
 mount --bind /mnt/tmp /tmp
+{mount_shared}
 echo ready
 read go
 ip -batch /run/sshd/network
@@ -125,6 +127,11 @@ class SshHosts:
         self.identity = folder / "identity"
         self.known_hosts = folder / "known_hosts"
         self.disk_bytes = disk_bytes
+        self.user = USER
+        self.shared: dict[Path, str] = {}
+        """Folders of this computer that the hosts see, too, with their paths there."""
+        self.environment: dict[str, str] = {}
+        """More environment variables of commands that ssh runs there."""
         self.network = _Network()
         self.hosts = [SshHost(self, number) for number in range(1, count + 1)]
 
@@ -194,7 +201,7 @@ class SshHost:
         """Return the section of a client configuration for this host."""
         hosts = self._hosts
         return (
-            f"Host {self.name}\n  HostName {self.address}\n  User {USER}\n  IdentityFile {hosts.identity}\n"
+            f"Host {self.name}\n  HostName {self.address}\n  User {hosts.user}\n  IdentityFile {hosts.identity}\n"
             f"  IdentitiesOnly yes\n  IdentityAgent none\n  UserKnownHostsFile {hosts.known_hosts}\n"
         )
 
@@ -206,7 +213,7 @@ class SshHost:
     def write_files(self, hosts_file: str) -> None:
         """Write the files that the host copies to its own disk when it starts."""
         write = {
-            "config": _SSHD_CONFIG,
+            "config": _SSHD_CONFIG.format(environment=self._environment_line()),
             "authorized_keys": self._hosts.identity.with_suffix(".pub").read_text(encoding="utf-8"),
             "passwd": _accounts(),
             "hosts": hosts_file,
@@ -215,9 +222,26 @@ class SshHost:
         for name, text in write.items():
             (self.folder / name).write_text(text, encoding="utf-8")
 
+    def _environment_line(self) -> str:
+        words = " ".join(f'"{name}={value}"' for name, value in self._hosts.environment.items())
+        return f"SetEnv {words}\n" if words else ""
+
     def launch(self) -> None:
         """Start the process of the host; it waits for its network."""
+        shared = list(self._hosts.shared.items())
+        keep = [
+            f"mkdir /run/shared{number}; mount --bind {shlex.quote(str(source))} /run/shared{number}"
+            for number, (source, _) in enumerate(shared)
+        ]
+        mount = [
+            f"mkdir -p {shlex.quote(target)}; mount --bind /run/shared{number} {shlex.quote(target)}"
+            for number, (_, target) in enumerate(shared)
+        ]
+        if self._hosts.user == "root":
+            mount.insert(0, "mount -t tmpfs -o mode=0700 none /root")
         script = _START_SCRIPT.format(
+            keep_shared="\n".join(keep),
+            mount_shared="\n".join(mount),
             name=self.name,
             folder=shlex.quote(str(self.folder)),
             disk_bytes=self._hosts.disk_bytes,
@@ -298,17 +322,22 @@ class SshHost:
         """Pass packets again."""
         self._network.run("ip", "link", "set", self._port, "master", "bridge")
 
-    def limit_cpu(self, share: float) -> None:
-        """Limit all processes of the host together to ``share`` of one core; skip the test where this fails."""
+    def limit_cpu(self, share: float, *, weight: int = 1) -> None:
+        """Limit all processes of the host together to ``share`` of one core; skip the test where this fails.
+
+        Against other processes of this computer they count ``weight`` times as much as usual.
+        """
         if self.quota is None:
             self.quota = _make_cpu_group(f"weft-{os.getpid()}-{self._network.number}-{self.name}")
         period_us = 20_000
         quota_us = max(1000, round(share * period_us))
         if (self.quota / "cpu.max").exists():
             (self.quota / "cpu.max").write_text(f"{quota_us} {period_us}", encoding="utf-8")
+            (self.quota / "cpu.weight").write_text(str(min(10_000, 100 * weight)), encoding="utf-8")
         else:
             (self.quota / "cpu.cfs_period_us").write_text(str(period_us), encoding="utf-8")
             (self.quota / "cpu.cfs_quota_us").write_text(str(quota_us), encoding="utf-8")
+            (self.quota / "cpu.shares").write_text(str(1024 * weight), encoding="utf-8")
         while late := set(self.processes()) - _members(self.quota):
             for pid in late:
                 with contextlib.suppress(ProcessLookupError):
@@ -325,6 +354,11 @@ class SshHost:
         """Return the path by which this process reads a file of the host; links must not be absolute."""
         [first] = _children(self._running().pid)
         return Path(f"/proc/{first}/root", path.lstrip("/"))
+
+    @property
+    def sandbox(self) -> Path:
+        """Return the path by which this process reads the sandbox of machines on the host."""
+        return self.path(SANDBOX)
 
     def run(self, *command: str) -> str:
         """Run a command as root on the host, not through ssh; return its output."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,16 @@ def test_repeated_attempt_replaces_its_records(made: AttemptRecords, tmp_path: P
         made.write(str(_records(tmp_path, attempt)), "command.sh", b"again")
         assert [path.name for path in _records(tmp_path, attempt).iterdir()] == ["command.sh"]
         assert (_records(tmp_path, attempt) / "command.sh").read_bytes() == b"again"
+
+
+def test_directories_that_a_program_has_made_become_private(made: AttemptRecords, tmp_path: Path) -> None:
+    parents = _records(tmp_path, 1).parent, _workdir(tmp_path, 1).parent
+    for parent in parents:
+        parent.mkdir(parents=True)
+        parent.chmod(0o777)
+    made.make_workdir(str(_workdir(tmp_path, 1)))
+    made.create(str(_records(tmp_path, 1)))
+    assert [stat.S_IMODE(parent.stat().st_mode) for parent in parents] == [0o700, 0o700]
 
 
 def test_record_is_not_written_through_a_link(made: AttemptRecords, tmp_path: Path) -> None:

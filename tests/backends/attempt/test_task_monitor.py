@@ -80,7 +80,7 @@ def test_invalid_requirement_is_reported_and_ignored(machines, tmp_path):
     assert note.reason.startswith("ignored: gw_reqs contains '__import__(")
     assert len(commands(entries, cm.Assign)) == 1
     story = "\n".join(explanation_lines(explain_task(tmp_path, "job", run=1)))
-    assert "requirement: ignored: gw_reqs contains" in story
+    assert "it wrote a file that is ignored: gw_reqs contains" in story
 
 
 def test_restart_uses_the_last_reported_progress(machines, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ import backend_project
 from backend_project import BackendProject
 from patience import PATIENCE_S
 from ssh_hosts import SshHosts, make_key
-from weft.backends.ssh.backend import SshBackend
+from weft.backends.ssh.backend import SshBackend, _HostFileServer
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.errors import InvalidInput
@@ -24,6 +25,7 @@ TASKS = {
     "folder": {"command": "mkdir d; echo a > d/a; ln -s a d/b", "outputs": ["d/"]},
     "lister": {"command": "cat d/a d/b > n", "inputs": ["d/"], "outputs": ["n"]},
     "failing": {"command": "exit 3"},
+    "short": {"command": "echo words; echo more >&2; exit 3"},
     "slow": {"command": "sleep 1000", "seconds": 60},
     "telling": {"command": "echo '{{\"delta\": 0.5}}' > $WEFT_RESULT_FILE"},
     "forgetful": {"command": "true", "outputs": ["never"]},
@@ -199,6 +201,24 @@ def test_directories_are_removed_from_the_host(project, ssh_hosts) -> None:
     assert ssh_hosts[0].run("sh", "-c", f"ls -d {path} 2>/dev/null || echo none") == "none\n"
 
 
+def test_task_without_files_needs_no_file_operation(project, monkeypatch) -> None:
+    project.start(0, "short")
+    project.end()
+    calls: list[str] = []
+    call = _HostFileServer.call
+    monkeypatch.setattr(
+        _HostFileServer, "call", lambda self, what, given: calls.append(what) or call(self, what, given)
+    )
+    project.start(1, "short")
+    assert project.end().exit_code == 3
+    assert [each for each in calls if each != "observe"] == []  # running programs are observed once a second
+    records = project.backend._attempts[1].records_path
+    assert [Path(records, name).read_text() for name in ("out", "err")] == ["words\n", "more\n"]
+    project.start(2, "quick")
+    assert project.end().exit_code == 0
+    assert [each for each in calls if each != "observe"] == ["collect"]
+
+
 def test_invalid_settings_are_all_reported() -> None:
     machines = [
         Machine(name="a", backend={"kind": "ssh", "hots": "x"}),
@@ -222,6 +242,7 @@ def test_order_that_never_arrived_is_repeated_unless_it_was_cancelled(project) -
     while len(reports) < 2:
         assert time.monotonic() < end_s, reports
         time.sleep(0.05)
+        runners.flush()
         reports += [each for each in runners.receive(-1) if each["is"] == "ended"]
     found = {each["attempt"]: (each.get("code"), each["cause"]) for each in reports}
     assert found == {5: (0, ""), 6: (None, "cancelled")}

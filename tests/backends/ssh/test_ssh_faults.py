@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import signal
@@ -77,21 +78,41 @@ def check_results(grid: Path, hosts: SshHosts, chains: int) -> None:
 
 def test_engine_killed_at_random_moments(grid: Path, notes: SshHosts) -> None:
     chance = random.Random(18)
-    engine = run(grid, chain_tasks(20, 1.5 * KILLS / 5))
+    for host in notes:
+        host.run("rm", "-f", "/var/tmp/weft-go")
+    tasks = chain_tasks(20, 1.5 * KILLS / 5)
+    waiting = "until [ -e /var/tmp/weft-go ]; do sleep 0.1; done"
+    after = [f"t{chain}x2" for chain in range(20)]
+    engine = run(grid, {**tasks, "last": {"command": waiting, "after": after}})
     wait_for(notes, "weft-notes")
     for _ in range(KILLS):
-        time.sleep(chance.uniform(0.2, 2.0))
-        if engine.poll() is not None:
-            break  # the run has ended before the last kill
+        time.sleep(chance.uniform(0.0, 3.0))
+        assert engine.poll() is None, engine.communicate()[0]
         engine.send_signal(signal.SIGKILL)
         engine.communicate()
         engine = start(grid, "resume")
+    for host in notes:
+        host.run("touch", "/var/tmp/weft-go")  # without it the run does not end
     out, _ = engine.communicate(timeout=PATIENCE_S)
     assert engine.returncode == 0, out
     check_results(grid, notes, 20)
     counts = {name: len(ran) for name, ran in read_intervals(notes).items()}
     assert set(counts.values()) == {1}, counts
     assert not find_processes(notes, " bridge ")
+
+
+def test_engine_killed_at_random_moments_leaves_nothing_after_cancel(grid: Path, notes: SshHosts) -> None:
+    chance = random.Random(19)
+    for turn in range(-(-KILLS // 5)):
+        engine = run(grid, {f"z{n}": {"command": "sleep 775", "seconds": 9} for n in range(12)})
+        if turn % 2 == 0:
+            wait_for(notes, "sleep 775")
+        time.sleep(chance.uniform(0.0, 2.0))
+        engine.send_signal(signal.SIGKILL)
+        engine.communicate()
+        start(grid, "cancel").communicate(timeout=PATIENCE_S)
+        wait_until(lambda: not find_processes(notes, "sleep 775"), "end of the programs")
+        wait_until(lambda: not find_processes(notes, ".pyz serve"), "end of the runners")
 
 
 def test_connections_cut_three_times(grid: Path, notes: SshHosts) -> None:
@@ -124,6 +145,22 @@ def test_packets_dropped_for_half_a_minute(grid: Path, notes: SshHosts) -> None:
     assert "is lost" not in out
     check_results(grid, notes, 4)
     assert {len(ran) for ran in read_intervals(notes).values()} == {1}
+
+
+def test_outage_does_not_count_as_run_time(grid: Path, notes: SshHosts) -> None:
+    """Estimates of later runs rest on this time."""
+    write_grid(grid, notes, silence=90)
+    engine = run(grid, {"t": {"command": "sleep 3.25", "contract": "none"}})
+    host = next(each for each in notes if each.name == wait_for(notes, "sleep 3.25"))
+    host.drop_packets()
+    try:
+        time.sleep(10.0)
+    finally:
+        host.pass_packets()
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, out
+    [attempt] = json.loads(weft(grid, "report", "1", "--json"))["attempts"]
+    assert 3.2 <= attempt["ended_s"] - attempt["started_s"] < 8.0
 
 
 STEPS = """\
@@ -174,13 +211,3 @@ def test_host_killed_for_real_with_migration_from_the_restart_file(
         host.restart()
     assert int((grid / "from").read_text()) > 0
     assert (grid / "twice").read_text() == (undisturbed / "twice").read_text() != ""
-
-
-def test_nothing_is_left_on_the_hosts_after_cancel_of_a_killed_engine(grid: Path, notes: SshHosts) -> None:
-    engine = run(grid, {f"z{n}": {"command": "sleep 776", "seconds": 9} for n in range(6)})
-    wait_for(notes, "sleep 776")
-    engine.send_signal(signal.SIGKILL)
-    engine.communicate()
-    weft(grid, "cancel")
-    wait_until(lambda: not find_processes(notes, "sleep 776"), "end of the programs")
-    wait_until(lambda: not find_processes(notes, ".pyz serve"), "end of the runners")

@@ -25,6 +25,35 @@ tasks:
   x: {command: "echo begun >> log; while ! [ -e /tmp/go ]; do sleep 0.1; done; cp log x.out", outputs: [x.out]}
   y: {command: "cat x.out x.out > y.out", inputs: [x.out], outputs: [y.out]}
 """
+COUNTING = """\
+weft: 1
+name: counting
+tasks:
+  begin: {command: "echo 0 > n", outputs: [n], requirements: 'arch == "x1"'}
+  count:
+    command: 'echo $(($(cat n) + 1)) > m; mv -f m n; echo "{{\\"n\\": $(cat n)}}" > $WEFT_RESULT_FILE'
+    inputs: [n]
+    outputs: [n]
+    requirements: 'arch == "x2"'
+  show: {command: "cp n shown", after: again, inputs: [n], outputs: [shown]}
+loops:
+  again: {from: count, to: count, until: count.result.n >= 3, max_iterations: 5}
+"""
+TRAVELLING = """\
+weft: 1
+name: travelling
+tasks:
+  begin: {command: "echo begin > n", outputs: [n]}
+  count:
+    command: |
+      if [ $(wc -l < n) = 2 ] && ! [ -e /tmp/go ]; then sleep 1000; fi
+      {{ cat n; hostname; }} > m; mv -f m n; echo "{{\\"n\\": $(wc -l < n)}}" > $WEFT_RESULT_FILE
+    inputs: [n]
+    outputs: [n]
+  show: {command: "cp n shown", after: again, inputs: [n], outputs: [shown]}
+loops:
+  again: {from: count, to: count, until: count.result.n >= 4, max_iterations: 5}
+"""
 RESTARTING = """\
 weft: 1
 name: restarting
@@ -44,6 +73,14 @@ def test_pipeline_over_two_hosts_is_published_and_reused(grid: Path) -> None:
     assert (grid / "c.txt").read_text() == "3\nhost2\n3\n"
     assert "host1" in weft(grid, "logs", "a")
     assert "reused" in weft(grid, "run", "flow.yaml", "--on", "grid.yaml")
+
+
+def test_loop_on_a_host_reads_its_own_file_and_not_the_first_one_of_another_host(grid: Path) -> None:
+    """Two tasks write the file on different disks; the later one is copied on the disk where it is."""
+    engine = run(grid, COUNTING)
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, out
+    assert (grid / "shown").read_text() == "3\n"
 
 
 def test_killed_engine_is_resumed(grid: Path, ssh_hosts: SshHosts) -> None:
@@ -86,5 +123,27 @@ def test_task_goes_on_from_its_restart_files_after_its_host_was_killed(
         out, _ = engine.communicate(timeout=PATIENCE_S)
         assert engine.returncode == 0, out
         assert (grid / "x.out").read_text() == "half\n"
+    finally:
+        host.restart()
+
+
+def test_loop_goes_on_after_the_host_with_its_last_iteration_was_killed(
+    grid: Path, ssh_hosts: SshHosts
+) -> None:
+    for host in ssh_hosts:
+        host.run("rm", "-f", "/tmp/go")
+    engine = run(grid, TRAVELLING)
+    killed = wait_for(ssh_hosts, "sleep 1000")
+    for host in ssh_hosts:
+        if host.name != killed:
+            host.run("touch", "/tmp/go")
+    host = next(each for each in ssh_hosts if each.name == killed)
+    host.kill()
+    try:
+        out, _ = engine.communicate(timeout=PATIENCE_S)
+        assert engine.returncode == 0, out
+        begin, first, *others = (grid / "shown").read_text().split()
+        assert (begin, first, len(others)) == ("begin", killed, 2)
+        assert killed not in others
     finally:
         host.restart()

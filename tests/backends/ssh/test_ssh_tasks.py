@@ -140,6 +140,22 @@ def test_shares_of_a_host_and_its_sensors_are_used(grid: Path, ssh_hosts: SshHos
     assert "m/s" in weft(grid, "explain", "t0")
 
 
+def test_sweep_with_equal_files_moves_each_of_them(grid: Path) -> None:
+    """Equal contents arrive under the same name: at most one thread may move such a content at a time."""
+    (grid / "large").write_bytes(b"large" * 100_000)
+    task = {
+        "sweep": {"n": list(range(12))},
+        "command": "cat data.txt > small.{n}; cat large > large.{n}",
+        "inputs": ["data.txt", "large"],
+        "outputs": ["small.{n}", "large.{n}"],
+        "requirements": 'arch == "x1"',
+    }
+    finish(grid, {"t": task})
+    assert {(grid / f"small.{n}").read_text() for n in range(12)} == {"some words here\n"}
+    assert {(grid / f"large.{n}").stat().st_size for n in range(12)} == {500_000}
+    assert "retried" not in weft(grid, "status")
+
+
 def test_host_behind_another_host_is_used(grid: Path, ssh_hosts: SshHosts) -> None:
     """The second host is reached through the first one, as through a login node (ProxyJump)."""
     config = grid / "config"

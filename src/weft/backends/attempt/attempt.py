@@ -43,7 +43,8 @@ The report of an end also has ``code``, ``signal``, ``cause``, ``text``, ``at`` 
 itself). If the program ended by a signal, or with an exit code other than 0, the report has ``disk``:
 ``folder``, ``free_bytes``, ``size_bytes`` and ``free_files`` of the fullest file system that the program
 wrote to, measured at the end of the program. ``disk`` is None if these values are unknown. With ``lasting``
-a program could not be started, and another try would not help.
+a program could not be started, and another try would not help. With ``delayed`` the report
+arrived so late, as after an outage of the network, that the times in it count, not that of its arrival.
 """
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -78,6 +79,10 @@ class ActiveAttempt:
     """Whether an earlier engine had assigned the attempt."""
     has_workdir: bool = False
     """Whether this engine created the working directory of the attempt."""
+    routes: dict[str, None] = field(default_factory=dict)
+    """In words: how outputs on the disks of other hosts were copied to the disk of this one."""
+    has_host_workdir: bool = False
+    """Whether this engine created the directory on the disk of a host; else the start of the program does."""
     workdir_lock: Lock = field(default_factory=Lock)
     """Lock to hold while the working directory is created; several threads may stage inputs into it."""
     start: Start | None = None

@@ -170,10 +170,6 @@ def _need_nothing(_: ActiveAttempt) -> Mapping[str, Any]:
     return {}
 
 
-def _ignore_end(attempt: ActiveAttempt, report: ProgramReport) -> None:
-    """Take no notice of the end of a program."""
-
-
 def _do_nothing() -> None:
     pass
 
@@ -192,8 +188,6 @@ class BackendPart:
     """By machine: the disk of a machine with a file system of its own."""
     describe_needs: Callable[[ActiveAttempt], Mapping[str, Any]] = _need_nothing
     """Returns the fields that the transport needs in an order, besides those of every order."""
-    note_end: Callable[[ActiveAttempt, ProgramReport], None] = _ignore_end
-    """Called with the report on the end of each program."""
     give_up: Callable[[], None] = _do_nothing
     """Lets waiting file operations fail; called before the transport is closed."""
     release: Callable[[], None] = _do_nothing
@@ -905,7 +899,6 @@ class ProgramBackend:
             return
         attempt.over = True
         attempt.end = report
-        self._part.note_end(attempt, report)
         self._monitor.remove(attempt)
         self._end_module(attempt, EVALUATOR, 0.0)
         if not (attempt.launched and self._has_module(attempt, EPILOG)):
@@ -973,7 +966,8 @@ class ProgramBackend:
         attempt.over = True
         if lines:
             self._events.append(ev.TasksAdded(run=attempt.run, lines=lines))
-        self._events.append(add_measured_times(attempt, ended) if attempt.inherited else ended)
+        is_delayed = attempt.inherited or (attempt.end is not None and attempt.end.get("delayed", False))
+        self._events.append(add_measured_times(attempt, ended) if is_delayed else ended)
         if attempt.launched:
             self._unconfirmed[attempt.number] = attempt.machine
 

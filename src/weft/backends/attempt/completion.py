@@ -30,6 +30,7 @@ from weft.backends.attempt.file_sync import sync_files
 from weft.backends.attempt.fingerprint import WRITER
 from weft.backends.attempt.inputs import (
     fill_secrets,
+    find_carriers,
     output_names,
     placed_values,
     refuse_redirection,
@@ -293,6 +294,8 @@ class AttemptFinisher:
         self._records = records
         self._disk_of = disk_of
         self.checkpoints = CheckpointKeeper(context)
+        self._carriers: dict[int, tuple[CompiledWorkflow, frozenset[int]]] = {}
+        """By run: its workflow, and the tasks with outputs that a later iteration reads."""
         self._synced: set[Path] = set()
         """Directories above working directories whose entries were synced to the disk."""
 
@@ -312,7 +315,9 @@ class AttemptFinisher:
         try:
             with interruptible(lambda: attempt.abandoned):
                 if attempt.disk is not None and attempt.launched and report.get("cause") != Cause.LOST:
-                    attempt.disk.pull_reports(attempt)
+                    # An epilog may have written more since.
+                    left = None if self._has_epilog(attempt) else report.get("left")
+                    attempt.disk.pull_reports(attempt, left=left)
                 return self._finish(attempt, report, epilog_problem)
         except Interrupted:
             ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.CANCELLED)
@@ -322,6 +327,10 @@ class AttemptFinisher:
                 raise
             ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.STAGING, story=str(problem))
             return FinishedAttempt(ended)
+
+    def _has_epilog(self, attempt: ActiveAttempt) -> bool:
+        job = self._context.compiled_workflow(attempt.run).description(attempt.task).job
+        return job is not None and bool(job.epilog)
 
     def _finish(self, attempt: ActiveAttempt, report: ProgramReport, epilog_problem: str) -> FinishedAttempt:
         compiled = self._context.compiled_workflow(attempt.run)
@@ -461,7 +470,7 @@ class AttemptFinisher:
             machine = self._context.machines[attempt.machine]
             names = output_names(compiled, attempt.task, machine, attempt.iteration)
             files = self._collect_files(attempt, names, all_required=ended.exit_code == 0)
-            if attempt.disk is not None and has_sweep_files(compiled):
+            if attempt.disk is not None and files and self._is_needed_here(attempt, compiled):
                 attempt.disk.pull_reports(attempt, [file.name for file in files])
             silent = not attempt.launched or self._records.has_no_result(attempt.workdir_path)
             result = {} if silent else read_result(attempt.workdir)
@@ -493,6 +502,16 @@ class AttemptFinisher:
                 story=attempt.staleness,
             )
         finished.product = self._product(attempt, report, compiled, files, result)
+
+    def _is_needed_here(self, attempt: ActiveAttempt, compiled: CompiledWorkflow) -> bool:
+        """Return whether outputs on a host are copied to the project as soon as their task has ended.
+
+        The engine reads the files that define sweeps. What a later iteration of a loop reads must outlive the
+        host, because no task can make it again.
+        """
+        if (found := self._carriers.get(attempt.run)) is None or found[0] is not compiled:
+            found = self._carriers[attempt.run] = compiled, find_carriers(compiled)
+        return attempt.task in found[1] or has_sweep_files(compiled)
 
     def _collect_files(
         self, attempt: ActiveAttempt, names: Sequence[str], *, all_required: bool
@@ -653,8 +672,8 @@ def take_saved(attempt: ActiveAttempt) -> ev.Checkpointed | None:
 def add_measured_times(attempt: ActiveAttempt, ended: ev.Ended) -> ev.Ended:
     """Return the end ``ended`` with the times that the transport measured.
 
-    The attempt was started by an earlier engine. If the program died with its runner, its end was not
-    measured, and ``ended`` is returned unchanged.
+    The attempt was started by an earlier engine, or it ended while the connection was lost. If the program
+    died with its runner, its end was not measured, and ``ended`` is returned unchanged.
     """
     report = attempt.end
     if report is None:  # there was no program

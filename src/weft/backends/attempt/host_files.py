@@ -2,9 +2,9 @@
 
 A machine with a disk of its own is reached through a process on its host. This module runs in that process:
 it reads one request per line from standard input and writes one answer per line to standard output, both JSON
-objects. Bytes are not sent through it: files from other machines arrive in a folder of the sandbox, each
-under its digest, so that a broken transfer continues where it stopped. An arrived file is verified and then
-moved to its place.
+objects. Small files are parts of messages. Larger files from other machines arrive in a folder of the
+sandbox, each under its digest, so that a broken transfer continues where it stopped. An arrived file is
+verified and then moved to its place.
 
 A request has ``id``, ``do`` (the name of an operation) and the arguments of the operation. Its answer has the
 same ``id`` and either ``value``, or ``problem``: the arguments of the StagingProblem that was raised. Several
@@ -16,15 +16,20 @@ Hosts load this module without weft being installed there: it uses Python 3.8 an
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
+import shlex
 import shutil
 import stat
+import subprocess
 import sys
 import tarfile
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -41,10 +46,10 @@ from weft.backends.attempt.safe_paths import (
     split_name,
     staging_errors,
 )
-from weft.backends.attempt.staging import atomic_file, clone_or_copy, collect_outputs, is_intact
+from weft.backends.attempt.staging import atomic_file, clone_or_copy, collect_outputs, is_intact, measure_file
 from weft.backends.attempt.trees import match_names, remove_tree
 from weft.backends.file_record import FileRecord
-from weft.private_files import FOLDER_MODE, make_folder
+from weft.private_files import FILE_MODE, FOLDER_MODE, make_folder, write_file
 
 if TYPE_CHECKING:
     from typing import Any, BinaryIO
@@ -52,7 +57,10 @@ if TYPE_CHECKING:
     from weft.backends.attempt.staging import CopyPermissions
 
 _THREADS = 4
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_BYTES = 1 << 16
+SMALL_BYTES = 256 << 10
+"""Files and archives of at most this size are sent in messages."""
 _SANDBOX_DEPTH = 6
 """Number of directories above a working directory that weft may have created."""
 PARTIAL = ".part"
@@ -61,6 +69,14 @@ PARTIAL = ".part"
 
 class HostFiles:
     """The file operations; a method without a leading underscore is an operation of this name."""
+
+    def __init__(self) -> None:
+        self._synced: set[Path] = set()
+        """Directories above working directories whose entries were synced to the disk."""
+        self._lock = Lock()
+        self._children: set[subprocess.Popen[bytes]] = set()
+        """Programs that run for an operation."""
+        self._ended = False
 
     def describe(self, sandbox: str = "") -> dict[str, Any]:
         """Return facts about the host: its boot, the version of Python and the user's home folder.
@@ -75,12 +91,19 @@ class HostFiles:
         return {**facts, "sandbox": found, "run_module": [sys.executable, str(Path(sys.argv[0]).resolve())]}
 
     def make_workdir(
-        self, sandbox: str, parts: Sequence[str], *, recovered: bool = False, records: Sequence[str] = ()
+        self,
+        sandbox: str,
+        parts: Sequence[str],
+        *,
+        recovered: bool = False,
+        records: Sequence[str] = (),
+        content: str = "",
     ) -> None:
-        """Create an empty working directory below a sandbox; parents that are missing are created.
+        """Create a working directory below a sandbox; parents that are missing are created.
 
         ``records`` is the path of one more directory, which may exist. If ``recovered`` is True, an earlier
-        engine may have created the working directory; then it is removed first.
+        engine may have created the working directory; then it is removed first. ``content`` are the first
+        files (see ``unpack_content``); "": the directory is empty.
         """
         root = Path(sandbox)
         with staging_errors("cannot be created", sandbox):
@@ -94,6 +117,8 @@ class HostFiles:
         if records:
             with open_directory(root, records, make=True, mode=FOLDER_MODE):
                 pass
+        if content:
+            self.unpack_content(str(above / last), content)
 
     def copy(
         self, source_root: str, source: str, root: str, name: str, *, digest: str, modes: CopyPermissions
@@ -122,6 +147,8 @@ class HostFiles:
     def accept(self, folder: str, digest: str) -> None:
         """Verify a file that has arrived under its digest; a file with another content is removed."""
         root, name = Path(folder), digest + PARTIAL
+        if not (root / name).exists() and (root / digest).exists():
+            return  # another engine has sent the same content
         if DIGESTS.of_path(root, name) != digest:
             remove_tree(root, name)
             why = "its content differs from the one that was sent"
@@ -144,29 +171,117 @@ class HostFiles:
         if not keep:
             remove_tree(Path(folder), digest)
 
-    def unpack(self, folder: str, digest: str, root: str) -> None:
-        """Put the files of an accepted archive into a working directory, and remove the archive."""
-        unpack_archive(Path(folder) / digest, Path(root))
+    def unpack(self, folder: str, digest: str, root: str, *, is_own: bool = False) -> None:
+        """Put the files of an accepted archive into a working directory, and remove the archive.
+
+        ``is_own``: the user may write to the files.
+        """
+        with staging_errors("cannot be unpacked", digest), (Path(folder) / digest).open("rb") as archive:
+            unpack_archive(archive, Path(root), 0o600 if is_own else 0)
         remove_tree(Path(folder), digest)
 
-    def pack(self, root: str, name: str, folder: str) -> dict[str, Any]:
+    def unpack_content(self, root: str, content: str) -> None:
+        """Put the files of an archive, which is encoded as Base64, into a working directory."""
+        unpack_archive(BytesIO(b64decode(content)), Path(root))
+
+    def pack(self, root: str, name: str, folder: str, *, in_message: bool = True) -> dict[str, Any]:
         """Return the path of a file to receive, its digest, permissions and time.
 
-        A directory is packed into an archive, which is removed after it was received.
+        A directory is packed into an archive, which is removed after it was received. With
+        ``in_message``, the content of a small file or archive is returned, encoded as Base64, in place of
+        the path.
         """
         with open_entry(Path(root), split_name(name)) as found:
             status, is_directory = found.status, found.is_directory
         facts = {"mode": status.st_mode, "modified_ns": status.st_mtime_ns, "archive": is_directory}
         if not is_directory:
+            found_at = {"digest": DIGESTS.of_path(Path(root), name)}
+            if in_message and status.st_size <= SMALL_BYTES:
+                with FileDescriptor(open_inside(Path(root), name)) as fd:
+                    content = os.pread(fd, SMALL_BYTES + 1, 0)
+                return {**facts, **found_at, "content": b64encode(content).decode()}
             path = "/".join((root, *split_name(name)))
-            return {**facts, "path": path, "digest": DIGESTS.of_path(Path(root), name)}
+            return {**facts, **found_at, "path": path, "size_bytes": status.st_size}
         make_folder(Path(folder))
         archive = Path(folder) / f"archive-{os.urandom(8).hex()}"
         with tarfile.open(str(archive), "w", format=tarfile.PAX_FORMAT) as packed:
             packed.add(str(Path(root).joinpath(*split_name(name))), "/".join(split_name(name)))
         digest = DIGESTS.of_path(Path(folder), archive.name)
+        size_bytes = archive.stat().st_size
+        if in_message and size_bytes <= SMALL_BYTES:
+            content = archive.read_bytes()
+            archive.unlink()
+            return {**facts, "content": b64encode(content).decode(), "digest": digest}
         archive.rename(Path(folder) / digest)
-        return {**facts, "path": f"{folder}/{digest}", "digest": digest}
+        return {**facts, "path": f"{folder}/{digest}", "digest": digest, "size_bytes": size_bytes}
+
+    def offer_proof(self, folder: str) -> list[str]:
+        """Write a random text to a file; return its path and the text: who reads it has reached this host."""
+        make_folder(Path(folder))
+        path, text = Path(folder) / f"proof-{os.urandom(8).hex()}", os.urandom(16).hex()
+        write_file(path, text.encode(), is_private=True)
+        return [str(path), text]
+
+    def try_route(self, command: Sequence[str], path: str, text: str) -> str:
+        """Return why a command does not reach another host; "": it reads this text from the path there.
+
+        A shell command is the last argument of ``command``, which runs it on the other host.
+        """
+        done, said = self._run([*command, f"exec cat {shlex.quote(path)}"], subprocess.PIPE)
+        if done == text:
+            return ""
+        return said or "it reaches another host"
+
+    def fetch(self, command: Sequence[str], path: str, folder: str, digest: str, *, size_bytes: int) -> int:
+        """Receive a file from another host, to be accepted under its digest; return the bytes received.
+
+        ``command`` runs a shell command there (see ``try_route``). Bytes that are here are not sent again.
+        """
+        with staging_errors("cannot be created", folder):
+            make_folder(Path(folder))
+            file = os.open(f"{folder}/{digest}{PARTIAL}", _APPEND, FILE_MODE)
+        with FileDescriptor(file) as fd:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # a server before this one may not have ended yet
+            start = os.fstat(fd).st_size
+            if start > size_bytes:
+                os.ftruncate(fd, 0)
+                start = 0
+            said = ""
+            if start < size_bytes:
+                _, said = self._run([*command, f"exec tail -c +{start + 1} {shlex.quote(path)}"], fd)
+            if (found := os.fstat(fd).st_size) != size_bytes:
+                why = said or f"{found} of {size_bytes} bytes have arrived"
+                raise StagingProblem("cannot be received", path, why, number=errno.EAGAIN)
+        return size_bytes - start
+
+    def _run(self, command: Sequence[str], out: int) -> tuple[str, str]:
+        """Run a program; return its output if ``out`` is a pipe, and why it failed, or ""."""
+        with self._lock:
+            if self._ended:
+                return "", "the server ends"
+            try:
+                child = subprocess.Popen(  # noqa: S603 -- the engine states the command
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE
+                )
+            except OSError as error:
+                return "", f"{command[0]}: {error.strerror}"
+            self._children.add(child)
+        said, err = child.communicate()
+        with self._lock:
+            self._children.discard(child)
+        lines = err.decode(errors="replace").strip().splitlines() or [f"exit code {child.returncode}"]
+        return (said or b"").decode(errors="replace"), lines[-1][:200] if child.returncode else ""
+
+    def _end(self) -> None:
+        """End the programs that operations have started, and start no more."""
+        with self._lock:
+            self._ended = True
+            for child in self._children:
+                child.terminate()
+
+    def measure(self, root: str, name: str) -> str:
+        """Return the digest of a file or directory."""
+        return measure_file(Path(root), name).digest
 
     def write_records(self, sandbox: str, path: str, texts: Mapping[str, str]) -> None:
         """Create a directory below a sandbox if it is missing, and write files into it."""
@@ -217,7 +332,10 @@ class HostFiles:
         """Make the declared outputs read-only, sync them to the disk, and return their records."""
         workdir = Path(root)
         files = collect_outputs(workdir, patterns, missing_ok=missing_ok, read_only=True)
-        sync_files(workdir, [file.name for file in files], above=list(workdir.parents)[:_SANDBOX_DEPTH])
+        parent, *higher = list(workdir.parents)[:_SANDBOX_DEPTH]
+        new = [each for each in higher if each not in self._synced]
+        sync_files(workdir, [file.name for file in files], above=[parent, *new])
+        self._synced.update(new)
         return [encode_file(file) for file in files]
 
     def find_intact(self, root: str, files: Sequence[Mapping[str, Any]], *, boot: str) -> list[bool]:
@@ -307,9 +425,12 @@ def _without_spared(root: Path, folder: str, spared: Sequence[str]) -> list[str]
     return [f"{folder}/{name}" for name in names if f"{path}/{name}" not in spared]
 
 
-def unpack_archive(archive: Path, root: Path) -> None:
-    """Put the files, links and directories of an archive below a root, without following links there."""
-    with staging_errors("cannot be unpacked", str(archive)), tarfile.open(str(archive)) as packed:
+def unpack_archive(archive: BinaryIO, root: Path, more_mode: int = 0) -> None:
+    """Put the files, links and directories of an archive below a root, without following links there.
+
+    The files get the permissions ``more_mode`` in addition to their own.
+    """
+    with staging_errors("cannot be unpacked", str(root)), tarfile.open(fileobj=archive) as packed:
         for member in packed:
             parts = split_name(member.name)
             if member.isdir():
@@ -326,7 +447,7 @@ def unpack_archive(archive: Path, root: Path) -> None:
                     continue
                 with atomic_file(parent, parts[-1], mode=0o600) as fd:
                     shutil.copyfileobj(content, _Writer(fd))
-                    os.fchmod(fd, member.mode & 0o777)
+                    os.fchmod(fd, (member.mode | more_mode) & 0o777)
                     os.utime(fd, ns=(int(member.mtime * 10**9),) * 2)
 
 
@@ -387,6 +508,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
         for line in requests:
             pool.submit(handle, line)
+        files._end()  # noqa: SLF001 -- not an operation
 
 
 def _answer(files: HostFiles, line: bytes) -> dict[str, Any]:

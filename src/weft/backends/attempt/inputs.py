@@ -284,6 +284,28 @@ class TaskInputs:
             )
 
 
+def find_carriers(compiled: CompiledWorkflow) -> frozenset[int]:
+    """Return the tasks with outputs that a later iteration of a loop reads.
+
+    Such outputs cannot be made again by running the predecessors of their readers.
+    """
+    index, found = ProducerIndex(compiled.graph), set[int]()
+    for body in compiled.graph.loops:
+        members = set(body.tasks.tolist())
+        for reader in members:
+            described, context = compiled.description(reader), compiled.graph.context(reader)
+            writers = set[int]()
+            if described.transfer is not None:
+                key = fill_template(described.transfer.file, context, last=False)
+                writers.update(index.of_transfer(key, reader))
+            for item in described.inputs:
+                if not item.source:
+                    key = fill_template(item.file, context, last=False)
+                    writers.update(index.of_reader(key, reader, matching=is_pattern(item.file)))
+            found |= (writers & members).difference(compiled.before(reader))
+    return frozenset(found)
+
+
 class RunProducts:
     """The last two products of every task; a loop may read the product of the previous iteration."""
 

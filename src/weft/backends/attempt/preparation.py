@@ -10,6 +10,7 @@ import errno
 import fnmatch
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
 from functools import partial
 from glob import glob
@@ -48,7 +49,7 @@ from weft.backends.attempt.inputs import (
 )
 from weft.backends.attempt.isolation import isolate_program
 from weft.backends.attempt.modules import module_number
-from weft.backends.attempt.remote_disk import RemoteDisk
+from weft.backends.attempt.remote_disk import TOO_SMALL, RemoteDisk
 from weft.backends.attempt.safe_paths import StagingProblem, make_parents, split_name
 from weft.backends.attempt.staging import CopyPermissions, clone_or_copy, is_intact, looks_intact
 from weft.backends.attempt.substitution import JobProblem
@@ -150,7 +151,7 @@ class AttemptPreparer:
         holders: tuple[int, ...] = ()
         try:
             self._make_workdir(attempt)
-            with interruptible(lambda: attempt.abandoned):
+            with interruptible(lambda: attempt.abandoned), _hold_mirror(attempt):
                 for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
                     if producers.intersection(item.producers) or (item.source and item.source in named):
                         moved += self._stage(attempt, item)[1]
@@ -167,6 +168,7 @@ class AttemptPreparer:
             moved_bytes=moved,
             lost=holders,
             lasting=lasting,
+            route="; ".join(attempt.routes),
         )
 
     def transfer(self, attempt: ActiveAttempt, command: StageIn) -> PreparedAttempt:
@@ -257,6 +259,8 @@ class AttemptPreparer:
             return reused
         attempt.staleness = self._staleness(attempt, compiled)
         variables = secrets.environment(description.job)
+        if attempt.disk is not None and description.job and description.job.prolog:
+            attempt.disk.ensure_workdir(attempt)  # the start of the program would empty the directory
         prepared = PreparedAttempt(order=self._write_order(attempt, job, variables))
         if (
             prepared.order is not None
@@ -378,8 +382,6 @@ class AttemptPreparer:
         with attempt.workdir_lock:
             if not attempt.has_workdir:
                 self._records.make_workdir(attempt.workdir_path, recovered=attempt.recovered)
-                if attempt.disk is not None:
-                    attempt.disk.make_workdir(attempt)
                 attempt.has_workdir = True
 
     def _restore_checkpoint(self, attempt: ActiveAttempt) -> bool:
@@ -457,11 +459,19 @@ class AttemptPreparer:
         if disk is not None and attempt.disk is not None and disk.name == attempt.disk.name:
             disk.copy(product, file, attempt, modes)
             return 0.0
+        if disk is not None and attempt.disk is not None:
+            problem = attempt.disk.copy_directly(disk, product, file, attempt, is_own=modes == "own")
+            if not problem:
+                attempt.routes[f"directly from {product.machine}"] = None
+                return file.size_bytes
+            if problem != TOO_SMALL:
+                attempt.routes[f"from {product.machine} through this computer: {problem}"] = None
         directory = Path(product.directory) if disk is None else disk.pull(product, file)
         # The content is verified by the digest of the copy.
         if disk is None and not looks_intact(directory, file):
             why = f"the output of {product.name} was modified or removed"
-            raise StagingProblem("cannot be staged", file.name, why)
+            advice = f"a new `weft run` runs {product.name} again"
+            raise StagingProblem("cannot be staged", file.name, why, advice=advice)
         copied_bytes = clone_or_copy(
             directory, file.name, attempt.workdir, file.name, modes=modes, digest=file.digest
         )
@@ -597,6 +607,8 @@ class AttemptPreparer:
             attempt.disk.prepare_records(attempt, scripts)
         compiled = self._context.compiled_workflow(attempt.run)
         order = self._order(attempt, job, secrets)
+        if attempt.disk is not None:
+            order |= attempt.disk.describe_start(attempt)
         return {**order, "restart": list(monitored_files(compiled, attempt.task)[1])}
 
     def _order(
@@ -655,6 +667,14 @@ class AttemptPreparer:
         if (found := self._caches.get(place)) is None:
             found = self._caches[place] = InputCache(place, fresh=self._context.fresh)
         return found
+
+
+def _hold_mirror(attempt: ActiveAttempt) -> AbstractContextManager[None]:
+    """Return a context in which no other thread stages inputs of an attempt on a disk of its own.
+
+    What is in the mirror is sent as a whole, so it must not contain files that are being written.
+    """
+    return nullcontext() if attempt.disk is None else attempt.disk.hold_mirror(attempt)
 
 
 def _staged_name(source: InputSource, declared: str) -> str:

@@ -6,24 +6,29 @@ into the mirror as for a local machine and then sent; restart files, result and 
 mirror and read there. Outputs stay on the host. ``Product.directory`` of such outputs starts with the name of
 the disk, for example ``ssh://host/path``.
 
-A file is sent under its digest into a folder of the host and verified before it gets its name, so that a
-broken transfer continues where it stopped. A received file is verified in the same way.
+Small files are sent together in one message. A larger file is sent under its digest into a folder of the host
+and verified before it gets its name, so that a broken transfer continues where it stopped. A received file is
+verified in the same way.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import errno
+import io
 import os
 import tarfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
 
 from weft.backends.attempt.command import EXIT_FILE, RESULT_FILE
+from weft.backends.attempt.content import check_interruption
 from weft.backends.attempt.digests import DIGESTS
-from weft.backends.attempt.host_files import PARTIAL, decode_file, encode_file, unpack_archive
+from weft.backends.attempt.host_files import PARTIAL, SMALL_BYTES, decode_file, encode_file, unpack_archive
 from weft.backends.attempt.safe_paths import StagingProblem, make_parents, staging_errors
 from weft.backends.attempt.staging import CopyPermissions, measure_file
 from weft.backends.attempt.task_files import (
@@ -36,15 +41,23 @@ from weft.backends.attempt.task_files import (
 from weft.backends.attempt.trees import remove_tree
 from weft.backends.backend import Product
 from weft.backends.file_record import FileRecord
-from weft.private_files import make_folder, write_file
+from weft.private_files import make_folder, open_stream, write_file
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from weft.backends.attempt.attempt import ActiveAttempt
 
 _LARGE_BYTES = 8 << 20
 """Files of at least this size are sent on their own; smaller ones are sent together."""
 _STREAMS = ("out", "err")
+TOO_SMALL = "a small file takes a message, a direct copy a connection"
+_DIRECT_COPIES = 2
+"""Files that a host receives directly from others at the same time; its file server has 4 threads."""
+_TRIES = 2
 _WATCH_S = 1.0
+_CHECK_S = 0.2
+"""Seconds between checks whether a thread that waits for another one is abandoned."""
 
 
 class HostAccess(Protocol):
@@ -52,6 +65,9 @@ class HostAccess(Protocol):
 
     They raise StagingProblem, also when the machine is lost or the attempt of this thread is abandoned.
     """
+
+    no_routes: str
+    """Why ``list_routes`` returns no command, if it returns none."""
 
     def call(self, operation: str, **arguments: Any) -> Any:
         """Perform an operation of ``HostFiles`` and return its value."""
@@ -61,6 +77,12 @@ class HostAccess(Protocol):
 
     def receive(self, remote: str, local: Path) -> None:
         """Copy a file from the host; bytes that are here are not received again."""
+
+    def list_routes(self) -> Sequence[Sequence[str]]:
+        """Return commands by which another host may run a shell command, their last argument, on this host.
+
+        (): files are not copied directly to or from this host.
+        """
 
 
 class RemoteDisk:
@@ -82,6 +104,14 @@ class RemoteDisk:
         self._watched: dict[int, dict[str, Any]] = {}
         self._receiving = threading.Lock()
         """Held while streams are received: two threads must not append to the same file."""
+        self._routes: dict[str, tuple[Sequence[str], str]] = {}
+        """By name of another disk: the command by which this host reaches that host, or why it does not."""
+        self._routing = threading.Lock()
+        self._direct = threading.Semaphore(_DIRECT_COPIES)
+        self._reserved: WeakValueDictionary[str, threading.RLock] = WeakValueDictionary()
+        """Locks of threads by name: a digest while a file with this content is sent or received, because it
+        has this name in ``arrivals`` and ``incoming``, and a mirror while inputs are staged into it.
+        """
         self._watcher: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -106,10 +136,10 @@ class RemoteDisk:
                 self._found = dict(self._access.call("describe", sandbox=self._stated))
             return self._found
 
-    def refresh(self) -> None:
-        """Forget the facts about the host, which may have been restarted."""
+    def refresh(self, found: Mapping[str, Any]) -> None:
+        """Replace the facts about the host (see ``HostFiles.describe``), which may have been restarted."""
         with self._lock:
-            self._found = None
+            self._found, self._routes = found, {}
 
     def close(self) -> None:
         """Stop watching files."""
@@ -146,43 +176,87 @@ class RemoteDisk:
 
     # Towards the host.
 
-    def make_workdir(self, attempt: ActiveAttempt) -> None:
-        """Create the working directory of an attempt on the host, and the directory of its streams."""
+    def ensure_workdir(self, attempt: ActiveAttempt, content: str = "") -> bool:
+        """Create the directories of an attempt on the host; return False if this engine has created them.
+
+        ``content`` are the first files (see ``HostFiles.unpack_content``). For an attempt without files the
+        runner creates the directories (see ``describe_start``).
+        """
         parts = self._relative(attempt.workdir_path).split("/")
         records = self.records(attempt).removeprefix(f"{self.sandbox}/").split("/")
-        self._access.call("make_workdir", sandbox=self.sandbox, parts=parts, recovered=True, records=records)
+        with attempt.workdir_lock:
+            if attempt.has_host_workdir:
+                return False
+            made = {"sandbox": self.sandbox, "parts": parts, "records": records}
+            self._access.call("make_workdir", **made, recovered=True, content=content)
+            attempt.has_host_workdir = True
+            return True
+
+    def describe_start(self, attempt: ActiveAttempt) -> dict[str, Any]:
+        """Return the fields of an order that save messages: the runner makes the directories of an attempt
+        that has none, and its report on the end lists the files that the engine needs.
+        """
+        names = [REQUIREMENT_FILE, RANK_FILE, PERFORMANCE_FILE, RESULT_FILE, EXIT_FILE]
+        sandbox = None if attempt.has_host_workdir else self.sandbox
+        return {"sandbox": sandbox, "reports": names}
+
+    def hold_mirror(self, attempt: ActiveAttempt) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which no other thread stages inputs into the mirror of an attempt."""
+        return self._reserve(attempt.workdir_path)
+
+    def push_earlier(self, attempt: ActiveAttempt, name: str) -> None:
+        """Push the mirror of an attempt if it has an entry of this name, which a later copy replaces.
+
+        Without this, the push after the copy would replace the copy by the earlier file.
+        """
+        if os.path.lexists(attempt.workdir / name):
+            self.push(attempt)
 
     def push(self, attempt: ActiveAttempt) -> int:
         """Move the files in the mirror of an attempt to its directory on the host; return their bytes."""
-        mirror, root, moved = attempt.workdir, self.workdir(attempt), 0
+        mirror, moved = attempt.workdir, 0
         small: list[str] = []
         for name in sorted(_list_entries(mirror)):
             path = mirror / name
             if path.is_symlink() or path.is_dir() or path.stat().st_size < _LARGE_BYTES:
                 small.append(name)
                 continue
-            status = path.stat()
-            digest = DIGESTS.of_path(mirror, name)
-            self._send(mirror / name, digest)
-            times = {"mode": status.st_mode, "modified_ns": status.st_mtime_ns}
-            self._access.call(
-                "place", folder=self._arrivals, digest=digest, root=root, name=name, keep=False, **times
-            )
-            moved += status.st_size
+            self.ensure_workdir(attempt)
+            moved += self._push_file(attempt, name)
         if small:
             moved += self._push_archive(attempt, small)
         for name in os.listdir(mirror):  # noqa: PTH208
             remove_tree(mirror, name)
         return moved
 
+    def _push_file(self, attempt: ActiveAttempt, name: str) -> int:
+        path = attempt.workdir / name
+        status, digest = path.stat(), DIGESTS.of_path(attempt.workdir, name)
+        times = {"mode": status.st_mode, "modified_ns": status.st_mtime_ns}
+        with self._reserve(digest):
+            self._send(path, digest)
+            place = {"digest": digest, "root": self.workdir(attempt), "name": name}
+            self._access.call("place", folder=self._arrivals, **place, keep=False, **times)
+        return status.st_size
+
     def _push_archive(self, attempt: ActiveAttempt, names: Sequence[str]) -> int:
+        root = self.workdir(attempt)
+        size_bytes = sum((attempt.workdir / name).lstat().st_size for name in names)
+        if size_bytes <= SMALL_BYTES:
+            stream = io.BytesIO()
+            _pack(attempt.workdir, names, stream)
+            content = base64.b64encode(stream.getvalue()).decode()
+            if not self.ensure_workdir(attempt, content):
+                self._access.call("unpack_content", root=root, content=content)
+            return size_bytes
+        self.ensure_workdir(attempt)
         with self._archive(attempt) as archive:
-            with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as packed:
-                for name in names:
-                    packed.add(attempt.workdir / name, name, recursive=False)
+            with open_stream(archive) as file:
+                _pack(attempt.workdir, names, file)
             digest = DIGESTS.of_path(archive.parent, archive.name)
-            self._send(archive, digest)
-            self._access.call("unpack", folder=self._arrivals, digest=digest, root=self.workdir(attempt))
+            with self._reserve(digest):
+                self._send(archive, digest)
+                self._access.call("unpack", folder=self._arrivals, digest=digest, root=root)
             return archive.stat().st_size
 
     @contextlib.contextmanager
@@ -213,9 +287,100 @@ class RemoteDisk:
         self, product: Product, file: FileRecord, attempt: ActiveAttempt, modes: CopyPermissions
     ) -> None:
         """Copy an output on this disk into the directory of an attempt on this disk."""
+        self.push_earlier(attempt, file.name)
+        self.ensure_workdir(attempt)
         place = {"root": self.workdir(attempt), "name": file.name}
         source = {"source_root": self._path(product), "source": file.name}
         self._access.call("copy", **source, **place, digest=file.digest, modes=modes)
+
+    # From another host.
+
+    def copy_directly(
+        self, source: RemoteDisk, product: Product, file: FileRecord, attempt: ActiveAttempt, *, is_own: bool
+    ) -> str:
+        """Copy an output from the disk of another host, not through this computer.
+
+        ``is_own``: the task may write to the copy. Return why this is impossible; "": the file was copied. An
+        interrupted copy is continued once, then by a copy through this computer.
+        """
+        if file.size_bytes <= SMALL_BYTES:
+            return TOO_SMALL
+        self.push_earlier(attempt, file.name)
+        command, problem = self._find_route(source)
+        for _ in range(_TRIES if not problem else 0):
+            check_interruption()
+            try:
+                self._fetch(source, product, file, attempt, command, is_own)
+            except StagingProblem as error:
+                problem = str(error)
+            else:
+                return ""
+        if command:
+            self._routes[source.name] = (), problem
+        return problem
+
+    def _fetch(
+        self,
+        source: RemoteDisk,
+        product: Product,
+        file: FileRecord,
+        attempt: ActiveAttempt,
+        command: Sequence[str],
+        is_own: bool,
+    ) -> None:
+        place = {"root": source._path(product), "name": file.name}
+        packed = source.call("pack", **place, folder=source._arrivals, in_message=False)
+        name = packed["digest"]
+        if not packed["archive"] and name != file.digest:
+            raise _checksum_problem(file.name)
+        place = {"digest": name, "folder": self._arrivals}
+        root = self.workdir(attempt)
+        self.ensure_workdir(attempt)
+        with self._direct, self._reserve(name):
+            if self.call("find_arrived", folder=self._arrivals, digests=[name]).get(name) != -1:
+                found = {"path": packed["path"], "size_bytes": packed["size_bytes"]}
+                self.call("fetch", command=list(command), **found, **place)
+                self.call("accept", **place)
+            if packed["archive"]:
+                self.call("unpack", **place, root=root, is_own=is_own)
+                source.call("remove", root=source._arrivals, name=name)
+            else:
+                mode = packed["mode"] | 0o600 if is_own else packed["mode"] & 0o555
+                facts = {"mode": mode, "modified_ns": packed["modified_ns"], "name": file.name}
+                self.call("place", **place, **facts, root=root, keep=False)
+        if packed["archive"] and self.call("measure", root=root, name=file.name) != file.digest:
+            self.call("remove", root=root, name=file.name)
+            raise _checksum_problem(file.name)
+
+    def _find_route(self, source: RemoteDisk) -> tuple[Sequence[str], str]:
+        """Return the command by which this host reaches another one, or why it does not; tried once."""
+        with self._routing:
+            if (known := self._routes.get(source.name)) is None:
+                known = self._routes[source.name] = self._try_routes(source)
+            return known
+
+    def _try_routes(self, source: RemoteDisk) -> tuple[Sequence[str], str]:
+        for access in (source._access, self._access):
+            if not access.list_routes():
+                return (), access.no_routes
+        routes, problem = source._access.list_routes(), ""
+        try:
+            path, text = source.call("offer_proof", folder=source._arrivals)
+            try:
+                for command in routes:
+                    said = self.call("try_route", command=list(command), path=path, text=text)
+                    if not said:
+                        return command, ""
+                    problem = problem or said
+            finally:
+                source.call("remove", root=source._arrivals, name=path.rpartition("/")[2])
+        except StagingProblem as error:
+            problem = str(error)
+        return (), problem
+
+    def call(self, operation: str, **arguments: Any) -> Any:
+        """Perform an operation of ``HostFiles`` on the host and return its value."""
+        return self._access.call(operation, **arguments)
 
     # From the host.
 
@@ -225,38 +390,61 @@ class RemoteDisk:
         if not path.startswith(f"{self.sandbox}/"):
             raise StagingProblem("cannot be received", file.name, f"{path} is not in {self.sandbox}")
         mirror = self._mirror / path.removeprefix(f"{self.sandbox}/")
-        with contextlib.suppress(StagingProblem):
-            if measure_file(mirror, file.name).digest == file.digest:
-                return mirror
-        self._pull(path, file.name, mirror, file.digest)
+        with self._reserve(file.digest):
+            with contextlib.suppress(StagingProblem):
+                if measure_file(mirror, file.name).digest == file.digest:
+                    return mirror
+            self._pull(path, file.name, mirror, file.digest)
         return mirror
 
     def _pull(self, root: str, name: str, mirror: Path, digest: str | None = None) -> None:
         """Receive a file or directory into the mirror under the same name; verify its digest."""
         packed = self._access.call("pack", root=root, name=name, folder=self._arrivals)
+        with self._reserve(packed["digest"]):
+            self._accept(packed, name, mirror)
+        if digest is not None and measure_file(mirror, name).digest != digest:
+            remove_tree(mirror, name)
+            raise _checksum_problem(name)
+
+    def _accept(self, packed: Mapping[str, Any], name: str, mirror: Path) -> None:
+        """Receive what ``HostFiles.pack`` described, verify it, and put it into the mirror."""
         incoming = self._mirror / "incoming"
         make_folder(incoming)
         make_folder(mirror)
         local = incoming / packed["digest"]
-        self._access.receive(packed["path"], local)
+        if "content" in packed:
+            write_file(local, base64.b64decode(packed["content"]))
+        else:
+            self._access.receive(packed["path"], local)
         if DIGESTS.of_path(incoming, local.name) != packed["digest"]:
             local.unlink()
             raise StagingProblem("cannot be received", name, "its content has changed", number=errno.EAGAIN)
         remove_tree(mirror, name)
         if packed["archive"]:
-            unpack_archive(local, mirror)
+            with local.open("rb") as archive:
+                unpack_archive(archive, mirror)
             local.unlink()
-            self._access.call("remove", root=self._arrivals, name=packed["digest"])
+            if "path" in packed:
+                self._access.call("remove", root=self._arrivals, name=packed["digest"])
         else:
             make_parents(mirror, name)
             with staging_errors("cannot be placed", name):
                 local.chmod(packed["mode"] & 0o777)
                 local.rename(mirror / name)
                 os.utime(mirror / name, ns=(packed["modified_ns"], packed["modified_ns"]))
-        if digest is not None and (found := measure_file(mirror, name)).digest != digest:
-            remove_tree(mirror, name)
-            why = f"its checksum {found.digest} differs from the recorded one, so it was modified"
-            raise StagingProblem("cannot be staged", name, why)
+
+    @contextlib.contextmanager
+    def _reserve(self, name: str) -> Iterator[None]:
+        """Wait until no other thread has reserved a name; raise Interrupted if this one is abandoned."""
+        with self._lock:
+            lock = self._reserved.get(name) or threading.RLock()
+            self._reserved[name] = lock
+        while not lock.acquire(timeout=_CHECK_S):
+            check_interruption()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def collect(
         self, attempt: ActiveAttempt, patterns: Sequence[str], *, missing_ok: bool
@@ -272,9 +460,19 @@ class RemoteDisk:
         root = self._path(product)
         return all(self._access.call("find_intact", root=root, files=files, boot=product.boot))
 
-    def pull_reports(self, attempt: ActiveAttempt, names: Sequence[str] = ()) -> None:
-        """Receive the result file, the reports and the streams of an ended program, and these outputs."""
+    def pull_reports(
+        self, attempt: ActiveAttempt, names: Sequence[str] = (), left: Mapping[str, Any] | None = None
+    ) -> None:
+        """Receive the result file, the reports and the streams of an ended program, and these outputs.
+
+        ``left`` has what the runner found at the end of the program; None: nothing is known.
+        """
         self.unwatch(attempt)
+        streams = {} if left is None else left["streams"]
+        if left is not None and not (names or left["reports"] or None in streams.values()):
+            with self._receiving:
+                _write_streams(Path(attempt.records_path), streams)
+            return
         watched = self._start_watching(attempt, "", ())
         watched["files"] = {**watched["files"], RESULT_FILE: None, EXIT_FILE: None}
         sizes = self._observe({attempt.number: watched})[attempt.number]
@@ -400,6 +598,23 @@ class RemoteDisk:
             if grown and number in self._watched:
                 self._receive_streams(watched["attempt"], grown)
                 watched["streams"].update(grown)
+
+
+def _checksum_problem(name: str) -> StagingProblem:
+    why = "its checksum differs from the recorded one, so it was modified"
+    return StagingProblem("cannot be staged", name, why)
+
+
+def _pack(folder: Path, names: Sequence[str], stream: BinaryIO) -> None:
+    with tarfile.TarFile(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as packed:
+        for name in names:
+            packed.add(folder / name, name, recursive=False)
+
+
+def _write_streams(records: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        if name in _STREAMS:
+            write_file(records / name, text.encode(errors="surrogateescape"), is_private=True)
 
 
 def _write_report(mirror: Path, name: str, signature: Sequence[int], text: str) -> None:

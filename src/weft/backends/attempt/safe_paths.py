@@ -110,6 +110,7 @@ Parts: TypeAlias = "tuple[str, ...]"
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTER = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_OTHERS = 0o077
 _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_LINKS = 40
@@ -319,8 +320,9 @@ def open_directory(
 ) -> FileDescriptor:
     """Open a directory below a root for listing and changes.
 
-    With ``make``, missing directories are created with the permissions ``mode``. No link is followed, not
-    even one inside the root.
+    With ``make``, missing directories are created with the permissions ``mode``. If ``mode`` gives none to
+    group and others, they lose those that they have for existing directories, which a program may have made.
+    No link is followed, not even one inside the root.
     """
     return FileDescriptor(_enter_directory(root, parts, make, mode))
 
@@ -357,7 +359,17 @@ def _enter_directory(root: Path, parts: Sequence[str], make: bool, mode: int = 0
         flags = _LIST if depth == len(parts) else _ENTER
         with FileDescriptor(fd):
             fd = _enter_child(fd, part, flags, "/".join(parts[:depth]), make, mode)
+        if make and not mode & _OTHERS:
+            _close_to_others(fd)
     return fd
+
+
+def _close_to_others(directory: int) -> None:
+    mode = stat.S_IMODE(os.fstat(directory).st_mode)
+    if mode & _OTHERS:
+        # Through /proc, because fchmod does not accept a descriptor with O_PATH.
+        with suppress(PermissionError):
+            os.chmod(f"/proc/self/fd/{directory}", mode & ~_OTHERS)  # noqa: PTH101
 
 
 def _enter_child(above: int, part: str, flags: int, name: str, make: bool, mode: int) -> int:

@@ -84,8 +84,10 @@ def read_task_file(workdir: Path, name: str, *, tail: bool = False, max_bytes: i
 
 
 _PROGRESS_RULE = "must be 0.4, 40%, 3/10, or JSON with done, iterations, all_iterations, last_iteration_s"
-_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{0,15})?(?:[eE][+-]?[0-9]{1,2})?"
-_SHARE = re.compile(rf"({_NUMBER}|\.[0-9]{{1,15}})\s*(%?)")
+# The digits are limited because each takes time; str() of a number in Python has up to 17, after zeros.
+_DIGITS = "[0-9]{1,40}"
+_NUMBER = rf"[0-9]{{1,15}}(?:\.(?:{_DIGITS})?)?(?:[eE][+-]?[0-9]{{1,2}})?"
+_SHARE = re.compile(rf"({_NUMBER}|\.{_DIGITS})\s*(%?)")
 _STEPS = re.compile(rf"({_NUMBER})\s*/\s*({_NUMBER})")
 
 

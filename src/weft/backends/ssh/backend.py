@@ -1,7 +1,7 @@
 """The ssh backend: hosts that are reached by ssh, each with its own disk and one runner per machine.
 
 A thread per machine connects to its host, copies the bundle there once per version of weft, starts the bridge
-(``local/bridge.py``) and passes its messages to the thread of the engine. While a connection is lost, the
+(``runner/bridge.py``) and passes its messages to the thread of the engine. While a connection is lost, the
 state of the host is unknown: its programs go on, orders wait, and the thread connects again after pauses that
 double. A host that cannot be reached for longer than the stated silence is reported as lost.
 """
@@ -33,8 +33,9 @@ from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
 from weft.backends.bundle import bundle_name, make_bundle
 from weft.backends.layout import ProjectLayout, path_component
-from weft.backends.local.runner_link import RunnerScope, read_message
-from weft.backends.ssh.connection import HostConnection, HostConnections, LineChannel
+from weft.backends.runner.records import encode_record
+from weft.backends.runner.runner_link import RunnerScope, read_message
+from weft.backends.ssh.connection import HostConnection, HostConnections, LineChannel, list_routes
 from weft.backends.ssh.host import HostError, HostFailure, HostSettings, read_host_settings
 from weft.errors import InvalidInput, Problem, WeftError, shorten
 from weft.platform.machine import Machine
@@ -46,6 +47,9 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _SHORTEST_CONNECT_S, _CONNECT_S = 5.0, 20.0
 _RECOVER_S = 30.0
 """Seconds for which a new engine waits for the hosts on which programs were running."""
+_DELAYED_S = 2.0
+"""A report that took longer than this to arrive does not show when the program ended."""
+
 _SILENT_S = 5.0
 """Seconds without a sign of life after which a runner counts as unresponsive, while it is connected."""
 _END_S = 5.0
@@ -171,6 +175,8 @@ class SshMachine:
         """Why the host cannot be reached."""
         self.refusal = ""
         """Why no program can run on the host until the user corrects the cause; "": no such cause known."""
+        self.was_reached = False
+        """Whether a runner on the host has answered since this object was created."""
         self.on_use: Callable[[], None] = lambda: None
         """Called before each file operation; it starts the thread, which notices the loss of the host."""
         self._heard_s: float | None = None
@@ -199,6 +205,19 @@ class SshMachine:
     def _read_words(self, machine: Machine) -> tuple[str, str]:
         return _read_words(machine)
 
+    def _bundle_folder(self, home: str) -> str:
+        """Return the folder of the bundle on the host; ``home`` is the user's home folder there."""
+        return f"{home}/{_DEFAULT_FOLDER}"
+
+    def _describe_bridge(self) -> tuple[str, Mapping[str, Any]]:
+        """Return the mode of the bundle that serves the engine, and more fields of the first message."""
+        return "bridge", {}
+
+    @property
+    def silence_s(self) -> float:
+        """Return the seconds without an answer after which the host is lost."""
+        return self.settings.silence_s
+
     def _name_disk(self) -> str:
         """Return the start of ``Product.directory`` of outputs on this disk."""
         user = f"{self.settings.user}@" if self.settings.user else ""
@@ -223,11 +242,19 @@ class SshMachine:
         """Copy a file from the host."""
         self._persist(lambda: self._connect().get(remote, local))
 
+    no_routes = "`direct` is off"
+
+    def list_routes(self) -> Sequence[Sequence[str]]:
+        """Return commands by which another host may reach this one; (): files are not copied directly."""
+        return list_routes(self.settings) if self.settings.direct else ()
+
     def _persist(self, work: Callable[[], Any]) -> Any:
         """Return the result of work; repeat it while the connection is lost, until the machine is lost."""
         self.on_use()
         while True:
             check_interruption()
+            if self.is_lost:
+                raise StagingProblem("cannot be used", self.settings.host, self.error or "it is lost")
             try:
                 return work()
             except HostError as error:
@@ -264,7 +291,7 @@ class SshMachine:
     def _copy_bundle(self, connection: HostConnection) -> str:
         """Copy the bundle to the host unless it is there; return its path."""
         home = connection.run(["sh", "-c", "cd && pwd -P"], timeout_s=_CONNECT_S).out.decode().strip()
-        folder, name = f"{home}/{_DEFAULT_FOLDER}", bundle_name()
+        folder, name = self._bundle_folder(home), bundle_name()
         path, size = f"{folder}/{name}", len(make_bundle())
         there = connection.run(["sh", "-c", 'wc -c < "$0"', path], timeout_s=_CONNECT_S)
         if there.code == 0 and there.out.strip() == str(size).encode():
@@ -315,10 +342,10 @@ class SshMachine:
         """Return whether the thread of the machine runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def send_message(self, message: Mapping[str, Any]) -> None:
-        """Send a message to the runner; without a connection it is dropped."""
+    def send_messages(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Send messages to the runner at once; without a connection they are dropped."""
         if (channel := self._channel) is not None:
-            channel.send(json.dumps(message, separators=(",", ":")).encode())
+            channel.send("\n".join(map(encode_record, messages)).encode())
 
     def give_up(self) -> None:
         """Let waiting file operations fail."""
@@ -359,7 +386,7 @@ class SshMachine:
     def _pause(self, pause_s: float, deliver: Callable[[dict[str, Any]], None]) -> None:
         """Wait before the next attempt to connect; report the moment from which the host counts as lost."""
         if self.down_since_s is not None:
-            left_s = self.down_since_s + self.settings.silence_s - time.monotonic()
+            left_s = self.down_since_s + self.silence_s - time.monotonic()
             if 0.0 < left_s < pause_s:
                 self._stopped.wait(left_s + 0.01)
                 deliver({"is": "silent"})
@@ -374,11 +401,12 @@ class SshMachine:
         Raises WeftError if the connection fails or is lost, or if no runner was reached.
         """
         connection = self._connect()
-        self.disk.refresh()
+        self.disk.refresh(self.call_once("describe", sandbox=self.sandbox))  # also while the machine is lost
         sandbox = self.disk.sandbox
-        place = greeting()
+        mode, more = self._describe_bridge()
+        place = {**greeting(), **more}
         folder = f"{sandbox}/{place.pop('folder')}"
-        channel = connection.open_lines([self._python, "-I", "-S", self._bundle, "bridge", folder])
+        channel = connection.open_lines([self._python, "-I", "-S", self._bundle, mode, folder])
         reached = False
         try:
             channel.send(json.dumps(place).encode())
@@ -394,9 +422,11 @@ class SshMachine:
                         continue
                     if message["is"] == "here":
                         reached, self._channel = True, channel
+                        self.was_reached = True
                         self.down_since_s, self.error = None, ""
                     elif message["is"] == "failed":
-                        raise HostError(self.settings.host, HostFailure.FILE, str(message["text"]))
+                        cause = HostFailure.NO_COMMAND if message.get("lasting") else HostFailure.FILE
+                        raise HostError(self.settings.host, cause, str(message["text"]))
                     deliver(message)
                 if self._stopped.is_set() and not reached:
                     return
@@ -496,6 +526,10 @@ class SshRunners:
         self._confirmed: dict[int, set[int]] = {each: set() for each in hosts}
         """By machine: attempts that its runner has mentioned."""
         self._known: dict[int, str] = {}
+        self._outgoing: dict[int, list[Mapping[str, Any]]] = {}
+        """By machine: the messages to be sent."""
+        self._forgotten: dict[int, list[int]] = {}
+        """By machine: the attempts whose ends its runner may drop."""
         self._cancelled: dict[int, float] = {}
         self._measured: dict[int, float] = {}
         self._cleared: set[int] = set()
@@ -503,6 +537,8 @@ class SshRunners:
         """By machine whose runner is connected: the boot of its host."""
         self._pids: dict[int, int] = {}
         self._alive_at_s: dict[int, float] = {}
+        self._started_at_s: dict[int, float] = {}
+        """By attempt: when the start of its program was reported, in seconds of the monotonic clock."""
         self._lost: dict[int, str] = {}
         self._backlog: list[ProgramReport] = []
         for machine, host in hosts.items():
@@ -533,8 +569,9 @@ class SshRunners:
         """Drop the stored end of an attempt's program."""
         self._cancelled.pop(attempt, None)
         self._known.pop(attempt, None)
+        self._started_at_s.pop(attempt, None)
         self._confirmed[machine].discard(attempt)
-        self._send(machine, {"do": "forget", "attempts": [attempt]})
+        self._forgotten.setdefault(machine, []).append(attempt)
 
     def measure(self, machine: int, every_s: float) -> None:
         """Measure the state of a machine every ``every_s`` seconds."""
@@ -560,15 +597,19 @@ class SshRunners:
         """Return whether the runner has responded recently; True while the connection is lost."""
         if machine not in self._ready:
             return True
-        return (
-            time.monotonic() - self._alive_at_s[machine] < _SILENT_S + self._hosts[machine].settings.silence_s
-        )
+        return time.monotonic() - self._alive_at_s[machine] < _SILENT_S + self._hosts[machine].silence_s
 
     def reattach(self, machine: int) -> None:
         """Do nothing: the thread of the machine connects again by itself."""
 
     def flush(self) -> None:
-        """Do nothing: messages are sent at once."""
+        """Send the messages to each machine together: a message of its own costs more than its content."""
+        for machine, attempts in self._forgotten.items():
+            self._send(machine, {"do": "forget", "attempts": attempts})
+        self._forgotten.clear()
+        for machine, messages in self._outgoing.items():
+            self._hosts[machine].send_messages(messages)
+        self._outgoing.clear()
 
     def _name(self, attempt: int) -> dict[str, Any]:
         return {"attempt": attempt, "nonce": self._known.get(attempt, "")}
@@ -576,7 +617,7 @@ class SshRunners:
     def _send(self, machine: int, message: Mapping[str, Any]) -> None:
         self._open(machine)
         if machine in self._ready:
-            self._hosts[machine].send_message(message)
+            self._outgoing.setdefault(machine, []).append(message)
 
     def _open(self, machine: int) -> None:
         def deliver(message: dict[str, Any]) -> None:
@@ -627,11 +668,23 @@ class SshRunners:
             return self._take_backlog()
         if what == "measured":
             return [{**message, "machine": machine}]
-        if what in ("started", "ended"):
+        if what in ("started", "queued", "ended"):
             self._confirmed[machine].add(message["attempt"])
+        if what == "started":
+            self._started_at_s[int(message["attempt"])] = time.monotonic()
         if what == "ended":
             self._orders[machine].pop(message["attempt"], None)
+            message = {**message, "delayed": self._is_delayed(message)}
         return [] if what in ("beat", "problem") else [message]
+
+    def _is_delayed(self, ended: Mapping[str, Any]) -> bool:
+        """Return whether the report of an end was on the way for long, as when packets were dropped.
+
+        Clocks of hosts differ, so the run time that the runner measured is compared, not the time of the end.
+        """
+        started_s = self._started_at_s.get(int(ended["attempt"]))
+        passed_s = 0.0 if started_s is None else time.monotonic() - started_s
+        return passed_s - float(ended.get("seconds", 0.0)) > _DELAYED_S
 
     def _handle_greeting(self, machine: int, here: dict[str, Any]) -> list[ProgramReport]:
         """Compare the programs of a runner with those that were started; return the ends."""
@@ -642,7 +695,8 @@ class SshRunners:
             self._hosts[machine].is_lost = False
             returned.append({"is": "back", "machine": machine})
         running = {int(each["attempt"]) for each in here["running"]}
-        ended = {int(each["attempt"]): each for each in here["ended"]}
+        # They ended without a connection, so the time of their reports is not that of their ends.
+        ended = {int(each["attempt"]): {**each, "delayed": True} for each in here["ended"]}
         for attempt, order in list(self._orders[machine].items()):
             if attempt in running:
                 self._confirmed[machine].add(attempt)
@@ -657,7 +711,7 @@ class SshRunners:
                 text = "it was cancelled before it started"
                 returned.append({"is": "ended", "cause": "cancelled", "text": text, **self._name(attempt)})
             else:  # the order was on the way when the connection was lost
-                self._hosts[machine].send_message(order)
+                self._send(machine, order)
         if machine in self._measured:
             self._request_measurement(machine)
         return returned
@@ -679,7 +733,7 @@ class SshRunners:
         if host.refusal:
             self._lose(machine, host.refusal)
         down_since_s = host.down_since_s
-        if down_since_s is not None and time.monotonic() - down_since_s > host.settings.silence_s:
+        if down_since_s is not None and time.monotonic() - down_since_s > host.silence_s:
             self._lose(machine, host.error)
 
     def _lose(self, machine: int, text: str) -> None:
@@ -733,9 +787,9 @@ class SshRunners:
 
     def close(self, *, stop: bool) -> None:
         """Disconnect from all hosts; with ``stop``, the runners exit when no program runs."""
-        for machine, host in self._hosts.items():
-            if host.is_open and machine in self._ready and stop:
-                host.send_message({"do": "end"})
+        for machine in self._ready if stop else ():
+            self._send(machine, {"do": "end"})
+        self.flush()
         for machine, host in self._hosts.items():
             host.close(wait_s=_END_S if stop and machine in self._ready else 0.0)
         self._poller.unregister(self._woken)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import getpass
 import os
 import shlex
 import signal
@@ -125,6 +126,8 @@ class HostConnection:
 
     def connect(self, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         """Connect now, unless connected."""
+        if self.state is ConnectionState.CONNECTED:
+            return  # each operation asks; the thread of the connections need not be woken
         self._call(self._connect(timeout_s))
 
     def reconnect(
@@ -571,6 +574,26 @@ def _parse_jump(text: str, settings: HostSettings) -> HostSettings:
         identity=settings.identity,
         silence_s=settings.silence_s,
     )
+
+
+_SSH = (
+    "ssh", "-a", "-T", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
+    "-o", "UpdateHostKeys=no", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5",
+    "-o", "ServerAliveCountMax=3", "-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes",
+    "-o", "PermitLocalCommand=no", "-o", "LogLevel=ERROR",
+)  # fmt: skip
+"""Command of a host that connects to another one without questions, agent or unknown host keys."""
+
+
+def list_routes(settings: HostSettings) -> list[list[str]]:
+    """Return commands by which another host may reach a host: by its address, and by its name there."""
+    config = _read_config(settings)
+    user = settings.user or config.get("User") or getpass.getuser()
+    port, address = settings.port or config.get("Port") or _SSH_PORT, config.get("Hostname") or settings.host
+    found = [[*_SSH, "-l", user, "-p", str(port), str(address)]]
+    if address != settings.host:
+        found.append([*_SSH, settings.host])
+    return [command for command in found if not command[-1].startswith("-")]
 
 
 def _config_files(settings: HostSettings) -> list[str]:

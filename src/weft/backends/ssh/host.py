@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from weft.errors import InvalidInput, WeftError, suggest
 from weft.records import dataclass
 from weft.units import parse_seconds
 
-KEYS = ("kind", "host", "user", "port", "config", "identity", "sandbox", "python", "silence")
+KEYS = ("kind", "host", "user", "port", "config", "identity", "sandbox", "python", "silence", "direct")
 """Keys of ``backend: {kind: ssh, ...}``."""
 DEFAULT_SILENCE_S = 60.0
 _SHORTEST_SILENCE_S = 1.0
@@ -31,6 +32,8 @@ class HostSettings:
     """File of a private key in place of those of the configuration."""
     silence_s: float = DEFAULT_SILENCE_S
     """A host that does not answer for this long is lost."""
+    direct: bool = True
+    """Whether files are copied directly between this host and others that it can reach."""
 
 
 def read_host_settings(backend: Mapping[str, object], machine: str) -> HostSettings:
@@ -53,9 +56,26 @@ def read_host_settings(backend: Mapping[str, object], machine: str) -> HostSetti
     if port is not None and not (type(port) is int and 0 < port < 65536):
         raise InvalidInput(f"port {port!r}", rule="a whole number from 1 to 65535", path=(*path, "port"))
     silence_s = read_silence(backend.get("silence", DEFAULT_SILENCE_S), path)
+    if not isinstance(direct := backend.get("direct", True), bool):
+        raise InvalidInput(f"direct {direct!r}", rule="true or false", path=(*path, "direct"))
     return HostSettings(
-        host=host, port=port, user=user, config=config, identity=identity, silence_s=silence_s
+        host=host, port=port, user=user, config=config, identity=identity, silence_s=silence_s, direct=direct
     )
+
+
+LOGIN_KEYS = ("user", "port", "config", "identity", "silence")
+"""Keys about the login node of a cluster, besides ``via``."""
+
+
+def read_login_settings(backend: Mapping[str, object], machine: str) -> HostSettings:
+    """Return how the login node of a cluster is reached; raise ``InvalidInput`` for invalid settings.
+
+    Unless a silence is stated, a login node that does not answer is never lost.
+    """
+    via = _read_text(backend, "via", ("machines", machine, "backend"))
+    stated = {key: backend[key] for key in LOGIN_KEYS if key in backend}
+    found = read_host_settings({"host": via, **stated}, machine)
+    return found if "silence" in stated else replace(found, silence_s=math.inf)
 
 
 def read_silence(value: object, path: tuple[str, ...]) -> float:
