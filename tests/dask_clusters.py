@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def cluster(folder: Path, *, workers: int = 1, threads: int = 2, weft: bool = Tr
                 "--no-nanny",
                 "--no-dashboard",
             )
-        _await_workers(address, workers)
+        await_workers(address, workers)
         yield address
     finally:
         for process in reversed(started):
@@ -87,7 +87,8 @@ def _address(contact: Path) -> str:
     )
 
 
-def _await_workers(address: str, workers: int) -> None:
+def await_workers(address: str, workers: int) -> None:
+    """Wait until so many workers are connected to a scheduler."""
     from distributed import Client
 
     with Client(address, set_as_default=False) as client:
@@ -125,16 +126,17 @@ class DaskProcesses:
     def start_scheduler(self) -> None:
         self._start("", "scheduler", "--port", str(self._port[""]))
 
-    def start_worker(self, name: str, *prefix: str) -> None:
+    def start_worker(self, name: str, *prefix: str, options: Sequence[str] = ()) -> None:
         """Start a worker; one of the same name has the same port and directory as before.
 
-        ``prefix`` are words before its command.
+        ``prefix`` are words before its command, ``options`` further options of `dask worker`.
         """
         local = self.folder / f"local-{name}"
         local.mkdir(exist_ok=True)
         self._start(
             name, "worker", self.address, "--name", name, "--worker-port", str(self._port[name]),
-            "--nthreads", str(self.threads), "--no-nanny", "--local-directory", str(local), prefix=prefix,
+            "--nthreads", str(self.threads), "--no-nanny", "--local-directory", str(local), *options,
+            prefix=prefix,
         )  # fmt: skip
 
     def _start(self, name: str, kind: str, *arguments: str, prefix: Sequence[str] = ()) -> None:
@@ -171,15 +173,32 @@ class DaskProcesses:
             process.wait()
 
 
+class DaskDisk:
+    """The disk of a worker that does not share the files of the project, with the interface of an ssh host."""
+
+    def __init__(self, cluster: DaskProcesses, name: str) -> None:
+        self.backend = {"scheduler": cluster.address, "worker": name}
+        self.sandbox = cluster.folder / ".cache" / "weft" / "sandbox" / name
+
+    def run(self, *command: str) -> str:
+        """Run a command on the host of the worker; return its output."""
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 @contextmanager
-def dask_processes(folder: Path, names: Sequence[str], *, threads: int = 2) -> Iterator[DaskProcesses]:
-    """Start a scheduler and named workers without weft, and end exactly these processes at the end."""
+def dask_processes(
+    folder: Path, names: Sequence[str], *, threads: int = 2, options: Mapping[str, Sequence[str]] = {}
+) -> Iterator[DaskProcesses]:
+    """Start a scheduler and named workers without weft, and end exactly these processes at the end.
+
+    ``options`` are further options of `dask worker` by name.
+    """
     found = DaskProcesses(folder, names, threads=threads)
     try:
         found.start_scheduler()
         for name in names:
-            found.start_worker(name)
-        _await_workers(found.address, len(names))
+            found.start_worker(name, options=options.get(name, ()))
+        await_workers(found.address, len(names))
         yield found
     finally:
         found.end_all()

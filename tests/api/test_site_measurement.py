@@ -18,7 +18,7 @@ PLATFORM = Platform(
     machines=(
         Machine(name="a", speed=2.0),
         Machine(name="b", speed=1.0, speeds={"dock": 3.0}),
-        Machine(name="c", speed=5.0),
+        Machine(name="c", speed=5.0, backend={"kind": "ssh", "host": "c"}),
     ),
     links=(("a", "b", Link(bandwidth_Bps=1.0)), ("b", "c", Link(bandwidth_Bps=7.0))),
 )
@@ -40,6 +40,15 @@ def test_links_between_machines_follow_from_their_staging():
     ]
     found = {frozenset(link[:2]): link[2].bandwidth_Bps for link in apply_checks(PLATFORM, measured).links}
     assert found == {frozenset("ab"): 100.0, frozenset("ac"): 50.0, frozenset("bc"): 75.0}
+
+
+def test_workers_that_share_the_file_system_are_linked_like_this_computer():
+    backends = {"here": {"kind": "local"}, "near": {"kind": "dask", "shared": True}, "far": {"kind": "dask"}}
+    platform = Platform(machines=tuple(Machine(name=name, backend=each) for name, each in backends.items()))
+    measured = [check(name, kind=str(each["kind"]), bandwidth_Bps=100.0) for name, each in backends.items()]
+    found = {frozenset(link[:2]): link[2].bandwidth_Bps for link in apply_checks(platform, measured).links}
+    assert found[frozenset({"here", "near"})] == 100.0
+    assert found[frozenset({"here", "far"})] == 50.0
 
 
 def test_links_of_machines_that_were_not_measured_are_kept():

@@ -1,6 +1,7 @@
 """Conformance suite of the backends; it runs for every registered backend and the example of the documentation.
 
-``mixed`` has a machine on this computer and one of Slurm.
+``mixed`` has a machine on this computer and one of Slurm, ``dask`` two workers that see the files of the
+project, and ``dask with own disk`` the same workers, to which files are sent.
 
 Backends that run programs are tested with real programs and files in addition.
 """
@@ -13,6 +14,7 @@ from dataclasses import fields
 import pytest
 
 from backend_project import TIMEOUT_S, BackendProject, platform_of
+from dask_clusters import DaskDisk
 from plugins import load_backend_example
 from weft.backends import BACKENDS
 from weft.backends.backend import Capabilities
@@ -25,6 +27,15 @@ from weft.runtime.execution import check_backend
 TASKS = {
     "quick": {"command": "echo hello > out; echo words", "outputs": ["out"]},
     "reader": {"command": ["cp", "out", "copy"], "inputs": ["out"], "outputs": ["copy"]},
+    "second": {"command": "echo hello > two", "outputs": ["two"]},
+    **{
+        f"both{number}": {
+            "command": f"cat out two > all{number}",
+            "inputs": ["out", "two"],
+            "outputs": [f"all{number}"],
+        }
+        for number in range(6)
+    },
     "slow": {"command": "sleep 60", "seconds": 60},
     "failing": {"command": "exit 3"},
     "numbered": {"command": "echo $$ > ready; sleep 60", "seconds": 60},
@@ -38,7 +49,9 @@ TASKS = {
         "checkpoint": {"files": ["restart"]},
     },
 }
+OWN_DISK = "dask with own disk"
 TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS} | {
+    OWN_DISK: BACKENDS.load("dask"),
     "child": load_backend_example(),
     "mixed": MixedBackend,
 }
@@ -46,7 +59,7 @@ TESTED = {kind: BACKENDS.load(kind) for kind in BACKENDS} | {
 
 def provide_service(kind, request, monkeypatch):
     """Start the service that a kind of backend needs, and let this process find it."""
-    if kind == "dask":
+    if kind in ("dask", OWN_DISK):
         cluster = request.getfixturevalue("dask_cluster")
         monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", cluster.address)
     if kind in ("slurm", "mixed"):
@@ -60,7 +73,11 @@ def open_project(request, tmp_path, monkeypatch):
     kind = request.param
     provide_service(kind, request, monkeypatch)
     hosts = request.getfixturevalue("ssh_hosts") if kind == "ssh" else None
-    return BackendProject(kind, tmp_path, TASKS, TESTED[kind], hosts)
+    if kind == OWN_DISK:
+        cluster = request.getfixturevalue("dask_cluster")
+        hosts = [DaskDisk(cluster, name) for name in ("m0", "m1")]
+    registered = "dask" if kind == OWN_DISK else kind
+    return BackendProject(registered, tmp_path, TASKS, TESTED[kind], hosts)
 
 
 @pytest.fixture(params=list(TESTED))
@@ -214,6 +231,29 @@ def test_input_is_staged_from_the_machine_that_produced_it(programs):
     programs.backend.execute([cm.Start(**place)])
     assert programs.end().exit_code == 0
     assert (programs.workdir(1, machine=1) / "copy").read_text() == "hello\n"
+
+
+def test_inputs_from_two_machines_are_staged_for_several_tasks_at_the_same_time(programs):
+    for attempt, name in enumerate(("quick", "second")):
+        programs.start(attempt, name, machine=attempt)
+        programs.end()
+    readers = range(2, 8)
+    places = [programs.place(number, f"both{number - 2}", machine=1) for number in readers]
+    programs.backend.execute([cm.Assign(**place) for place in places])
+    parcels = [cm.Parcel(source=each, task=programs.attempts[each], files=1.0) for each in (0, 1)]
+    programs.backend.execute(
+        [
+            cm.StageIn(attempt=number, part=part, machine=1, parcels=(parcels[part],))
+            for number in readers
+            for part in (0, 1)
+        ]
+    )
+    staged = programs.wait_for(ev.StagedIn, number=12)
+    assert {event.problem for event in staged} == {""}
+    programs.backend.execute([cm.Start(**place) for place in places])
+    assert {event.exit_code for event in programs.wait_for(ev.Ended, number=6)} == {0}
+    for number in readers:
+        assert (programs.workdir(number, machine=1) / f"all{number - 2}").read_text() == "hello\nhello\n"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from weft.api.project import JournalFollower, OpenProject
 from weft.backends.attempt.safe_paths import StagingProblem, open_inside
 from weft.backends.backend import Product
 from weft.backends.layout import ProjectLayout
-from weft.backends.local.records import RecordLog, SealedRecords
+from weft.backends.runner.records import RecordLog, SealedRecords
 from weft.engine.explanation import find_iteration, missing_iteration
 from weft.engine.history import AttemptRecord, RunSummary
 from weft.engine.state.compiled import WorkflowLibrary

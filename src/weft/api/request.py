@@ -574,6 +574,12 @@ def load_arrivals(
     from weft.backends.simulation.scenario_reader import load_overridden_arrivals, load_scenario
 
     scenario, flows = load_overridden_arrivals(load_scenario(file), params)
+    if not scenario.arrivals:
+        raise InvalidInput(
+            f"{str(file)!r} has no 'arrivals'",
+            rule="a run takes only the arrivals from a scenario",
+            advice="state arrivals in the file, or simulate the other keys: weft simulate --scenario FILE",
+        )
     found = LoadedWorkflows(flows, {}, {})
     submitted = []
     for each in draw_arrivals(scenario, generator(seed, "arrivals")):

@@ -373,21 +373,22 @@ def resume(
     layout = require_project(project)
     lock, database = open_project(layout, command)
     try:
-        made = _resume_execution(layout, lock, database, _resumable(database, execution), cancel)
+        made = _resume_execution(layout, lock, database, _resumable(database, layout, execution), cancel)
         return _drive(made, watch, interrupted, resumed=True)
     finally:
         database.close()
         lock.release()
 
 
-def _resumable(database: Database, execution: int | None) -> int:
+def _resumable(database: Database, layout: ProjectLayout, execution: int | None) -> int:
     runs = RunTable(database)
     if execution is None:
         if (found := runs.unfinished()) is None:
             earlier = [run.number for run in runs.all() if runs.execution(run.execution).state in UNFINISHED]
             begin = "`weft run WORKFLOW` starts a new run; `weft ls` lists all runs"
             advice = f"`weft resume {earlier[-1]}` resumes an earlier run" if earlier else begin
-            raise InvalidInput("nothing to resume: the last run has ended", advice=advice)
+            what = f"nothing to resume: the last run in {layout.project} has ended"
+            raise InvalidInput(what, advice=advice)
         return found.number
     stated = runs.execution(execution)
     if stated.state not in UNFINISHED:
@@ -575,7 +576,7 @@ def _check_run(
     isolate: Isolation | str | Mapping[str, Any] | None = None,
     format_name: str | None = None,
 ) -> _CheckedRun:
-    """Load, check and compile what ``run`` and ``plan_dry_run`` are asked to run; both refuse the same.
+    """Load, check and compile the workflow of ``run`` or ``plan_dry_run``; both refuse the same inputs.
 
     ``planned``: whether the user names a plan. Raises InvalidInput or Infeasible.
     """

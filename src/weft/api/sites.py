@@ -1,8 +1,9 @@
 """Detect machines, prove that they run jobs, and measure them.
 
-Machines are this computer, hosts that are reached by ssh, and partitions of a Slurm cluster. To be measured,
-each machine runs a workflow of its own in a temporary project: programs that end at once, a calculation, and
-a program that reads a file and writes a copy of it. The result is a platform with the measured values.
+Machines are this computer, hosts that are reached by ssh, partitions of a Slurm cluster, and workers of a
+Dask cluster. To be measured, each machine runs a workflow of its own in a temporary project: programs that
+end at once, a calculation, and a program that reads a file and writes a copy of it. The result is a platform
+with the measured values.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from weft.api.run import RunResult, run
 from weft.errors import InvalidInput, WeftError, shorten, suggest
 from weft.formats.native import write_platform
 from weft.platform.local import local_machine
-from weft.platform.machine import BUILT_IN_NAMES, LIVE_NAMES, Attribute, Machine
+from weft.platform.machine import BUILT_IN_NAMES, LIVE_NAMES, Attribute, Machine, find_name_problems
 from weft.platform.platform import Link, Platform
 from weft.private_files import make_folder, write_file
 from weft.records import dataclass
@@ -34,6 +35,8 @@ from weft.runtime.execution import check_backend
 from weft.units import parse_bytes
 
 if TYPE_CHECKING:
+    from weft.backends.dask.connection import ConnectedWorker, WorkerConnection, WorkerConnections
+    from weft.backends.slurm.commands import NodeGroup
     from weft.engine.history import AttemptRecord
 
 _CONNECT_S = 20.0
@@ -114,22 +117,21 @@ def _describe_host(connections: object, host: str, settings: Mapping[str, object
     )
 
 
-def detect_slurm(partitions: Sequence[str] = ()) -> DetectedSite:
-    """Return a machine for each kind of nodes of the named partitions of the cluster of this login node.
+def detect_slurm(
+    partitions: Sequence[str] = (), via: str | None = None, settings: Mapping[str, object] | None = None
+) -> DetectedSite:
+    """Return a machine for each kind of nodes of the named partitions of the cluster of a login node.
+
+    The login node is this computer, or the host ``via``, which is reached by ssh; ``settings`` are further
+    keys of ``backend`` about this host, such as ``user``.
 
     Without names, the default partition comes first, then larger ones; a partition whose nodes are in one of
     those is left out, because a plan would count its nodes twice. Raises InvalidInput if Slurm is not
-    installed or a partition does not exist, WeftError if Slurm does not answer.
+    installed or a partition does not exist, HostError if the host cannot be reached, WeftError if Slurm does
+    not answer.
     """
-    from weft.backends.slurm.controller import SlurmController
-
-    if shutil.which("sinfo") is None:
-        raise InvalidInput(
-            "Slurm is not installed here (no sinfo)",
-            rule="sbatch, squeue, scancel and sinfo must be on the PATH",
-            advice="run weft on a login node of the cluster",
-        )
-    groups = SlurmController(timeout_s=_CONNECT_S).list_partitions()
+    login = {} if via is None else {"via": via, **(settings or {})}
+    groups = _list_partitions(login)
     nodes: dict[str, dict[str, _NodeKind]] = {}
     order: dict[str, tuple[bool, int]] = {}
     for group in groups:
@@ -153,10 +155,47 @@ def detect_slurm(partitions: Sequence[str] = ()) -> DetectedSite:
     for name in chosen:
         if not nodes[name]:
             notes.append(f"partition {name} has no node that runs jobs now")
-        machines += _describe_partition(name, nodes[name])
+        machines += _describe_partition(name, nodes[name], login)
     if not machines:
         raise WeftError("Slurm has no partition with nodes that run jobs now; see `sinfo`")
     return DetectedSite(platform=Platform(name="slurm", machines=tuple(machines)), notes=tuple(notes))
+
+
+def _list_partitions(login: Mapping[str, object]) -> tuple[NodeGroup, ...]:
+    """Return the nodes of a cluster; ``login`` are the settings of its login node, {}: this computer."""
+    from weft.backends.slurm.controller import SlurmController
+
+    if not login:
+        if shutil.which("sinfo") is None:
+            raise InvalidInput(
+                "Slurm is not installed here (no sinfo)",
+                rule="sbatch, squeue, scancel and sinfo must be on the PATH",
+                advice="run weft on a login node of the cluster, or name one with `--via HOST`",
+            )
+        return SlurmController(timeout_s=_CONNECT_S).list_partitions()
+    from weft.backends.ssh.connection import HostConnections
+    from weft.backends.ssh.host import HostError, HostFailure, read_login_settings
+
+    connections = HostConnections()
+    try:
+        connection = connections.host(read_login_settings(login, "slurm"))
+        connection.connect(_CONNECT_S)
+
+        def run_there(arguments: Sequence[str], text: str, timeout_s: float) -> tuple[int, str, str]:
+            done = connection.run(arguments, text.encode(), timeout_s)
+            return done.code, done.out.decode(errors="replace"), done.err.decode(errors="replace")
+
+        return SlurmController(run_there, timeout_s=_CONNECT_S).list_partitions()
+    except HostError as error:
+        if error.cause is not HostFailure.NO_COMMAND:
+            raise
+        raise InvalidInput(
+            f"Slurm is not installed on {login['via']} (no sinfo)",
+            rule="sbatch, squeue, scancel and sinfo must be on the PATH of commands that ssh runs there",
+            advice=f"`ssh {login['via']} which sinfo` must print its path",
+        ) from None
+    finally:
+        connections.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +224,10 @@ def _choose(
     return chosen, notes
 
 
-def _describe_partition(name: str, nodes: Mapping[str, _NodeKind]) -> Iterator[Machine]:
-    """Yield a machine for each kind of nodes of a partition.
+def _describe_partition(
+    name: str, nodes: Mapping[str, _NodeKind], login: Mapping[str, object]
+) -> Iterator[Machine]:
+    """Yield a machine for each kind of nodes of a partition; ``login`` are settings of the login node.
 
     Kinds that no feature distinguishes are one machine, with what the smallest of these nodes has.
     """
@@ -202,7 +243,7 @@ def _describe_partition(name: str, nodes: Mapping[str, _NodeKind]) -> Iterator[M
         own = marks[features]
         gpus = min(kind.gpus for kind in kinds)
         limit_s = min(kind.limit_s for kind in kinds)
-        backend: dict[str, object] = {"kind": "slurm", "partition": name}
+        backend: dict[str, object] = {"kind": "slurm", "partition": name, **login}
         if own:
             backend["constraint"] = "&".join(own)
         if gpus:
@@ -234,12 +275,149 @@ def _list_attributes(features: Iterable[str], limit_s: float) -> dict[str, Attri
     return found if limit_s == math.inf else {**found, "longest_job_s": limit_s}
 
 
+def detect_dask(scheduler: str, folder: str | Path, *, group: bool = False) -> DetectedSite:
+    """Return a machine for each named worker that is connected to a Dask scheduler and answers.
+
+    A worker that sees ``folder`` at the same path gets ``shared: true``; with ``group``, alike workers among
+    these are one machine. Workers without a name are left out, because they could not be found again after
+    their restart. Raises InvalidInput for an invalid address and if Dask is not installed, HostError if the
+    scheduler does not answer, WeftError if it has no worker that can be used.
+    """
+    from weft.backends.dask.connection import WorkerConnections
+    from weft.backends.dask.workers import find_address_problems, find_missing_package
+
+    if problems := [*find_address_problems(scheduler)] or [*find_missing_package()]:
+        raise InvalidInput(problems)
+    notes: list[str] = []
+    machines: list[Machine] = []
+    connections = WorkerConnections()
+    try:
+        workers = connections.list_workers(scheduler)
+        for worker in workers:
+            try:
+                machines.append(_describe_worker(connections, scheduler, worker, Path(folder)))
+            except WeftError as error:
+                notes.append(f"left out: {error}")
+    finally:
+        connections.close()
+    if not machines:
+        what = "; ".join(notes[:_MOST_NOTES]) or "no worker is connected"
+        advice = f"start workers with `dask worker {scheduler} --name NAME`"
+        raise WeftError(f"the Dask scheduler {scheduler} has no worker that weft can use: {what}; {advice}")
+    if group:
+        machines = _group_alike(machines, notes)
+    return DetectedSite(platform=Platform(name="dask", machines=tuple(machines)), notes=tuple(notes))
+
+
+_MOST_NOTES = 3
+"""Number of workers of which an error says why they cannot be used."""
+
+
+def _describe_worker(
+    connections: WorkerConnections, scheduler: str, worker: ConnectedWorker, folder: Path
+) -> Machine:
+    from weft.backends.dask.connection import WorkerSettings
+
+    if not worker.name:
+        raise WeftError(f"the worker at {worker.address} has no name (`dask worker --name NAME`)")
+    if problem := next(find_name_problems(worker.name), None):
+        raise WeftError(f"the worker at {worker.address}: {problem.what}; {problem.rule}")
+    host = f"{worker.name} (Dask worker at {scheduler})"
+    connection = connections.host(WorkerSettings(host=host, scheduler=scheduler, worker=worker.name))
+    connection.connect(_CONNECT_S)
+    facts = connection.call("describe")
+    backend: dict[str, object] = {"kind": "dask", "scheduler": scheduler, "worker": worker.name}
+    if _sees_folder(connection, folder):
+        backend["shared"] = True
+    gpus = [amount for name, amount in worker.resources.items() if name.lower() in _GPU_NAMES]
+    return Machine(
+        name=worker.name,
+        nodes=worker.threads,
+        memory=worker.memory_bytes,
+        gpus=int(sum(gpus)),
+        arch=str(facts["arch"]),
+        os=str(facts["os"]).lower(),
+        resources={
+            name: amount
+            for name, amount in worker.resources.items()
+            if name.isidentifier() and name.lower() not in (*_GPU_NAMES, *BUILT_IN_NAMES, *LIVE_NAMES)
+        },
+        backend=backend,
+    )
+
+
+_GPU_NAMES = ("gpu", "gpus")
+"""Names of the resource of Dask workers that counts GPUs, in lower case."""
+
+
+def _sees_folder(connection: WorkerConnection, folder: Path) -> bool:
+    """Return whether a worker reads a file that was just written to a folder of this computer."""
+    text = os.urandom(8).hex()
+    probe = folder.resolve() / f".weft-shared-{text}"
+    try:
+        write_file(probe, text.encode())
+        return str(connection.call("read_text", str(probe))) == text
+    except OSError:  # the folder cannot be written
+        return False
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _group_alike(machines: Sequence[Machine], notes: list[str]) -> list[Machine]:
+    """Return the machines, with one machine for all alike workers that see the folder; add notes on these."""
+    alike: dict[object, list[Machine]] = {}
+    for machine in machines:
+        is_shared = machine.backend.get("shared") is True
+        amounts = tuple(sorted(machine.amounts.items()))
+        kind = (machine.nodes, amounts, machine.arch, machine.os) if is_shared else machine.name
+        alike.setdefault(kind, []).append(machine)
+    names = {machine.name for machine in machines}
+    found = []
+    for members in alike.values():
+        if len(members) > 1:
+            name = _name_group([machine.name for machine in members], names)
+            nodes = members[0].nodes
+            notes.append(f"{name}: a task runs on one of the workers, so it must take at most {nodes} nodes")
+            members = [_join_workers(name, members)]
+        found += members
+    return found
+
+
+def _name_group(members: Sequence[str], taken: set[str]) -> str:
+    """Return the common start of the names without numbers; the result is added to the taken names."""
+    base = members[0]
+    while not all(member.startswith(base) for member in members):
+        base = base[:-1]
+    base = base.rstrip("-_.0123456789") or "workers"
+    names = (base if number == 1 else f"{base}{number}" for number in count(1))
+    name = next(name for name in names if name not in taken)
+    taken.add(name)
+    return name
+
+
+def _join_workers(name: str, members: Sequence[Machine]) -> Machine:
+    """Return alike workers as one machine."""
+    first, number = members[0], len(members)
+    backend = {key: value for key, value in first.backend.items() if key != "worker"}
+    return replace(
+        first,
+        name=name,
+        nodes=first.nodes * number,
+        memory=None if first.memory is None else first.memory * number,
+        gpus=first.gpus * number,
+        resources={key: amount * number for key, amount in first.resources.items()},
+        backend={**backend, "workers": [machine.backend["worker"] for machine in members]},
+    )
+
+
+_WIDE, _SINGLE = "wide", "start"
+"""Starts of the names of programs on two nodes and on one, which end at once."""
 _STARTS = 3
 """Number of programs that end at once, besides the first, which also connects to the machine."""
+_WAIT_S = 5.0
+"""Time for which the programs wait for a machine that is lost; the check then fails with the reason."""
 _MOST_LINKED = 40
 """Up to this number of machines, the links between all of them are written."""
-_OWN_DISKS = ("dask", "ssh")
-"""Backend kinds to whose machines files are sent; others share the file system of the project."""
 _LEAST_S = 1e-3
 """Shortest time of a copy that is believed; the clock and the other work of the engine are coarser."""
 _SPEED_SCRIPT = """\
@@ -258,7 +436,7 @@ with open(os.environ["WEFT_RESULT_FILE"], "w") as file:
 _FLOW = """\
 weft: 1
 name: check
-settings: {{retries: 0}}
+settings: {{retries: 0, timeouts: {{machines: {wait_s:g}s}}}}
 tasks:
 {starts}
   speed: {{command: "{python} speed.py", after: start{last}, seconds: 1}}
@@ -283,6 +461,8 @@ class MachineCheck:
     """Seconds of the calculation; None: not measured."""
     startup_s: float | None = None
     """Seconds from the start of an attempt until a program that does nothing has ended."""
+    parallel_startup_s: float | None = None
+    """The same for a program on two nodes of a cluster; None: not measured."""
     bandwidth_Bps: float | None = None  # noqa: N815 -- the unit
     """Bytes per second from this computer to the machine."""
 
@@ -360,16 +540,25 @@ def _check_machine(machine: Machine, folder: Path, size_bytes: int, timeout_s: f
 
 def _write_project(project: Path, machine: Machine, size_bytes: int) -> None:
     """Write the workflow, its files and the platform of one machine into a project."""
-    previous = ["", *(f"start{number}" for number in range(_STARTS))]
+    # Programs on two nodes are first, because a pilot that has become idle would still hold a node.
+    is_wide = machine.backend["kind"] == "slurm" and machine.nodes > 1 and not machine.node_is_core
+    names = [
+        f"{kind}{number}"
+        for kind in ([_WIDE] if is_wide else []) + [_SINGLE]
+        for number in range(_STARTS + 1)
+    ]
     starts = "\n".join(
-        f"  start{number}: {{command: ['true'], seconds: 1, after: [{before}]}}"
-        for number, before in enumerate(previous)
+        f"  {name}: {{command: ['true'], nodes: {1 + name.startswith(_WIDE)}, seconds: 1, after: [{before}]}}"
+        for name, before in zip(names, ["", *names], strict=False)
     )
     python = str(machine.backend.get("python", "python3"))
-    write_file(project / "check.yaml", _FLOW.format(starts=starts, last=_STARTS, python=python).encode())
+    flow = _FLOW.format(starts=starts, last=_STARTS, python=python, wait_s=_WAIT_S)
+    write_file(project / "check.yaml", flow.encode())
     write_file(project / "speed.py", _SPEED_SCRIPT.encode())
     write_file(project / "data.bin", os.urandom(size_bytes))
-    alone = replace(machine, site=None, availability=1.0, startup_s=0.0, occupancy="exclusive")
+    alone = replace(
+        machine, site=None, availability=1.0, startup_s=0.0, parallel_startup_s=None, occupancy="exclusive"
+    )
     write_file(project / "machine.yaml", write_platform(Platform(name="machine", machines=(alone,))).encode())
 
 
@@ -403,9 +592,15 @@ def _measure(result: RunResult, size_bytes: int) -> dict[str, float]:
         if each.ending == "completed" and begun_s is not None and each.ended_s is not None:
             elapsed[each.task] = each.ended_s - begun_s
     found: dict[str, float] = {}
-    starts = [elapsed[name] for number in range(1, _STARTS + 1) if (name := f"start{number}") in elapsed]
+    starts, wide = (
+        [elapsed[name] for number in range(1, _STARTS + 1) if (name := f"{kind}{number}") in elapsed]
+        for kind in (_SINGLE, _WIDE)
+    )
     if starts:
         found["startup_s"] = statistics.median(starts)
+    if wide:
+        # Ends of jobs are noticed once a second; a median would be a multiple of that.
+        found["parallel_startup_s"] = statistics.fmean(wide)
     if "stage" in elapsed and starts:
         found["bandwidth_Bps"] = size_bytes / max(_LEAST_S, elapsed["stage"] - found["startup_s"])
     if (seconds := _read_speed(result)) is not None:
@@ -444,8 +639,11 @@ def apply_checks(platform: Platform, checks: Sequence[MachineCheck]) -> Platform
             machine = replace(machine, speed=speed, speeds=speeds)
         if check is not None and check.startup_s is not None:
             machine = replace(machine, startup_s=_round(check.startup_s))
+        if check is not None and check.parallel_startup_s is not None:
+            machine = replace(machine, parallel_startup_s=_round(check.parallel_startup_s))
         machines.append(machine)
-    links = _measured_links([check for check in checks if check.bandwidth_Bps is not None])
+    sent_to = {machine.name for machine in platform.machines if machine.has_own_disk}
+    links = _measured_links([check for check in checks if check.bandwidth_Bps is not None], sent_to)
     kept = [link for link in platform.links if frozenset(link[:2]) not in links]
     return replace(
         platform,
@@ -459,13 +657,14 @@ def _seconds_of(found: Mapping[str, MachineCheck], machine: Machine | None) -> f
     return found[machine.name].seconds if machine is not None and machine.name in found else None
 
 
-def _measured_links(checks: Sequence[MachineCheck]) -> dict[frozenset[str], Link]:
+def _measured_links(checks: Sequence[MachineCheck], sent_to: set[str]) -> dict[frozenset[str], Link]:
+    """Return the links between machines; ``sent_to`` are those with disks of their own."""
     if len(checks) > _MOST_LINKED:
         return {}
     found: dict[frozenset[str], Link] = {}
     for one, other in combinations(checks, 2):
         rates = [each.bandwidth_Bps for each in (one, other) if each.bandwidth_Bps is not None]
-        shared = one.kind not in _OWN_DISKS and other.kind not in _OWN_DISKS
+        shared = not {one.machine, other.machine} & sent_to
         rate = min(rates) if shared else 1.0 / sum(1.0 / each for each in rates)
         found[frozenset((one.machine, other.machine))] = Link(bandwidth_Bps=_round(rate))
     return found

@@ -91,7 +91,9 @@ def tune(
         if stop_at_reference and known is None:
             rule = "the best value of all runs is known only after the last run"
             raise InvalidInput(
-                "a run cannot stop at the best value of all runs", rule=rule, advice="state a reference"
+                "a run cannot stop at the best value of all runs",
+                rule=rule,
+                advice="set the reference to bound, a number or the name of a planner",
             )
         trials = _TuningTrials(
             instance=instance,

@@ -113,6 +113,8 @@ class ProjectContext(BackendContext):
     """By key of a workflow with secrets (``CompiledWorkflow.key``): the values of the secrets."""
     task_settings: Callable[[int, int], RunSettings] = lambda run, task: DEFAULTS  # noqa: ARG005
     """Returns the settings of a task of a run."""
+    count_timeouts: Callable[[int, int], int] = lambda run, task: 0  # noqa: ARG005
+    """Returns how often attempts of a task of a run reached a time limit."""
 
     def secrets_of(self, run: int) -> SecretValues:
         """Return the secrets of a run's workflow."""

@@ -1,7 +1,8 @@
 """Backend for a platform with machines of several kinds; each request goes to the transport of its machine.
 
 One ``ProgramBackend`` serves all machines, so that staging, products and restart files are the same for all
-of them. Every kind contributes a ``BackendPart`` for its own machines. All parts use the machine numbers of
+of them. Every kind contributes a ``BackendPart`` for its own machines; Slurm contributes two if some clusters
+are reached through login nodes. All parts use the machine numbers of
 the whole platform.
 """
 
@@ -47,7 +48,7 @@ class MixedBackend(ProgramBackend):
         """Return the parts of all kinds of machines as one part."""
         part_of: dict[int, int] = {}
         parts: list[BackendPart] = []
-        for kind, own in _group_by_kind(context.machines, machines).items():
+        for (kind, _), own in _group_machines(context.machines, machines).items():
             backend: type[MixableBackend] = BACKENDS.load(kind)
             part_of |= dict.fromkeys(own, len(parts))
             parts.append(backend.part(context, own))
@@ -65,7 +66,6 @@ class MixedBackend(ProgramBackend):
             connect=partial(TransportRouter, parts, part_of),
             disks={machine: disk for part in parts for machine, disk in part.disks.items()},
             describe_needs=lambda attempt: parts[part_of[attempt.machine]].describe_needs(attempt),
-            note_end=lambda attempt, report: parts[part_of[attempt.machine]].note_end(attempt, report),
             give_up=give_up,
             release=release,
         )
@@ -75,7 +75,7 @@ class MixedBackend(ProgramBackend):
         """Raise InvalidInput with the problems that the backends of all kinds find in their machines."""
         problems: list[Problem] = []
         described = tuple(machines)
-        for kind, indices in _group_by_kind(described, range(len(described))).items():
+        for (kind, _), indices in _group_machines(described, range(len(described))).items():
             backend: type[MixableBackend] = BACKENDS.load(kind)
             try:
                 backend.check_machines([described[index] for index in indices])
@@ -88,11 +88,11 @@ class MixedBackend(ProgramBackend):
         return self._capabilities[machine]
 
 
-def _group_by_kind(machines: Sequence[Machine], indices: Iterable[int]) -> dict[str, list[int]]:
-    """Return those of ``indices`` whose machines have the same kind, by kind."""
-    found: dict[str, list[int]] = {}
+def _group_machines(machines: Sequence[Machine], indices: Iterable[int]) -> dict[tuple[str, bool], list[int]]:
+    """Return those of ``indices`` whose machines one part can serve (see ``Machine.backend_group``)."""
+    found: dict[tuple[str, bool], list[int]] = {}
     for index in indices:
-        found.setdefault(str(machines[index].backend["kind"]), []).append(index)
+        found.setdefault(machines[index].backend_group, []).append(index)
     return found
 
 

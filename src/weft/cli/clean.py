@@ -80,7 +80,8 @@ def command(
         copied = f"this project was copied or moved from '{original}', and the project there may use it"
         click.echo(f"kept '{folder}': {copied}; --force removes it")
     for machine, reason in found.unreachable.items():
-        click.echo(f"kept the directories on {machine}: {reason}; run `weft clean` again when it answers")
+        advice = "run `weft clean` again when the machine can be reached"
+        click.echo(f"kept the directories on {machine}: {reason}; {advice}")
 
 
 def _describe_origin(runs: list[int], attempts: int) -> str:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "--baseline",
     metavar="NAME",
-    help="Planner or policy:NAME whose value is 100 % (ASE); default: shuffle, if it is compared.",
+    help="Planner or policy:NAME whose makespan is 100 % (column ASE); default: shuffle, if it is compared.",
 )
 @options.measured_objective("What is compared")
 @options.seed("Seed of randomised planners.")

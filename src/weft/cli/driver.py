@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from weft.api.report import ExecutionReport
     from weft.api.run import RunResult
     from weft.engine.engine import Engine
+    from weft.engine.history import AttemptRecord
     from weft.engine.journal import JournalEntry
     from weft.runtime.driver import Listener
     from weft.runtime.execution import Execution
@@ -34,6 +35,9 @@ _KILLED = 128
 
 _MOST_TASKS = 20_000
 """With more tasks, reports are written on request only, because writing takes over ten seconds."""
+
+_UNRECORDED_SHOWN = 5
+"""Maximal number of completed tasks that are named if the journal could not be written."""
 
 _STALE_SHOWN = 3
 """Maximal number of reasons for stale results that are printed per kind of task."""
@@ -59,6 +63,8 @@ class RunDriver:
         self._printed_failures = self._printed_moves = self._printed_changes = self._printed_modules = 0
         self._printed_stages = self._printed_reservations = self._printed_cancelled = 0
         self._printed_stops = 0
+        self._recorded = 0
+        """Number of journal entries that are written."""
         self._interrupt_printed = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
@@ -71,6 +77,7 @@ class RunDriver:
         from weft.cli.terminal import colored_errors
         from weft.reports.execution_records import AttemptLogs
 
+        self.print_changes()
         self.execution = execution
         # The execution is reopened when machines join; keep the start time that the user has seen.
         began_s = execution.clock.now() if self.view is None else self.view.began_s
@@ -96,9 +103,10 @@ class RunDriver:
     def interrupted(self) -> bool:
         """Redraw the display if due, and return whether a signal has arrived.
 
-        The execution calls this method several times per second. After the first signal it stops the
-        programs.
+        The execution calls this method several times per second, always after it has written its journal, so
+        that only changes are printed that are recorded. After the first signal it stops the programs.
         """
+        self.print_changes()
         self.live.tick()
         if self.signals() and not self._interrupt_printed:
             self._interrupt_printed = True
@@ -112,9 +120,45 @@ class RunDriver:
     def _record_entry(self, _: JournalEntry, __: Engine) -> None:
         assert self.view is not None
         self.view.progress.update()
-        failures = self.view.progress.history.failures
+
+    def print_unrecorded(self) -> None:
+        """Print which ends of tasks the journal does not contain, because it could not be written."""
+        from weft.reports.text import printable
+
+        if self.view is None:
+            return
+        history = self.view.progress.history
+        lines: list[str] = []
+        for failure in history.failures[self._printed_failures :]:
+            lines += self.view.describe_failure(failure, recorded=False)
+        done = [each for each in history.attempts.values() if self._is_unrecorded(each)]
+        names = [each.label for each in done[:_UNRECORDED_SHOWN]]
+        if more := len(done) - len(names):
+            names.append(format_count(more, "more task"))
+        if names:
+            lines.append(printable(f"not recorded: completed: {', '.join(names)}"))
+        for line in lines:
+            self.live.say(line, error=self._only_errors)
+        if lines:
+            text = (
+                "all earlier steps are recorded; `weft resume` takes the ends that are not from the records"
+            )
+            self.live.say(f"{text} of the runners, or runs these tasks again", error=self._only_errors)
+
+    def _is_unrecorded(self, attempt: AttemptRecord) -> bool:
+        return attempt.completed_n is not None and attempt.completed_n >= self._recorded
+
+    def print_changes(self) -> None:
+        """Print the changes since the last call, if the display does not contain them.
+
+        All of them must be recorded in the journal.
+        """
+        if self.view is None:
+            return
+        self._recorded = self.view.progress.history.entries
         if self.live.drawn:
             return
+        failures = self.view.progress.history.failures
         # Before the failures: the loss of a machine is their reason.
         changes = self.view.progress.history.machine_changes
         for change in changes[self._printed_changes :] if not self._only_errors else ():
@@ -188,12 +232,19 @@ def drive_run(
     ``how``: further arguments of ``run``.
     """
     quiet = quiet or "-" in (report, trace)
+    from weft.repository.database import StorageProblem
+
     driver = RunDriver(quiet=quiet or as_json, errors=not as_json)
     with driver.signals:
         try:
             ran = run(**how, command=command_line(), watch=driver.watch, interrupted=driver.interrupted)
+        except StorageProblem:
+            driver.live.clear()
+            driver.print_unrecorded()
+            raise
         finally:
             driver.live.clear()
+        driver.print_changes()
         _finish(ran, driver, as_json=as_json, quiet=quiet, verbose=verbose, report=report, trace=trace)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import json
@@ -190,13 +191,19 @@ def _run(given: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return 130
-    except (RecursionError, MemoryError) as error:
-        click.echo(f"error: the input is too large or too deeply nested ({type(error).__name__})", err=True)
+    except RecursionError:
+        click.echo("error: the input is too deeply nested", err=True)
+        return 2
+    except MemoryError:
+        click.echo("error: not enough memory; use a smaller input, or raise `ulimit -v`", err=True)
         return 2
     except OSError as error:
         _drop_output()
         if isinstance(error, BrokenPipeError):
             return 0  # the reader of the output (head, less) has closed the pipe
+        if error.errno == errno.EMFILE:
+            click.echo("error: too many open files; raise `ulimit -n`", err=True)
+            return 2
         click.echo(f"error: {shorten(error.filename or 'the output')}: {error.strerror or error}", err=True)
         return 2
     except Exception as error:

@@ -24,7 +24,10 @@ from weft.cli.terminal import stage
     help="Use at most this many nodes per machine.",
 )
 @click.option(
-    "-k", "--keep-going", is_flag=True, help="Continue with tasks that do not depend on a failed one."
+    "-k",
+    "--keep-going",
+    is_flag=True,
+    help="Continue with tasks that do not depend on a failed one, unless it states `on_failure` itself.",
 )
 @click.option(
     "--retries",

@@ -308,13 +308,18 @@ class RunDisplay:
             lines.insert(0, f"{format_count(len(chosen) - most, 'earlier failure')}; the last:")
         return lines
 
-    def describe_failure(self, each: FailureRecord) -> list[str]:
-        """Return lines about one failure: task, cause, last lines and path of the log."""
-        then = "failed, will be retried"
-        if each.for_good:
+    def describe_failure(self, each: FailureRecord, *, recorded: bool = True) -> list[str]:
+        """Return lines about one failure: task, cause, last lines and path of the log.
+
+        ``recorded``: whether the journal contains it. If not, the next engine decides what follows.
+        """
+        then, what = "failed, will be retried", "" if recorded else "not recorded: "
+        if not recorded:
+            then = "failed"
+        elif each.for_good:
             then = "failed, is held until `weft resume`" if each.waits else "failed permanently"
         text = f": {redact(each.text)}" if each.text else ""
-        lines = [f"{each.label} {then} ({each.cause}{text})"]
+        lines = [f"{what}{each.label} {then} ({each.cause}{text})"]
         log = self.logs.last(each.reported_by, each.cause) if each.reported_by >= 0 else None
         if log is not None:
             lines += [f"  | {line}" for line in log.lines[-_LOG_LINES:]]

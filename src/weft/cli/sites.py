@@ -64,18 +64,48 @@ def ssh(hosts: tuple[str, ...], out: str | None, as_json: bool, **settings: str 
     "--partition", "partitions", multiple=True, metavar="NAME",
     help="Describe this partition; may be repeated (default: all that share no nodes).",
 )  # fmt: skip
+@click.option("--via", metavar="HOST", help="Login node that is reached by ssh (default: this computer).")
+@click.option("--user", metavar="NAME", help="User on the login node (default: as in the ssh configuration).")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port (default: as in the ssh configuration).")
+@click.option("--identity", metavar="FILE", help="Private key (default: as in the ssh configuration).")
+@click.option("--config", metavar="FILE", help="ssh configuration (default: ~/.ssh/config).")
+@click.option("--sandbox", metavar="DIR", help="Directory on the file system of the cluster, for --via.")
 @_out
 @options.as_json
-def slurm(partitions: tuple[str, ...], out: str | None, as_json: bool) -> None:
-    """Describe the partitions of the Slurm cluster of this login node.
+def slurm(
+    partitions: tuple[str, ...], via: str | None, out: str | None, as_json: bool, **settings: str | int | None
+) -> None:
+    """Describe the partitions of the Slurm cluster of this login node, or of another one.
 
     Each kind of nodes is a machine, with nodes, cores, memory_per_node, GPUs, features and the longest job as
-    attributes. Exit code 2: Slurm is not installed, or there is no such partition; 1: it does not answer.
+    attributes. Exit code 2: Slurm is not installed, or there is no such partition; 1: Slurm or the login node
+    does not answer.
     """
     from weft.api.sites import detect_slurm
 
     options.check_outputs({"--out": out})
-    _write(detect_slurm(partitions), out, as_json=as_json)
+    stated = {key: value for key, value in settings.items() if value is not None}
+    if stated and via is None:
+        raise click.UsageError(f"--{next(iter(stated))} needs --via HOST")
+    _write(detect_slurm(partitions, via, stated), out, as_json=as_json)
+
+
+@detect.command("dask")
+@click.argument("scheduler", metavar="SCHEDULER")
+@click.option("--group", is_flag=True, help="Describe alike workers that see this folder as one machine.")
+@_out
+@options.as_json
+def dask(scheduler: str, out: str | None, *, group: bool, as_json: bool) -> None:
+    """Describe the named workers of a Dask cluster: threads, memory limit, GPUs and other resources.
+
+    SCHEDULER is its address, such as tcp://HOST:8786. Workers that see the current folder at the same path
+    get `shared: true`. Exit code 2: the address is invalid, or Dask is not installed; 1: the scheduler does
+    not answer, or has no worker with a name.
+    """
+    from weft.api.sites import detect_dask
+
+    options.check_outputs({"--out": out})
+    _write(detect_dask(scheduler, Path.cwd(), group=group), out, as_json=as_json)
 
 
 def _write(found: DetectedSite, out: str | None, *, as_json: bool) -> None:
@@ -121,8 +151,9 @@ def check(
 
     Programs are started, a file is sent, and a copy of it comes back. Speed (relative to the first machine),
     time to start a program and bandwidth of staging are measured and written to a platform file, from which
-    plans and predictions read them. Temporary files are in the current folder; for Slurm it must be on the
-    file system of the cluster. Exit code 1: a machine did not run the programs; 2: the file is invalid.
+    plans and predictions read them. Temporary files are in the current folder; for Slurm without `via` it
+    must be on the file system of the cluster. Exit code 1: a machine did not run the programs; 2: the file
+    is invalid.
     """
     from weft.api.sites import check_site
     from weft.formats.files import load_platform, save_report

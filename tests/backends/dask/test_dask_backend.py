@@ -15,7 +15,7 @@ from backend_project import BackendProject
 from dask_clusters import DaskProcesses, dask_processes
 from patience import PATIENCE_S
 from weft.backends.dask.backend import DaskBackend
-from weft.backends.local.processes import read_process
+from weft.backends.runner.processes import read_process
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.errors import InvalidInput

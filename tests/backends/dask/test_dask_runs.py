@@ -24,6 +24,8 @@ tasks:
   b: {command: "cat count > b.txt", inputs: [count], outputs: [b.txt], requirements: 'arch == "x1"'}
   c: {command: "cat b.txt count > c.txt", inputs: [b.txt, count], outputs: [c.txt]}
 """
+KILLS = int(os.environ.get("WEFT_KILLS", "5"))
+"""How often the engine is killed; ``make chaos BACKEND=dask`` raises it."""
 STEPS = 8
 ITERATING = """\
 weft: 1
@@ -58,10 +60,10 @@ name: many
 tasks:
   work:
     sweep: {k: 0..57}
-    command: "mkdir LOG/running-{k} || echo twice-{k} >> LOG/wrong; sleep 0.1; echo {k} > w{k}; echo {k} >> LOG/ran; rmdir LOG/running-{k}"
+    command: "mkdir LOG/running-{k} || echo twice-{k} >> LOG/wrong; sleep SECONDS; echo {k} > w{k}; echo {k} >> LOG/ran; rmdir LOG/running-{k}"
     outputs: ["w{k}"]
   sum: {command: "cat w* | sort -n > sum", inputs: ["w*"], outputs: [sum]}
-  last: {command: "wc -l < sum > last", inputs: [sum], outputs: [last]}
+  last: {command: "until [ -e LOG/go ]; do sleep 0.1; done; wc -l < sum > last", inputs: [sum], outputs: [last]}
 """
 
 
@@ -156,32 +158,41 @@ def test_function_is_called_on_a_worker_without_weft_and_the_worker_is_cleaned(
 
 
 def test_engine_killed_at_random_moments_runs_every_task_once(project: Path) -> None:
-    kills = int(os.environ.get("WEFT_KILLS", "5"))  # `make chaos BACKEND=dask` sets more
     moments = random.Random(18)
     log = project / "log"
     log.mkdir()
-    engine = run(project, MANY.replace("LOG", str(log)))
-    for _ in range(kills):
-        # Each engine lives until it has made some progress, or for some seconds without any.
-        wanted = (
-            (log / "ran").read_text().count("\n") + moments.randrange(12) if (log / "ran").exists() else 3
-        )
-        end_s = time.monotonic() + 20.0
-        while engine.poll() is None and time.monotonic() < end_s:
-            if (log / "ran").exists() and (log / "ran").read_text().count("\n") >= wanted:
-                break
-            time.sleep(0.02)
-        time.sleep(moments.random() * 0.3)
-        if engine.poll() is not None:
-            break  # the run has ended before the last kill
+    engine = run(project, MANY.replace("LOG", str(log)).replace("SECONDS", str(0.2 * KILLS)))
+    wait_until((project / ".weft/weft.db").exists, "there is no run")
+    for _ in range(KILLS):
+        time.sleep(moments.uniform(0.0, 3.0))
+        assert engine.poll() is None, (project / "engine.log").read_text()
         engine.send_signal(signal.SIGKILL)
         engine.wait()
         engine = start(project, "resume")
+    (log / "go").touch()  # without it the run does not end
     finish(project, engine)
     assert (project / "last").read_text().strip() == "58"
     assert sorted((log / "ran").read_text().split(), key=int) == [str(k) for k in range(58)]
-    assert not (log / "wrong").exists()
-    assert [path.name for path in log.iterdir()] == ["ran"]
+    assert sorted(path.name for path in log.iterdir()) == ["go", "ran"]
+
+
+def test_engine_killed_at_random_moments_leaves_nothing_after_cancel(
+    project: Path, cluster: DaskProcesses
+) -> None:
+    moments = random.Random(19)
+    number = f"{4000 + os.getpid() % 5000}.5"
+    wide = f"weft: 1\nname: wide\ntasks: {{z: {{sweep: {{k: 1..12}}, command: 'sleep {number}; : {{k}}'}}}}\n"
+    own = f"{cluster.folder}/.cache/weft"
+    for turn in range(-(-KILLS // 5)):
+        engine = run(project, wide)
+        if turn % 2 == 0:
+            wait_until(lambda: find_processes(f"sleep {number}"), "no task has started")
+        time.sleep(moments.uniform(0.0, 2.0))
+        engine.send_signal(signal.SIGKILL)
+        engine.wait()
+        start(project, "cancel").wait(PATIENCE_S)
+        wait_until(lambda: not find_processes(f"sleep {number}"), "a program is left")
+        wait_until(lambda: not find_processes(own), "a process of weft is left")
 
 
 def test_nothing_runs_on_the_workers_after_cancel(project: Path, cluster: DaskProcesses) -> None:

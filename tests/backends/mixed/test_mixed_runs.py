@@ -1,7 +1,8 @@
-"""One workflow on this computer, ssh hosts and Slurm at once: staging, migration, resume, new machines."""
+"""One workflow on this computer, ssh hosts, Slurm and Dask at once: staging, migration, resume, new machines."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dask_clusters import DaskProcesses
 from patience import PATIENCE_S
 from slurm_cluster import SlurmCluster
 from ssh_hosts import SshHosts
@@ -34,13 +36,14 @@ tasks:
     inputs: [three]
     outputs: [four]
     requirements: 'arch == "host2"'
-  fifth: {command: "cat four one > five", inputs: [four, one], outputs: [five], requirements: 'arch == "cluster"'}
-  last: {command: "cat five three > last.txt", inputs: [five, three], outputs: [last.txt], requirements: 'arch == "here"'}
+  fifth: {command: "cat four > five; pwd >> five", inputs: [four], outputs: [five], requirements: 'arch == "worker1"'}
+  sixth: {command: "cat five one > six", inputs: [five, one], outputs: [six], requirements: 'arch == "cluster"'}
+  last: {command: "cat six three > last.txt", inputs: [six, three], outputs: [last.txt], requirements: 'arch == "here"'}
 """
 LONG = """\
 tasks:
   on:
-    sweep: {place: [here, cluster, host1]}
+    sweep: {place: [here, cluster, host1, worker1]}
     command: "echo begun >> log; touch ready; while ! [ -e go ]; do sleep 0.2; done; cp log on.{place}"
     outputs: ["on.{place}"]
     requirements: 'arch == place'
@@ -58,25 +61,73 @@ tasks:
     requirements: 'arch in ["host1", "WHERE"]'
     rank: "1 if arch == 'FIRST' else 0"
 """
+MOLDABLE = """\
+tasks:
+  x:
+    command: >-
+      if [ -e restart ]; then cat restart > x.out; echo done on $WEFT_NODES of $SLURM_JOB_NUM_NODES >> x.out; exit 0; fi;
+      echo half on $WEFT_NODES > restart; echo 0.5 > $WEFT_PROGRESS_FILE; sleep 1000
+    outputs: [x.out]
+    nodes: [1, 3]
+    memory: 1200MB
+    checkpoint: {files: [restart], nodes: any}
+    work: 300
+    speedup: {amdahl: 0}
+    requirements: 'arch in ["worker1", "cluster"]'
+    rank: "1 if arch == 'worker1' else 0"
+"""
+TOGETHER = """\
+tasks:
+  first:
+    command: "hostname > first.out"
+    outputs: [first.out]
+    machine: pair
+    requirements: 'arch in ["host1", "worker2"]'
+    rank: "1 if arch == 'host1' else 0"
+  middle:
+    command: >-
+      if [ -e restart ]; then cat restart > middle.out; pwd >> middle.out; exit 0; fi;
+      echo half > restart; echo 0.5 > $WEFT_PROGRESS_FILE; sleep 1000
+    inputs: [first.out]
+    outputs: [middle.out]
+    machine: pair
+    checkpoint: {files: [restart]}
+    seconds: 10
+    requirements: 'arch in ["host1", "worker2"]'
+  last:
+    command: "cat first.out middle.out > last.out; pwd >> last.out"
+    inputs: [first.out, middle.out]
+    outputs: [last.out]
+    machine: pair
+    rank: "1 if arch == 'host1' else 0"
+  beside1: {command: "hostname > beside1", outputs: [beside1], machine: other, requirements: 'arch == "cluster"'}
+  beside2: {command: "cat beside1 > beside2; hostname >> beside2", inputs: [beside1], outputs: [beside2], machine: other}
+"""
 
 
 class MixedProject:
     """A project whose platform has machines of several kinds."""
 
-    def __init__(self, folder: Path, cluster: SlurmCluster, hosts: SshHosts) -> None:
+    def __init__(self, folder: Path, cluster: SlurmCluster, hosts: SshHosts, workers: DaskProcesses) -> None:
         self.folder = folder
         self.hosts = hosts
+        self.workers = workers
         self.environment = {**cluster.environment, "NO_COLOR": "1"}
         self.started: list[subprocess.Popen[str]] = []
         self.remote = "".join(
             f"  {host.name}: {{nodes: 2, arch: {host.name}, backend: {self.describe(host.name)}}}\n"
             for host in hosts
         )
+        self.remote += "".join(
+            f"  {name}: {{nodes: 2, arch: {name}, backend: {{kind: dask, scheduler: '{workers.address}', "
+            f"worker: {name}, silence: 8}}}}\n"
+            for name in ("worker1", "worker2")
+        )
         (folder / "words.txt").write_text("some words here\n")
         self.write_platform(HERE + CLUSTER + self.remote)
 
     def describe(self, host: str) -> str:
-        return f"{{kind: ssh, host: {host}, config: {self.hosts.config}}}"
+        return f"{{kind: ssh, host: {host}, config: {self.hosts.config}, silence: 12}}"
 
     def write_platform(self, machines: str) -> None:
         (self.folder / "grid.yaml").write_text(f"weft: 1\nmachines:\n{machines}")
@@ -126,21 +177,27 @@ class MixedProject:
             found += [(number, path.rpartition("/")[0]) for path in paths]
         return found
 
+    def worker_workdirs(self, name: str) -> list[Path]:
+        """Return the working directories on Dask workers that contain a file."""
+        return [path.parent for path in self.workers.folder.glob(f".cache/weft/sandbox/*/*/*/*/{name}")]
+
     def runs_everywhere(self) -> bool:
-        return len(self.workdirs("ready")) == 2 and bool(self.remote_workdirs("ready"))
+        places = self.remote_workdirs("ready"), self.worker_workdirs("ready")
+        return len(self.workdirs("ready")) == 2 and all(places)
 
     def release(self, name: str = "go") -> None:
-        for workdir in self.workdirs("ready"):
+        for workdir in (*self.workdirs("ready"), *self.worker_workdirs("ready")):
             (workdir / name).touch()
         for number, workdir in self.remote_workdirs("ready"):
             self.hosts[number].run("touch", f"{workdir}/{name}")
 
 
 @pytest.fixture
-def project(tmp_path: Path, slurm_cluster: SlurmCluster, two_hosts: SshHosts):
+def project(tmp_path: Path, slurm_cluster: SlurmCluster, two_hosts: SshHosts, two_workers: DaskProcesses):
     for host in two_hosts:
         host.run("sh", "-c", "rm -rf /home/*/.cache/weft/sandbox")
-    made = MixedProject(tmp_path, slurm_cluster, two_hosts)
+    shutil.rmtree(two_workers.folder / ".cache/weft/sandbox", ignore_errors=True)
+    made = MixedProject(tmp_path, slurm_cluster, two_hosts, two_workers)
     yield made
     made.close()
 
@@ -157,14 +214,34 @@ def test_files_pass_between_all_kinds_and_results_are_reused(project: MixedProje
     project.write(CIRCLE)
     assert "no problems" in project.run("check", "flow.yaml", "--on", "grid.yaml")
     project.finish(project.begin())
-    three = "3\n2\nhost1\n"
-    assert (project.folder / "last.txt").read_text() == f"{three}host2\n3\n{three}"
+    three = ["3", "2", "host1"]
+    found = (project.folder / "last.txt").read_text().splitlines()
+    assert "/sandbox/worker1/" in found[4]
+    assert [*found[:4], *found[5:]] == [*three, "host2", "3", *three]
     assert "reused" in project.finish(project.begin())
     runners = project.folder / ".weft" / "runners" / "1"
     assert {each.name for each in runners.iterdir()} <= {"here", "cluster"}
     assert not (runners / "cluster" / "pid").exists(), "a local runner serves a Slurm machine"
     project.run("clean")
     assert project.workdirs("one") == []
+
+
+LARGE = """\
+tasks:
+  one:
+    command: "head -c 400000 /dev/urandom > big"
+    outputs: [big]
+    requirements: 'arch == "host1"'
+  two: {command: "cat big > copy", inputs: [big], outputs: [copy], requirements: 'arch == "worker1"'}
+"""
+
+
+def test_large_file_for_a_worker_is_not_said_to_lack_a_setting(project: MixedProject) -> None:
+    """Only ssh hosts have the key ``direct``."""
+    project.write(LARGE)
+    project.finish(project.begin())
+    explained = " ".join(project.run("explain", "two").split())
+    assert "from host1 through this computer: Dask workers accept no direct copies" in explained
 
 
 def test_programs_of_all_kinds_survive_the_engine_and_are_taken_over(project: MixedProject) -> None:
@@ -178,7 +255,7 @@ def test_programs_of_all_kinds_survive_the_engine_and_are_taken_over(project: Mi
     resumed = project.start("resume")
     project.release()
     project.finish(resumed)
-    assert (project.folder / "all.txt").read_text() == 3 * "begun\n"
+    assert (project.folder / "all.txt").read_text() == 4 * "begun\n"
 
 
 def test_task_moves_from_a_dead_host_to_slurm(project: MixedProject) -> None:
@@ -193,6 +270,36 @@ def test_task_moves_from_a_dead_host_to_slurm(project: MixedProject) -> None:
         host.restart()
     assert (project.folder / "x.out").read_text().splitlines()[0] == "half"
     assert "node" in (project.folder / "x.out").read_text()
+
+
+def test_task_moves_from_a_dead_worker_to_more_nodes_of_slurm(project: MixedProject) -> None:
+    cluster = CLUSTER.replace("memory: 8GB", "memory_per_node: 500MB")  # one node has too little for the task
+    project.write_platform(HERE + cluster + project.remote)
+    project.write(MOLDABLE)
+    engine = project.begin()
+    wait_until(engine, lambda: list(project.folder.glob(".weft/checkpoints/*/*/current")), "no restart files")
+    project.workers.kill("worker1")
+    try:
+        project.finish(engine)
+    finally:
+        project.workers.start_worker("worker1")
+    begun, ended = (project.folder / "x.out").read_text().splitlines()
+    assert (begun, ended) == ("half on 1", "done on 3 of 3")
+
+
+def test_abstract_machine_moves_with_its_task_to_another_kind(project: MixedProject) -> None:
+    project.write(TOGETHER)
+    engine = project.begin()
+    wait_until(engine, lambda: list(project.folder.glob(".weft/checkpoints/*/*/current")), "no restart files")
+    project.run("migrate", "middle", "--to", "worker2")
+    project.finish(engine)
+    first, restart, middle, last = (project.folder / "last.out").read_text().splitlines()
+    assert (first, restart) == ("host1", "half")
+    assert "/sandbox/worker2/" in middle
+    assert "/sandbox/worker2/" in last, "tasks of one abstract machine run on the same machine"
+    beside = (project.folder / "beside2").read_text().split()
+    assert len(beside) == 2
+    assert all(each.startswith("node") for each in beside), "the other abstract machine stays on Slurm"
 
 
 def test_task_moves_from_this_computer_to_an_ssh_host(project: MixedProject) -> None:

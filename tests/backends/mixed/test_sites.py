@@ -98,6 +98,7 @@ def test_machines_of_all_kinds_are_checked_and_measured(site: SiteFolder, two_ho
     here, cluster, _, wrong = platform.machines
     assert here.speed == 4, "the first machine keeps its speed"
     assert cluster.startup_s > 0
+    assert cluster.parallel_startup_s > 0
     assert (wrong.speed, wrong.startup_s) == (1.0, 0.0)
     pairs = {(first, second) for first, second, _ in platform.links}
     assert pairs == {("cluster", "here"), ("away", "here"), ("away", "cluster")}

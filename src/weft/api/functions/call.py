@@ -331,7 +331,9 @@ def load_exception(ran: RunResult) -> BaseException | None:
     shown = "\n".join(line for line in lines if not line.startswith(EXCEPTION))
     made = _exception(record) if record is not None else None
     if made is None:
-        text = f"{record['name']}: {record['text']}" if record else first.failed.reason
+        last = next((line for line in reversed(shown.splitlines()) if line.strip()), "")
+        reason = f"{first.failed.reason}: {last.strip()}" if last else first.failed.reason
+        text = f"{record['name']}: {record['text']}" if record else reason
         made = TaskFailed(f"{first.failed.task}: {text}")
     made.__cause__ = RemoteTraceback(shown.strip() or first.text)
     return made

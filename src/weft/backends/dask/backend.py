@@ -1,9 +1,9 @@
 """The Dask backend: each machine is a named worker of a Dask cluster, or a group of alike workers.
 
-On every worker weft's own runner is started (``local/runner.py``), so that limits, signals and the records of
-ends are those of the other backends, and programs survive the engine. Dask only carries the messages: nothing
-is submitted to its queue. The transport is that of ssh hosts, over another connection. A guard ends the
-programs of a worker that was killed or stopped before the engine reports it as lost.
+On every worker weft's own runner is started (``runner/runner.py``), so that limits, signals and the records
+of ends are those of the other backends, and programs survive the engine. Dask only carries the messages:
+nothing is submitted to its queue. The transport is that of ssh hosts, over another connection. A guard ends
+the programs of a worker that was killed or stopped before the engine reports it as lost.
 
 If ``shared`` is true, the worker sees the project's file system at the same path, and files are used in
 place. Otherwise the worker has a disk of its own, and files pass through calls on the worker.
@@ -11,7 +11,6 @@ place. Otherwise the worker has a disk of its own, and files pass through calls 
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,10 +19,16 @@ from typing import Any, ClassVar
 from weft.backends.attempt.backend import BackendPart, ProgramBackend
 from weft.backends.backend import Capabilities, ProjectContext
 from weft.backends.dask.connection import WorkerConnections
-from weft.backends.dask.workers import DaskMachine, WorkerGroups, find_problems, list_workers
+from weft.backends.dask.workers import (
+    DaskMachine,
+    WorkerGroups,
+    find_missing_package,
+    find_problems,
+    list_workers,
+)
 from weft.backends.layout import ProjectLayout
 from weft.backends.ssh.backend import clean_host
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 
 
@@ -65,10 +70,7 @@ class DaskBackend(ProgramBackend):
         A scheduler or worker that does not answer is no problem: it may answer later.
         """
         problems = [problem for machine in machines for problem in find_problems(machine)]
-        if not problems and importlib.util.find_spec("distributed") is None:
-            what = "backend kind 'dask' needs the package distributed, which is not installed"
-            problems.append(Problem(what=what, advice="pip install 'weft[dask]'"))
-        if problems:
+        if problems := problems or list(find_missing_package()):
             raise InvalidInput(problems)
 
     @staticmethod

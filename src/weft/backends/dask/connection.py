@@ -16,7 +16,7 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
@@ -60,6 +60,19 @@ class WorkerFacts(NamedTuple):
     bundle: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedWorker:
+    """A worker as its scheduler describes it."""
+
+    name: str
+    """Stated by `dask worker --name`; "" if the worker has none."""
+    address: str
+    threads: int
+    memory_bytes: float | None
+    """Memory limit of the worker; None if it has none."""
+    resources: Mapping[str, float]
+
+
 class WorkerConnections:
     """Connections to workers, one per settings, and the thread of their event loop."""
 
@@ -73,14 +86,30 @@ class WorkerConnections:
     def host(self, settings: WorkerSettings) -> WorkerConnection:
         """Return the connection for these settings; the first call starts the thread."""
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._run, name="weft-dask", daemon=True)
-                self._thread.start()
+            loop = self._start()
             if settings not in self._workers:
                 cluster = self._clusters.setdefault(settings.scheduler, _Cluster(settings.scheduler))
-                self._workers[settings] = WorkerConnection(settings, cluster, self._loop)
+                self._workers[settings] = WorkerConnection(settings, cluster, loop)
             return self._workers[settings]
+
+    def list_workers(self, scheduler: str) -> list[ConnectedWorker]:
+        """Return the workers that are connected to a scheduler, by name; raise HostError."""
+        with self._lock:
+            loop = self._start()
+            cluster = self._clusters.setdefault(scheduler, _Cluster(scheduler))
+        try:
+            found = asyncio.run_coroutine_threadsafe(cluster.list_workers(_ANSWER_S), loop).result()
+        except (OSError, TimeoutError, AttributeError) as error:
+            raise _describe_failure(scheduler, error, "correct its address") from error
+        workers = (_read_worker(address, each) for address, each in found.items())
+        return sorted(workers, key=lambda worker: (worker.name, worker.address))
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._run, name="weft-dask", daemon=True)
+            self._thread.start()
+        return self._loop
 
     def close(self) -> None:
         """Close all connections and stop the thread; calls that wait fail."""
@@ -117,6 +146,24 @@ def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
         loop.default_exception_handler(context)
 
 
+def _describe_failure(host: str, error: BaseException, advice: str) -> HostError:
+    """Return the error for a scheduler that does not answer."""
+    reason = shorten(str(error).splitlines()[0], 100) if str(error) else "no answer"
+    what = f"no Dask scheduler answers ({reason})"
+    return HostError(host, HostFailure.UNREACHABLE, what, f"start it with `dask scheduler`, or {advice}")
+
+
+def _read_worker(address: str, described: Mapping[str, Any]) -> ConnectedWorker:
+    name = str(described["name"])  # a worker without a name has its address as name
+    return ConnectedWorker(
+        name="" if name == address else name,
+        address=address,
+        threads=int(described["nthreads"]),
+        memory_bytes=float(described.get("memory_limit") or 0.0) or None,
+        resources={str(key): float(value) for key, value in (described.get("resources") or {}).items()},
+    )
+
+
 class _Cluster:
     """The client of one scheduler; it connects when it is needed. Used in the thread of the event loop."""
 
@@ -148,6 +195,19 @@ class _Cluster:
             await _close_client(client)
             raise
         return client
+
+    async def list_workers(self, wait_s: float) -> dict[str, Any]:
+        """Return the descriptions of all workers by address.
+
+        Raises OSError, TimeoutError, and AttributeError if the client closed itself meanwhile.
+        """
+        client = await self.client()
+        try:
+            found = await asyncio.wait_for(client.scheduler.identity(), wait_s)
+        except (OSError, TimeoutError, AttributeError):
+            await self.disconnect()
+            raise
+        return dict(found["workers"])
 
     async def disconnect(self) -> None:
         client, self._client = self._client, None
@@ -261,13 +321,12 @@ class WorkerConnection:
         address, name = self.settings.scheduler, self.settings.worker
         wait_s = min(timeout_s, self.settings.answer_s)
         try:
-            found = await asyncio.wait_for(client.scheduler.identity(), wait_s)
+            workers = await self._cluster.list_workers(wait_s)
         except (OSError, TimeoutError, AttributeError) as error:
-            await self._cluster.disconnect()
             raise self._fail_scheduler(error) from error
-        places = [place for place, each in found["workers"].items() if str(each["name"]) == name]
+        places = [place for place, each in workers.items() if str(each["name"]) == name]
         if not places:
-            others = ", ".join(sorted(str(each["name"]) for each in found["workers"].values())) or "none"
+            others = ", ".join(sorted(str(each["name"]) for each in workers.values())) or "none"
             what = f"no worker of this name is connected to the scheduler; connected are: {shorten(others)}"
             advice = f"start it with `dask worker {address} --name {name}`"
             raise self._fail(HostFailure.UNREACHABLE, what, advice)
@@ -281,9 +340,7 @@ class WorkerConnection:
             raise self._fail_scheduler(error) from error
 
     def _fail_scheduler(self, error: BaseException) -> HostError:
-        reason = shorten(str(error).splitlines()[0], 100) if str(error) else "no answer"
-        advice = "start it with `dask scheduler`, or correct `scheduler` of the machine"
-        return self._fail(HostFailure.UNREACHABLE, f"no Dask scheduler answers ({reason})", advice)
+        return _describe_failure(self.settings.host, error, "correct `scheduler` of the machine")
 
     async def request(self, name: str, *arguments: Any, timeout_s: float = 0.0) -> Any:
         """Call a function of ``station.py`` on the worker."""

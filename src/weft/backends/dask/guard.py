@@ -21,7 +21,7 @@ import select
 import time
 from pathlib import Path
 
-from weft.backends.local.runner_link import RunnerFailed, RunnerLink
+from weft.backends.runner.runner_link import RunnerFailed, RunnerLink
 from weft.private_files import write_file
 
 _READ_S, _LOOK_S = 0.2, 1.0

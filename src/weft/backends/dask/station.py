@@ -106,9 +106,10 @@ def _spawn(work: Any) -> None:
 
 
 async def describe() -> dict[str, Any]:
-    """Return the Python, home folder, host and process number of the worker."""
-    home = str(Path.home())
-    return {"python": sys.executable, "home": home, "host": socket.gethostname(), "pid": os.getpid()}
+    """Return the Python, home folder, host, process number, processor and system of the worker."""
+    home, system = str(Path.home()), os.uname()
+    process = {"host": socket.gethostname(), "pid": os.getpid()}
+    return {"python": sys.executable, "home": home, **process, "arch": system.machine, "os": system.sysname}
 
 
 async def open_channel(name: str, argv: list[str]) -> None:

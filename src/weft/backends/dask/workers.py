@@ -8,6 +8,7 @@ lost when all its workers are. The workers of a group see the same files, so any
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -38,10 +39,7 @@ def find_problems(machine: Machine) -> Iterator[Problem]:
     """Yield the problems of a machine's ``backend``."""
     where, stated = f"machine {machine.name!r}: backend", machine.backend
     yield from find_unknown_keys(machine, _KEYS)
-    scheduler = stated.get("scheduler")
-    if not (isinstance(scheduler, str) and re.fullmatch(r"\w+://[^\s]+:\d+", scheduler)):
-        what = f"{where}: scheduler {shorten(scheduler)}"
-        yield Problem(what=what, rule="must be an address with a port", advice="write tcp://HOST:8786")
+    yield from find_address_problems(stated.get("scheduler"), f"{where}: ")
     yield from _find_wrong_workers(machine)
     sandbox = stated.get("sandbox")
     if sandbox is not None and not (isinstance(sandbox, str) and sandbox and sandbox.isprintable()):
@@ -56,6 +54,20 @@ def find_problems(machine: Machine) -> Iterator[Problem]:
         if silence_s < _SHORTEST_SILENCE_S:
             rule = f"must be at least {_SHORTEST_SILENCE_S:g} s"
             yield Problem(what=f"{where}: silence {silence_s:g} s", rule=rule)
+
+
+def find_address_problems(scheduler: object, where: str = "") -> Iterator[Problem]:
+    """Yield the problem of the address of a scheduler; ``where`` is the start of the message."""
+    if not (isinstance(scheduler, str) and re.fullmatch(r"\w+://[^\s]+:\d+", scheduler)):
+        what = f"{where}scheduler {shorten(scheduler)}"
+        yield Problem(what=what, rule="must be an address with a port", advice="write tcp://HOST:8786")
+
+
+def find_missing_package() -> Iterator[Problem]:
+    """Yield a problem if Dask is not installed."""
+    if importlib.util.find_spec("distributed") is None:
+        what = "backend kind 'dask' needs the package distributed, which is not installed"
+        yield Problem(what=what, advice="pip install 'weft[dask]'")
 
 
 def _find_wrong_workers(machine: Machine) -> Iterator[Problem]:
@@ -127,6 +139,12 @@ class DaskMachine(SshMachine):
             worker=worker,
             silence_s=_read_silence(machine),
         )
+
+    no_routes = "Dask workers accept no direct copies"
+
+    def list_routes(self) -> Sequence[Sequence[str]]:
+        """Return (): workers do not accept connections of other hosts."""
+        return ()
 
     def _read_words(self, machine: Machine) -> tuple[str, str]:
         if self.shared:
@@ -273,7 +291,8 @@ class WorkerGroups:
         """Do nothing: the thread of a worker connects again by itself."""
 
     def flush(self) -> None:
-        """Do nothing: messages are sent at once."""
+        """Send the messages to each worker together."""
+        self._runners.flush()
 
     # Reports.
 
