@@ -195,6 +195,16 @@ def test_machine_that_a_task_leaves_is_named_and_is_no_candidate():
     ]
 
 
+def test_program_that_is_resumed_only_to_be_ended_is_not_said_to_be_resumed_by_its_machine():
+    """A suspended program gets SIGTERM, and SIGCONT from weft so that it can end."""
+    events = [(1.0, ev.Started(attempt=0)), (2.0, ev.Suspended(attempt=0)), (3.0, moved(0, 1))]
+    found = handled(jobs(1), platform_of(1, 1), *events, (4.0, ev.Resumed(attempt=0)))("job[1]")
+    lines = list(explanation_lines(found))
+    assert "         2 s  it was suspended" in lines
+    assert "         4 s  it was resumed" in lines
+    assert not any("machine resumed" in line for line in lines)
+
+
 def test_all_migrations_are_shown_without_verbose_output():
     events = []
     for number in range(6):
@@ -222,7 +232,7 @@ def test_task_that_has_not_started_is_not_said_to_migrate():
     assert not any("migrat" in line for line in lines)
 
 
-def test_migration_of_an_abstract_machine_is_not_refused_by_its_own_binding():
+def test_old_binding_of_an_abstract_machine_does_not_exclude_the_target_of_its_migration():
     found = handled(jobs(2, machine="here"), platform_of(1, 1), (1.0, moved(0, 1)))("job[1]")
     assert by_name(found.choice.candidates)["m1"].possible
 

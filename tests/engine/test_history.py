@@ -131,9 +131,10 @@ def test_new_attempt_on_another_machine_after_a_failure_is_a_migration():
     assert history.end_s == 14
 
 
-def test_migration_to_a_machine_on_which_the_task_did_not_start_is_cancelled():
+@pytest.mark.parametrize("inputs", [(), ({"file": "db", "from": "https://x/db", "size": 1e6},)])
+def test_migration_to_a_machine_on_which_the_task_did_not_start_is_cancelled(inputs):
     flow = Builder("jobs")
-    flow.task("job", sweep={"i": "1..2"}, work=100)
+    flow.task("job", sweep={"i": "1..2"}, work=100, inputs=inputs)
     scenario = Scenario(failures=(Failure(machines=("a",), at_s=10.0, repair_s=5.0),))
     history = simulate_history({"jobs": flow.build()}, {"a": {}, "b": {}}, scenario=scenario, policy="plan")
     tried = [(each.machine, each.ending) for each in history.attempts.values() if each.task == "job[1]"]
@@ -143,6 +144,28 @@ def test_migration_to_a_machine_on_which_the_task_did_not_start_is_cancelled():
     assert history.moves[0].off_reason == "the new plan"
     assert history.begun_moves == history.cancelled_moves == [], "it is never announced"
     assert count_migration_reasons(history) == {}
+
+
+def test_failed_task_whose_next_machine_is_lost_while_its_inputs_are_copied_did_not_migrate():
+    inputs = [{"file": "db", "from": "https://x/db", "size": 1e9}]
+    engine = RecordedEngine(one_task(inputs=inputs), platform_of(3.0, 2.0, 1.0))
+    announced = engine.history.begun_moves
+    engine.handle(ev.StagedIn(attempt=0, part=0), ev.Started(attempt=0), at=1)
+    engine.handle(ev.MachineChanged(machine=0, up=False), at=2)
+    assert engine.history.attempts[1].machine == 1
+    assert engine.history.attempts[1].staging_s == 2
+    assert not announced, "its inputs are being copied"
+    engine.handle(ev.MachineChanged(machine=1, up=False), at=3)
+    assert not announced
+    assert (engine.history.attempts[0].ending, engine.history.attempts[0].cause) == ("failed", "lost")
+    engine.handle(ev.StagedIn(attempt=2, part=0), at=4)
+    assert not announced, "its program has not started"
+    engine.handle(ev.Started(attempt=2), at=5)
+    (move,) = announced
+    assert (move.source, move.target, move.at_s, move.reason) == (0, 2, 3, "failure")
+    assert not engine.history.cancelled_moves
+    lost = "m1 was lost before the task got there"
+    assert [move.off_reason for move in engine.history.moves] == [lost, ""]
 
 
 class RecordedEngine(DrivenEngine):
@@ -392,3 +415,13 @@ def _most_at_once(history, machines):
             now += change
             most = max(most, now)
         yield most
+
+
+def test_failure_of_a_loop_that_has_not_converged_states_the_reason():
+    flow = Builder("loops")
+    flow.task("step", work=1, outcomes=[0, 1])
+    flow.loop("again", last="step", first="step", until="step.exit_code == 1", max_iterations=2)
+    scenario = Scenario(exit_codes={"step": (0, 0)})
+    history = simulate_history({"loops": flow.build()}, {"m": {}}, scenario=scenario)
+    (failure,) = history.failures
+    assert failure.text.startswith("loop again has not converged after 2 iterations")

@@ -92,7 +92,7 @@ def test_stored_names_never_change() -> None:
         "Drop Return "
         "Settle Repeat Leave Finish StopRun EstimateSpeed MarkMachine AbandonAttempt LoseAttempt CountRequeue "
         "MarkViolating Unbind AdoptPlan Refuse ReportCondition ReportViolation AwaitMachine KeepAttempt "
-        "PostponeStaging IgnoreRequirement ReportModule ReattachJob ReportTargetLoss ReportLateCancel"
+        "PostponeStaging PostponeReplan IgnoreRequirement ReportModule ReattachJob ReportTargetLoss ReportLateCancel"
     )
     assert " ".join(TYPE_NAMES.values()) == names
 
@@ -219,7 +219,12 @@ def test_note_of_schema_1_is_read_as_a_command(
 
 
 def test_every_recording_command_replaces_a_note_of_schema_1() -> None:
-    later = {messages.PostponeStaging, messages.AwaitMachine, messages.ReportModule}
+    later = {
+        messages.PostponeStaging,
+        messages.PostponeReplan,
+        messages.AwaitMachine,
+        messages.ReportModule,
+    }
     assert {type(command) for _, command in NOTES} == messages.RECORDS - later
     assert note_fields(messages.CloseAttempt(attempt=0)) is None
 

@@ -13,6 +13,7 @@ from weft.backends.simulation.scenario import (
     UNDISTURBED,
     Arrival,
     CompetingLoad,
+    Durations,
     Failure,
     Perturbation,
     Scenario,
@@ -277,3 +278,48 @@ def test_wien2k_completes_under_random_disturbances(settings, seed):
     engine = simulation.run(record=entries.append, check=check_engine)
     assert engine.state.runs[0].ending == "completed"
     assert sum(isinstance(entry.event, ev.PlanReady) for entry in entries) > 3
+
+
+def returning(*repairs):
+    """Return a scenario in which the machines m1, m2, ... fail after 1 s and return after their repairs."""
+    failures = tuple(
+        Failure(machines=(f"m{number}",), at_s=1.0, repair_s=repair_s)
+        for number, repair_s in enumerate(repairs, 1)
+    )
+    return replace(UNDISTURBED, failures=failures, replanning_s_per_point=4.0)
+
+
+def test_machine_that_returns_while_a_plan_is_made_is_in_the_next_plan():
+    """The plan requested when m1 is back arrives 4 s later and does not contain m2, which returned meanwhile."""
+    tasks = {f"t{number}": {"work": 30} for number in range(4)}
+    made = instance(tasks, platform({}, {}, {}))
+    done = Done(made, RunSettings(), returning(6.0, 8.0))
+    requested = [(now, command.reason) for now, command in done.commands(cm.Replan)]
+    assert requested == [(0.0, "submitted"), (7.0, "machines changed"), (11.0, "machines changed")]
+    assert [(now, command.reason) for now, command in done.commands(cm.PostponeReplan)] == [
+        (9.0, "machines changed")
+    ]
+    later = [now for now, command in done.commands(cm.Start) if command.machine == 2 and now > 9.0]
+    assert later == [15.0], "a waiting task starts on m2 when the plan that contains m2 has arrived"
+    assert done.run.next_plan == ""
+
+
+@pytest.mark.parametrize("progress", [{}, WATCHED])
+def test_new_plan_places_no_task_behind_an_overdue_one_while_a_machine_is_free(progress):
+    """Machine m0 returns after ``long`` should have ended on m1, where ``wait`` is planned next."""
+    tasks = {"long": {"work": 10, **progress}, "other": {"work": 11}, "wait": {"work": 10}}
+    made = instance(tasks, platform({}, {}))
+    down = Failure(machines=("m0",), at_s=12.0, repair_s=8.0)
+    durations = Durations(tasks={"long": Durations(bias=20.0)})
+    done = Done(made, RunSettings(), replace(UNDISTURBED, failures=(down,), durations=durations))
+    starts = {done.names[each.task]: (now, each.machine) for now, each in done.commands(cm.Start)}
+    assert starts == {"long": (0.0, 1), "other": (0.0, 0), "wait": (20.0, 0)}
+
+
+def test_periodic_plan_moves_a_task_that_waits_behind_an_overdue_one_to_a_free_machine():
+    tasks = {"long": {"work": 10}, "other": {"work": 11}, "wait": {"work": 10}}
+    made = instance(tasks, platform({}, {}))
+    durations = Durations(tasks={"long": Durations(bias=20.0)})
+    done = Done(made, RunSettings(replan_every_s=15.0), replace(UNDISTURBED, durations=durations))
+    starts = {done.names[each.task]: (now, each.machine) for now, each in done.commands(cm.Start)}
+    assert starts == {"long": (0.0, 1), "other": (0.0, 0), "wait": (15.0, 0)}

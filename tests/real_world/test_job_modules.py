@@ -371,6 +371,29 @@ def test_failures_of_modules_are_shown_by_run_and_report(machines, capsys):
     assert {(each["run"], each["task"]) for each in shown} == {(1, "a")}
 
 
+def test_run_and_report_name_the_first_invalid_file_of_a_program_once(machines, capsys):
+    reports = 'for n in 1 2 3; do echo "step $n" > done; sleep 0.4; done'
+    flow(
+        machines,
+        settings="{poll_every: 0.2s}",
+        command=f"echo 'speed >' > gw_reqs; sleep 0.5; {reports}",
+        progress="done",
+        contract=20,
+        work=1,
+    )
+    shell = Project(machines.folder, capsys)
+    ran = shell.weft("run", "flow.yaml", "--on", "machines.yaml")
+    assert ran.code == 0, ran
+    words = "a wrote a file that is ignored: gw_reqs contains 'speed >'"
+    assert ran.err.count(words) == 1, ran
+    assert ran.err.count("ignored") == 1, ran
+    assert words in shell.weft("report").out
+    (shown,) = shell.json("report")["module_failures"]
+    assert shown["module"] == "file"
+    assert shown["reason"].startswith("ignored: gw_reqs contains")
+    assert shown["count"] > 1
+
+
 def test_epilog_runs_when_the_run_is_cancelled(machines, capsys):
     flow(
         machines,

@@ -174,7 +174,7 @@ def test_a_virtual_task_needs_no_program(real):
     assert real.run("flow.yaml").completed
 
 
-def test_a_generated_workflow_is_refused(real):
+def test_a_generated_workflow_has_no_programs_and_is_not_run(real):
     made = weft.generate("layered", seed=1, tasks=6)
     with pytest.raises(weft.InvalidInput, match="without a program"):
         weft.run(made.workflow, on="local", project=real.folder)

@@ -86,6 +86,15 @@ arrivals:
     assert list(simulated.slowdown_of) == ["sub/flow.yaml"]
 
 
+def test_scenario_without_arrivals_is_refused_before_anything_starts(arriving, capsys):
+    arriving.write("list.yaml", "perturbations: [{machine: m1, slowdown: 3}]\n")
+    for file in ("list.yaml", "sub/flow.yaml --arrivals list.yaml"):
+        words = file.split() if " " in file else ["--arrivals", file]
+        done = Project(arriving.folder, capsys).weft("run", *words, "--on", "machines.yaml")
+        assert done.code == 2, done
+        assert "'list.yaml' has no 'arrivals'" in done.err, done
+
+
 def test_arrivals_that_differ_only_in_an_overridden_parameter_have_one_name(arriving):
     lines = (
         "[{workflow: sub/flow.yaml, params: {x: 7}}, {workflow: sub/flow.yaml, params: {x: 8}, results: r}]"

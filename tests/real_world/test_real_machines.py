@@ -17,10 +17,12 @@ from cli.projects import Project
 from published.real_time import require_quiet_host
 from real_world.disturbed_runs import busy_loops, entries_of, run_disturbed, wait_for, wait_until
 from weft.api.project import OpenProject
+from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.replay import replay
 from weft.papers.runs import repeat_if_disturbed
 from weft.repository.journal_store import JournalStore
+from weft.runtime.driver import PlannerThread
 
 MACHINES = """
 weft: 1
@@ -133,8 +135,11 @@ def let_end(folder: Path) -> None:
         (folder / f"go-{each}").touch()
 
 
-def test_task_queued_elsewhere_uses_a_machine_that_came_back(tmp_path):
-    flow, machines = prepare(tmp_path, WAITING, TWO)
+@pytest.mark.parametrize("inputs", ["", "    inputs: [{file: db, from: FOLDER/db}]\n"])
+def test_task_queued_elsewhere_uses_a_machine_that_came_back(tmp_path, inputs):
+    """Its migration, which the new plan calls off, is not announced, although its inputs were copied."""
+    (tmp_path / "db").write_text("x")
+    flow, machines = prepare(tmp_path, WAITING + inputs, TWO)
     started = tmp_path / "2-on-box-second"
 
     def lose() -> None:
@@ -155,6 +160,9 @@ def test_task_queued_elsewhere_uses_a_machine_that_came_back(tmp_path):
     for history in (ran.report.executed.history, simulated.history):
         begun = [each for each in history.attempts.values() if each.started_s is not None]
         assert [each.machine for each in begun if each.label == "a[2]"] == [1, 1]
+        assert [(move.label, move.off_reason) for move in history.moves] == [("a[2]", "the new plan")]
+        assert not history.begun_moves
+        assert not history.cancelled_moves
 
 
 def test_queued_task_uses_the_machine_that_became_free_by_a_migration_of_the_user(tmp_path):
@@ -441,6 +449,35 @@ def test_waiting_tasks_start_on_a_machine_that_was_closed_and_is_opened_again(tm
     later = min((each for each in others if each.started_s >= opened_s), key=lambda each: each.started_s)
     assert (busy.label, busy.machine, later.machine) == ("a[1]", 0, 1)
     assert later.started_s < busy.ended_s
+
+
+def test_machine_that_is_opened_while_a_plan_is_made_gets_waiting_tasks(tmp_path, monkeypatch):
+    """The plan requested when the machine was drained arrives after the machine was opened again."""
+    flow, machines = prepare(tmp_path, WAITING, TWO)
+    plan = PlannerThread._plan
+
+    def plan_later(self, request, command, number, arrival_s):
+        if number == 2:
+            wait_for(tmp_path / "opened")
+        return plan(self, request, command, number, arrival_s)
+
+    monkeypatch.setattr(PlannerThread, "_plan", plan_later)
+
+    def change() -> None:
+        try:
+            assert weft_command("machines", "drain", "second", folder=tmp_path).returncode == 0
+            (tmp_path / "go-2").touch()  # it completes on the drained machine
+            assert weft_command("machines", "drain", "second", "--undo", folder=tmp_path).returncode == 0
+            (tmp_path / "opened").touch()
+            wait_for(tmp_path / "3-on-box-second")
+        finally:
+            (tmp_path / "opened").touch()
+            let_end(tmp_path)
+
+    ran = run_disturbed(flow, on=machines, when=tmp_path / "2-on-box-second", action=change)
+    assert ran.completed, str(ran)
+    commands = [each for entry in entries_of(ran) for each in entry.commands]
+    assert [each.reason for each in commands if isinstance(each, cm.PostponeReplan)] == ["machines changed"]
 
 
 def test_changed_definition_of_a_machine_of_the_run_is_refused_and_changes_nothing(tmp_path):

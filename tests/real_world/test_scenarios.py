@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from backends.attempt.web_server import serving
 from cli.projects import Project
 from published.real_time import require_quiet_host
 from real_world.real_project import RealProject
+from weft.backends.simulation.scenario import FAILURE_WORDS
 from weft.backends.simulation.scenario_reader import SCENARIO
+from weft.engine import messages as ev
 from weft.papers.runs import repeat_if_disturbed
 
 MACHINES = """
@@ -306,5 +309,48 @@ ONLY_SIMULATED = {"network", "overhead_per_task", "stage_latency", "replanning"}
 def test_every_scenario_key_is_tested_in_a_real_run_or_listed_as_simulated_only():
     described = {field.key for field in SCENARIO.fields} - {"weft", "name", "description"}
     assert described == REAL_COUNTERPARTS.keys() | ONLY_SIMULATED
-    for place in REAL_COUNTERPARTS.values():
-        assert place in CASES or Path(__file__).with_name(place).is_file()
+    for key, place in REAL_COUNTERPARTS.items():
+        compared = CASES[place].scenario if place in CASES else Path(__file__).with_name(place).read_text()
+        assert f"{key}:" in compared, f"{place} does not use the key {key}"
+
+
+FETCHED = """
+tasks:
+  work: {command: "cat in > out", inputs: [{file: in, from: URL/in}], outputs: [out], work: 4s}
+"""
+
+
+def test_task_whose_input_cannot_be_fetched_is_tried_on_the_other_machine_as_in_the_simulation(real):
+    """The web server refuses the first request."""
+    with serving() as site:
+        site.files["/in"], site.refused["/in"] = b"x", 503
+        real.write("machines.yaml", MACHINES)
+        real.write("flow.yaml", FETCHED.replace("URL", site.url))
+        real.write("scenario.yaml", "exit_codes: {work: [staging, 0]}")
+        simulated = real.simulate("flow.yaml", scenario=real.folder / "scenario.yaml")
+
+        def note(entry, _):
+            if isinstance(entry.event, ev.StagedIn) and entry.event.problem:
+                site.refused.clear()
+
+        real.run("flow.yaml", note=note)
+    happened, foreseen = (story(each, ("first", "second")) for each in (real.history, simulated.history))
+    # The real attempt fails before its program starts, so its task has not run on the first machine.
+    assert [happened.pop("migrations"), foreseen.pop("migrations")] == [
+        (),
+        (("work", "first", "second", "failure"),),
+    ]
+    assert happened == foreseen
+    assert happened["causes"] == ("staging",)
+    assert happened["attempts"] == [("work", "first", "failed"), ("work", "second", "completed")]
+    assert real.text("out") == "x"
+
+
+def test_every_kind_of_failure_in_a_scenario_is_compared_with_a_real_run():
+    """Besides exit codes; ``staging`` is compared above."""
+    compared = " ".join(case.scenario for case in CASES.values())
+    assert {word for word in FAILURE_WORDS if word in compared} == set(FAILURE_WORDS) - {
+        "staging",
+        "preempted",
+    }
+    assert "cancellations" in compared, "programs that the machine has preempted"

@@ -137,7 +137,7 @@ def test_estimates_are_compared_with_measurements(executed):
     assert estimate_chart(()) == ""
 
 
-def test_the_summary_lists_the_main_facts(executed):
+def test_the_summary_lists_outcome_promise_and_failed_attempts_with_escaped_text(executed):
     lines = execution_lines(executed)
     text = "\n".join(lines)
     assert lines[0] == "<b>flow</b> on platform"

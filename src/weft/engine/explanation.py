@@ -228,7 +228,6 @@ def _check_capacity(
 
 _SHOWN_RECORDS = (
     messages.Refuse,
-    messages.IgnoreRequirement,
     messages.ReportModule,
     messages.ReportLateCancel,
 )
@@ -275,9 +274,9 @@ class _MessageText:
             case messages.JobQueued(job=job):
                 return f"it is job {job} of the batch system"
             case messages.Suspended():
-                return "the machine suspended it"
+                return "it was suspended"
             case messages.Resumed():
-                return "the machine resumed it"
+                return "it was resumed"
             case messages.RequirementsChanged(requirements=requirement, rank=rank):
                 named = (("requirement", requirement), ("rank", rank))
                 said = [f"{name} {text or 'none'}" for name, text in named if text is not None]
@@ -295,7 +294,8 @@ class _MessageText:
             return f"its copy was reused from {self.name_source(attempt)}"
         if attempt.is_transfer and attempt.moved_from == attempt.machine and not event.moved_bytes:
             return "its file was there already: nothing was copied"
-        copied = f" ({format_bytes(event.moved_bytes)} copied)" if event.moved_bytes else ""
+        route = f", {event.route}" if event.route else ""
+        copied = f" ({format_bytes(event.moved_bytes)} copied{route})" if event.moved_bytes else ""
         return f"its {'file' if attempt.is_transfer else 'input data'} arrived{copied}"
 
     def _describe_command(self, command: messages.Event | messages.Command) -> str:
@@ -339,6 +339,8 @@ class _MessageText:
                 return f"it violates its contract{late}{f': {reason}' if reason else ''}"
             case messages.KeepAttempt(reason=reason):
                 return f"it stays on its machine: {reason}"
+            case messages.IgnoreRequirement(reason=reason):
+                return f"it wrote a file that is {reason}"
             case messages.AwaitMachine(reason=reason) | messages.PostponeStaging(reason=reason):
                 return reason
             case _ if isinstance(command, _SHOWN_RECORDS) and (note := note_fields(command)) is not None:
@@ -364,7 +366,7 @@ class _MessageText:
             return "assigned again to"
         source = self.state.machines[move.source].name
         if move.ran:
-            return f"migrates from {source} to"
+            return f"{'migrates' if move.happened else 'is to migrate'} from {source} to"
         return f"had not started on {source}, assigned to"
 
     def _attempt(self, number: int) -> str:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 from weft.engine import messages
 from weft.engine.journal import JournalEntry
 from weft.engine.reactions.failures import requests_rerun
-from weft.engine.replan.executed import TaskExecution, count_epoch, find_reference, planned_alone_s
+from weft.engine.reference_time import TaskExecution, count_epoch, find_reference, planned_alone_s
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.state import EngineState
 from weft.engine.states import (
@@ -216,9 +216,10 @@ class MigrationRecord:
     """Whether the program had started on ``source``."""
     restart_from: float = 0.0
     begun: bool = False
-    """Whether nodes of the target were reserved, files were copied there, or the program was submitted there.
+    """Whether a running program is ended because nodes of the target are reserved, or was started there.
 
-    Until then the task only waits in the queue of the target, and a new plan may choose another machine.
+    Until then the task only waits for the target, even if files are copied there: a new plan or a loss may
+    choose another machine.
     """
     off: bool = False
     """Whether the migration was cancelled: the task ended first, or did not start on the target."""
@@ -240,7 +241,7 @@ class ModuleFailure:
     """A failure of a task's module that does not make the task fail.
 
     The module is the evaluator, the selector or the epilog; ``checkpoint`` stands for the copying of restart
-    files to the store of the task.
+    files to the store of the task, ``file`` for a file of the program that is ignored because it is invalid.
     """
 
     run: int
@@ -252,6 +253,8 @@ class ModuleFailure:
     @property
     def text(self) -> str:
         """Return a line about the failure."""
+        if self.module == "file":
+            return f"{self.label} wrote a file that is {self.reason}"
         what = "store of restart files" if self.module == "checkpoint" else self.module
         return f"{what} of {self.label} failed, the task goes on: {self.reason or 'without a reason'}"
 
@@ -377,7 +380,7 @@ class RunSummary:
     alone_s: float = 0.0
     """Estimated makespan on the empty platform: mk in docs/papers/many-workflows.md, section 3.
 
-    After the end of a run it is computed for the tasks that were executed (``replan.executed``), and is at
+    After the end of a run it is computed for the tasks that were executed (``reference_time``), and is at
     most the time of the run's own first plan if no other run was active; 0: all outputs were reused.
     """
     tasks: int = 0
@@ -562,6 +565,7 @@ class History:
         self._up_text: dict[int, str] = {}
         """By machine: the last recorded text that says that the machine was lost or came back."""
         self.module_failures: Counter[ModuleFailure] = Counter()
+        self._ignored_files: dict[tuple[int, str], ModuleFailure] = {}
         """Number of occurrences of each module failure, ordered by the first occurrence."""
         self.stage_retries: list[StageRetry] = []
         self._stopped: dict[tuple[int, str], StopRecord] = {}
@@ -698,6 +702,7 @@ class History:
         attempt = self.attempts.get(event.attempt)
         if attempt is not None and attempt.started_s is None and not attempt.ending:
             attempt.started_s = self.now
+            self._begin_move(attempt)
 
     def _ended(self, event: messages.Ended) -> None:
         attempt = self.attempts.get(event.attempt)
@@ -876,7 +881,7 @@ class History:
         )
         self.moves.append(move)
         self._move_to[tried.number] = move
-        if command.reserve:
+        if command.reserve and command.replaces is not None and not before.cause:
             self._begin_move(tried)
 
     def find_move(self, attempt: int) -> MigrationRecord | None:
@@ -903,16 +908,15 @@ class History:
 
     def _stage_in(self, command: messages.StageIn) -> None:
         attempt = self.attempts[command.attempt]
-        self._begin_move(attempt)
         self._end_stop(attempt.run, attempt.task)
         if attempt.staging_s is None:
             attempt.staging_s = self.now
         if attempt.is_transfer:
+            self._begin_move(attempt)
             attempt.moved_from = command.parcels[0].source
 
     def _start(self, command: messages.Start) -> None:
         attempt = self.attempts[command.attempt]
-        self._begin_move(attempt)
         self._end_stop(attempt.run, attempt.task)
         attempt.submitted_s = self.now
         attempt.restart_from = command.restart_from
@@ -922,6 +926,7 @@ class History:
         self.running[command.attempt] = attempt
         if self._state.settings.begins_at_once and attempt.started_s is None:
             attempt.started_s = self.now
+            self._begin_move(attempt)
 
     def _stage_out(self, command: messages.StageOut) -> None:
         attempt = self.attempts[command.attempt]
@@ -964,14 +969,15 @@ class History:
         new = self._last[old.run][old.task]
         if new.number != old.number:
             new.ending = "withdrawn"
-            old.ending = old.left_for = ""
+            if not old.cause:  # otherwise it has failed, and still counts as failed
+                old.ending = old.left_for = ""
             self._return_to(old, new, self._off_reasons.pop(old.number, ""))
 
     def _note_revert(self, command: messages.ReportTargetLoss | messages.ReportLateCancel) -> None:
         self._off_reasons[command.attempt] = command.reason
 
     def _return_to(self, old: AttemptRecord, new: AttemptRecord, reason: str) -> None:
-        """Record that a task has not left attempt ``old``: attempt ``new`` did not start."""
+        """Record that a task stays with attempt ``old``, because attempt ``new`` did not start."""
         self._newest[old.run, old.task] = new.task_attempt
         self._last[old.run][old.task] = old
         if (move := self._move_to.get(new.number)) is not None and not move.off:
@@ -1079,7 +1085,9 @@ class History:
                 for_good=command.state in (TaskState.FAILED, TaskState.STOPPED),
                 waits=command.state == TaskState.STOPPED,
                 reported_by=-1 if reporter is None else reporter,
-                text=command.reason if reporter is None else self._problems.pop(reporter, ""),
+                text=command.reason
+                if reporter is None or attempt is None
+                else self._problems.pop(reporter, ""),
             )
         )
 
@@ -1092,6 +1100,8 @@ class History:
             self._end_suspension(attempt)
         attempt.cause = command.cause
         self.running.pop(attempt.number, None)  # of a lost machine: no event will report its end
+        if command.cause or command.state == TaskState.COMPLETED:
+            self._begin_move(attempt)  # it was on the target, even if no program started there
         if command.state == TaskState.COMPLETED:
             attempt.ending, attempt.work_done = "completed", 1.0
             attempt.completed_n = self._entry.sequence
@@ -1149,6 +1159,12 @@ class History:
         self.module_failures[
             ModuleFailure(run=command.run, label=label, module=command.module, reason=command.reason)
         ] += 1
+
+    def _ignore_requirement(self, command: messages.IgnoreRequirement) -> None:
+        # A program may write a different invalid line at every poll: the first one stands for all.
+        label = self._state.runs[command.run].name(command.task)
+        first = ModuleFailure(run=command.run, label=label, module="file", reason=command.reason)
+        self.module_failures[self._ignored_files.setdefault((command.run, label), first)] += 1
 
     def _postpone_staging(self, command: messages.PostponeStaging) -> None:
         self.stage_retries.append(
@@ -1214,6 +1230,7 @@ class History:
         messages.LoseAttempt: _lose_attempt,
         messages.ReportViolation: _report_violation,
         messages.ReportModule: _report_module,
+        messages.IgnoreRequirement: _ignore_requirement,
         messages.PostponeStaging: _postpone_staging,
         messages.AwaitMachine: _await_machine,
         messages.AdoptPlan: _adopt_plan,

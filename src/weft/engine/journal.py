@@ -169,6 +169,7 @@ _NOTES: Mapping[str, _NoteKind] = {
     "awaits": _NoteKind(messages.AwaitMachine, text="reason"),
     "stay": _NoteKind(messages.KeepAttempt, text="reason"),
     "postponed": _NoteKind(messages.PostponeStaging, text="reason"),
+    "plan-postponed": _NoteKind(messages.PostponeReplan, text="reason"),
     "requirement": _NoteKind(messages.IgnoreRequirement, text="reason"),
     "module": _NoteKind(messages.ReportModule, text="reason"),
     "reattached": _NoteKind(messages.ReattachJob),

@@ -98,7 +98,7 @@ class Ended:
     If it is None, the seconds between Started and this event are used.
     """
     late_s: float = 0.0
-    """Seconds between the end of the program and this event, during which no engine was running."""
+    """Seconds between the end of the program and this event, without an engine or a connection."""
     lasting: bool = False
     """Whether a retry is pointless, because inputs do not exist or are refused."""
     strays: int = 0
@@ -126,6 +126,8 @@ class StagedIn:
     """For a transfer, the number of the earlier execution whose copy is reused; None: the file was copied."""
     module: str = ""
     """``prolog`` if ``problem`` is that the task's own prolog failed; "": the data could not be copied."""
+    route: str = ""
+    """How outputs on the disks of other hosts were copied: directly, or through this computer and why."""
 
 
 @stored_as("StagedOut")
@@ -171,7 +173,7 @@ class Progressed:
     every_s: float | None = None
     """Longest time between two reports of the program so far; None: unknown."""
     problem: str = ""
-    """Why the task's evaluator program gave no answer; "": it answered, or the task has no evaluator."""
+    """Why the task's evaluator program failed; "": it did not fail, or the task has no evaluator."""
 
 
 @stored_as("Checkpointed")
@@ -732,6 +734,14 @@ class PostponeStaging(_OfAttempt):
     reason: str = ""
 
 
+@stored_as("PostponeReplan")
+class PostponeReplan:
+    """Request another plan as soon as the plan that is being made, which lacks a change, has arrived."""
+
+    run: int
+    reason: str = ""
+
+
 @stored_as("IgnoreRequirement")
 class IgnoreRequirement:
     """Record that a requirement of an application is ignored because it cannot be evaluated."""
@@ -811,6 +821,7 @@ Record = (
     | AwaitMachine
     | KeepAttempt
     | PostponeStaging
+    | PostponeReplan
     | IgnoreRequirement
     | ReportModule
     | ReattachJob

@@ -84,6 +84,7 @@ def _carry_over(old: RunState, new: RunState, moved: Mapping[int, int]) -> None:
         new.state[place] = old.state[task]
     new.version, new.failed = old.version + 1, old.failed
     new.stopping, new.plan_wanted, new.plan_asked_s = old.stopping, old.plan_wanted, old.plan_asked_s
+    new.next_plan = old.next_plan
     names = {name: variable for variable, name in enumerate(new.compiled.graph.variables)}
     for variable, machine in old.binding.items():
         if (found := names.get(old.compiled.graph.variables[variable])) is not None:
@@ -435,7 +436,8 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
 
 def _keep_files(state: EngineState, run: RunState, attempt: Attempt, reason: str) -> None:
     """Keep the files of an ended attempt for the next attempt of its task."""
-    attempt.left_for = reason or attempt.cancelled
+    # If the next machine was lost before the task got there, the task still leaves for its first reason.
+    attempt.left_for = reason or attempt.cancelled or attempt.left_for
     if attempt.tries:
         run.remember_tries(attempt)
     run.drop_current(attempt.task)
@@ -689,6 +691,11 @@ def _live_state(attempt: Attempt) -> TaskState:
 def _replan(state: EngineState, command: messages.Replan) -> None:
     run = state.runs[command.run]
     run.plan_wanted, run.plan_asked_s = True, state.now
+    run.next_plan = ""
+
+
+def _postpone_replan(state: EngineState, command: messages.PostponeReplan) -> None:
+    state.runs[command.run].next_plan = command.reason
 
 
 def _set_timer(state: EngineState, command: messages.SetTimer) -> None:
@@ -942,6 +949,7 @@ ENACT: Mapping[type, Callable[[EngineState, Any], None]] = {
     messages.EndLoop: _end_loop,
     messages.FinishRun: _finish_run,
     messages.AwaitMachine: _await_machine,
+    messages.PostponeReplan: _postpone_replan,
     messages.StopRun: _stop_run,
     messages.EstimateSpeed: _estimate_speed,
     messages.MarkMachine: _mark_machine,

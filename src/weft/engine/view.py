@@ -330,7 +330,10 @@ class EngineView:
         return found
 
     def _add_plain_modes(self, found: list[Mode], compiled: CompiledWorkflow, task: int) -> None:
-        """Append to ``found`` the modes of a plain task on one machine of each class and free capacity."""
+        """Append the modes of a task to ``found``, on one machine per class and amount of free capacity.
+
+        The workflow must be plain (``CompiledWorkflow.plain``).
+        """
         machines, now = self._state.machines, self._state.now
         options = compiled.options(task)
         first = [index for each in machines.classes(options) for index in each.by_capacity.firsts()]

@@ -39,7 +39,10 @@ def compile_instance(
     machines = planned_machines(platform)
     ranks = find_rank_problems(graph, machines)
     predicted = (predictor or chain_for(graph.workflow, platform)).table(graph, machines)
-    seconds = add_startup(predicted, np.array([machine.startup_s for machine in machines]))
+    single, several = (
+        np.array([machine.startup_for(nodes) for machine in machines], dtype=np.float64) for nodes in (1, 2)
+    )
+    seconds = add_startup(predicted, single, several)
     shapes = number_mode_shapes(seconds, len(graph))
     amounts = _resource_totals(machines, graph.resource_names)
     try:

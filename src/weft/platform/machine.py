@@ -92,6 +92,8 @@ class Machine:
     """Bytes of each node, if every node has memory of its own; None: the nodes share ``memory``."""
     startup_s: float = 0.0
     """Seconds that every program waits before it starts, for example in the queue of an idle cluster."""
+    parallel_startup_s: float | None = None
+    """The same for programs on several nodes; None: ``startup_s``."""
     disk: float | None = None
     """Bytes in total; None if not stated."""
     gpus: int = 0
@@ -154,7 +156,13 @@ class Machine:
     @property
     def has_own_disk(self) -> bool:
         """Return whether the machine has a disk of its own, without the files and programs of this host."""
-        return self.backend.get("kind") in _OWN_DISK and self.backend.get("shared") is not True
+        is_distant = self.backend.get("kind") in _OWN_DISK or "via" in self.backend
+        return is_distant and self.backend.get("shared") is not True
+
+    @property
+    def backend_group(self) -> tuple[str, bool]:
+        """Return the kind and whether a login node is between; machines of one group share a transport."""
+        return str(self.backend.get("kind", "")), "via" in self.backend
 
     @property
     def core_count(self) -> int:
@@ -166,6 +174,11 @@ class Machine:
         """Return the totals by resource: memory (if stated), GPUs and user-defined resources."""
         known = {} if self.memory is None else {"memory": self.memory}
         return known | {"gpus": float(self.gpus)} | dict(self.resources)
+
+    def startup_for(self, nodes: int) -> float:
+        """Return the seconds that a program on this many nodes waits before it starts."""
+        many = self.parallel_startup_s
+        return self.startup_s if nodes <= 1 or many is None else many
 
     def memory_for(self, nodes: int) -> float | None:
         """Return the memory that a task on this many nodes can use; None if it is not stated."""
@@ -227,6 +240,7 @@ def _amount_problems(machine: Machine) -> Iterator[Problem]:
         (("memory",), machine.memory),
         (("memory_per_node",), machine.memory_per_node),
         (("startup",), machine.startup_s),
+        (("parallel_startup",), machine.parallel_startup_s),
         (("disk",), machine.disk),
         (("price_per_node_hour",), machine.price_per_node_hour),
         *((("resources", name), amount) for name, amount in machine.resources.items()),

@@ -254,21 +254,26 @@ class Seconds(Protocol):
         ...
 
 
-def add_startup(seconds: Seconds, startup_s: Floats) -> Seconds:
+def add_startup(seconds: Seconds, startup_s: Floats, parallel_startup_s: Floats) -> Seconds:
     """Return the estimates with the time that a program waits on each machine before it starts.
 
-    Estimates by work and speed cannot express such a time; they become a table of classes.
+    ``parallel_startup_s`` is that of programs on several nodes. Estimates by work and speed cannot express
+    such a time; they become a table of classes.
     """
-    if not startup_s.any():
+    if not startup_s.any() and not parallel_startup_s.any():
         return seconds
     if isinstance(seconds, TableSeconds):
-        return replace(seconds, seconds=seconds.seconds + startup_s[seconds.machine])
+        own = np.where(seconds.count > 1, parallel_startup_s[seconds.machine], startup_s[seconds.machine])
+        return replace(seconds, seconds=seconds.seconds + own)
     if isinstance(seconds, RelatedSeconds):
         seconds = _tabulate_related(seconds)
     if isinstance(seconds, ClassSeconds):
-        pairs, machine_class = _split_classes(seconds.machine_class, startup_s)
-        cells = seconds.seconds[:, pairs[0].astype(np.int64)] + pairs[1][None, :, None]
-        return replace(seconds, machine_class=machine_class, seconds=cells)
+        several = np.arange(seconds.seconds.shape[2]) > 1
+        for startup, counts in ((startup_s, ~several), (parallel_startup_s, several)):
+            pairs, machine_class = _split_classes(seconds.machine_class, startup)
+            cells = seconds.seconds[:, pairs[0].astype(np.int64)] + pairs[1][None, :, None] * counts
+            seconds = replace(seconds, machine_class=machine_class, seconds=cells)
+        return seconds
     raise TypeError(f"estimates in an unknown layout: {seconds.layout}")
 
 

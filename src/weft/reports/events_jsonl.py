@@ -37,7 +37,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
         ("nodes", "count", "reserve", "replaces", "restart_from", "reason"),
     ),
     cm.StageIn: ("attempt-staging", ("part", "parcels", "bytes", "prolog")),
-    ev.StagedIn: ("attempt-staged", ("part", "moved_bytes", "taken_over", "problem", "module")),
+    ev.StagedIn: ("attempt-staged", ("part", "moved_bytes", "route", "taken_over", "problem", "module")),
     cm.Start: (
         "attempt-submitted",
         ("nodes", "count", "tries", "restart_from", "time_limit_s", "memory_bytes"),

@@ -40,7 +40,7 @@ from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
-from weft.engine.states import Admission, ProbeTarget, RequestKind, Stage
+from weft.engine.states import Admission, Cause, ProbeTarget, RequestKind, Stage
 from weft.errors import InvalidInput, WeftError, nearest
 from weft.platform.file_format import read_platform
 from weft.platform.platform import Platform, planned_machines
@@ -431,7 +431,7 @@ def check_backend(platform: Platform) -> None:
 def _load_backend(platform: Platform) -> Any:
     """Return the class of the backend for the machines of a platform."""
     kinds = list(find_backend_kinds(platform))
-    if len(kinds) == 1:
+    if len({machine.backend_group for machine in platform.machines}) == 1:
         return BACKENDS.load(kinds[0])
     from weft.backends.mixed import MixedBackend  # most platforms do not need it
 
@@ -766,8 +766,12 @@ class Execution:
                 fresh=fresh,
                 secrets=secrets,
                 task_settings=lambda run, task: self.engine.state.runs[run].settings_of(task),
+                count_timeouts=self._count_timeouts,
             )
         )
+
+    def _count_timeouts(self, run: int, task: int) -> int:
+        return self.engine.state.runs[run].facts_of(task).failures.get(Cause.TIMEOUT, 0)
 
     def _folder_of(self, run: int) -> str:
         key = self.engine.state.runs[run].compiled.key

@@ -207,7 +207,7 @@ class _ScheduleVerifier:
         estimate = self.predictor.predict(
             task_features(self.graph, task, self.predictor.reads), machine, count
         )
-        seconds = math.inf if estimate is None else estimate.p50_s + machine.startup_s
+        seconds = math.inf if estimate is None else estimate.p50_s + machine.startup_for(nodes)
         yield from self._lasts(task, seconds, f"{name} on {machine.name}")
 
     def _lasts(self, task: int, seconds: float, what: str) -> Iterator[Violation]:

@@ -337,7 +337,10 @@ def _on_staged_in(context: DecisionContext, event: messages.StagedIn) -> None:
 
 
 def _on_cleaned_up(context: DecisionContext, event: messages.CleanedUp) -> None:
-    """Record that a task's own epilog failed in a clean-up; the new attempt starts nevertheless (gap G8)."""
+    """Record that a task's own epilog failed in a clean-up; the new attempt starts nevertheless.
+
+    See docs/papers/adaptive-jobs.md, gap G8.
+    """
     if event.module:
         context.report_module(event.run, event.task, event.attempt, event.module, event.problem)
 

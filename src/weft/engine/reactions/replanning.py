@@ -27,10 +27,18 @@ from weft.engine.states import Attempt, MigrationReason, Stage, TaskState, Timer
 from weft.workflow.task_graph import TRANSFER
 
 
-def _request_plan(context: DecisionContext, run: RunState, reason: str) -> None:
-    """Request a new plan for an active planned run, unless an answer is pending."""
-    if run.planned and not run.plan_wanted and run.index in context.state.active and not run.stopping:
+def _request_plan(context: DecisionContext, run: RunState, reason: str, *, again: bool = True) -> None:
+    """Request a new plan for an active planned run.
+
+    While a plan is being made, which does not contain the latest change, the request is postponed until that
+    plan has arrived, or dropped if ``again`` is false.
+    """
+    if not run.planned or run.index not in context.state.active or run.stopping:
+        return
+    if not run.plan_wanted:
         context.emit(messages.Replan(run=run.index, version=run.version, reason=reason))
+    elif again and not run.next_plan:
+        context.emit(messages.PostponeReplan(run=run.index, reason=reason))
 
 
 def schedule_replan(context: DecisionContext, run: RunState) -> None:
@@ -56,7 +64,8 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
     if (run := context.state.active.get(index)) is None or not run.attempt_of:
         return
     slow = len(find_violators(context.state, run))
-    _request_plan(context, run, f"{slow} running tasks violate their contracts" if slow else "interval")
+    reason = f"{slow} running tasks violate their contracts" if slow else "interval"
+    _request_plan(context, run, reason, again=False)
 
 
 def replan_on_machine_change(context: DecisionContext, event: messages.MachineChanged) -> None:
@@ -85,9 +94,12 @@ def replan_on_migration(context: DecisionContext, run: RunState) -> None:
 
 
 def replan_on_iteration(context: DecisionContext, run: RunState) -> None:
-    """Request a plan if the settings require one per loop iteration."""
+    """Request a plan if the settings require one per loop iteration.
+
+    A plan that is being made contains the next iteration, so no further plan is requested.
+    """
     if "iteration" in run.settings.replan_when:
-        _request_plan(context, run, "next iteration")
+        _request_plan(context, run, "next iteration", again=False)
 
 
 def replan_on_growth(context: DecisionContext, event: messages.TasksAdded) -> None:
@@ -131,6 +143,8 @@ def adopt_plan(context: DecisionContext, event: messages.PlanReady) -> None:
         context.emit(messages.AdoptPlan(run=run.index, finish_s=run.plan.stored.finish_s, plan=event.plan))
         _migrate_violators(context, run, run.plan)
         _requeue_moved(context, run, run.plan)
+    if run.next_plan:
+        _request_plan(context, run, run.next_plan)
     schedule_replan(context, run)
 
 

@@ -10,7 +10,7 @@ failed permanently, were cancelled or were skipped count as completed.
 
 Attempts of all runs occupy nodes until their expected end, which follows from the last report and the
 estimated speed. Queued attempts start in order when nodes are free; their other resources are ignored. An
-overdue attempt without a report is expected to end now.
+overdue attempt is expected to take as long again as it is late.
 
 A new plan is adopted only if it ends earlier than the current plan, in which every task keeps its machine,
 node count and order and only the times are recomputed. A plan that moves violating tasks is adopted unless it
@@ -239,9 +239,13 @@ def expected_end_s(state: EngineState, attempt: Attempt) -> float:
         return max(attempt.expected_end_s, now + attempt.seconds / speed)
     whole = 1.0 - attempt.restart_from
     if attempt.work_done is None or attempt.reported_s is None or whole <= 0:
-        return max(now, attempt.started_s + attempt.seconds / speed)
-    left = max(0.0, 1.0 - attempt.work_done) / whole
-    return max(now, attempt.reported_s + left * attempt.seconds / speed)
+        end_s = attempt.started_s + attempt.seconds / speed
+    else:
+        left = max(0.0, 1.0 - attempt.work_done) / whole
+        end_s = attempt.reported_s + left * attempt.seconds / speed
+    # The delay is the only measure of how wrong the estimate is. If the program were expected to end now,
+    # tasks would wait behind it while other machines are free.
+    return now + abs(end_s - now)
 
 
 def _find_free_time(ends: list[tuple[float, int]], capacity: int, nodes: int, now: float) -> float:

@@ -558,7 +558,7 @@ class Loops:
         return tuple(self.bodies[index].iteration for index in reversed(self.around.get(task, ())))
 
     def held_back_by(self, task: int, successor: int) -> int | None:
-        """Return the outermost body that contains a task but not its successor; None: there is none."""
+        """Return the outermost loop body that contains a task but not its successor; None: no such body."""
         beyond = self.around.get(successor, ())
         outside = [index for index in self.around.get(task, ()) if index not in beyond]
         return outside[-1] if outside else None

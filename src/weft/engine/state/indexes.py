@@ -278,10 +278,7 @@ class PartitionedIndexSet:
         """The first position of each part."""
 
     def change(self, part: Hashable, before: int | None, after: int | None) -> None:
-        """Replace a position of a part by another.
-
-        If ``before`` is None, a position is only added; if ``after`` is None, one is only removed.
-        """
+        """Remove position ``before`` from a part and add position ``after`` to it; None: no position."""
         if (marks := self.of.get(part)) is None:
             marks = self.of[part] = IndexSet()
         led = marks.first

@@ -599,7 +599,7 @@ class EarlyTasks:
                 self._planned.remove(task)
 
     def changed(self, task: int) -> None:
-        """Update the kind of a task."""
+        """Assign a task to its kind again, after a change; do nothing if the task is not waiting."""
         if task in self._tasks:
             self.add(task)
 

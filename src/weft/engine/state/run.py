@@ -351,6 +351,8 @@ class RunState:
         """Whether a plan was requested and has not arrived."""
         self.plan_asked_s = 0.0
         """Time of the last plan request."""
+        self.next_plan = ""
+        """Why another plan is requested after the one that is being made; "": no other plan is needed."""
         self.referenced = _find_referenced_tasks(compiled)
         self.unfinished = len(compiled)
         self.spent = 0.0

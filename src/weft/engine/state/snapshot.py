@@ -150,6 +150,7 @@ def _record_run(run: RunState) -> dict[str, Any]:
         "where": run.where.tolist(),
         "bodies": [[body.iteration, body.left] for body in run.loops.bodies],
         "spent": run.spent,
+        "next_plan": run.next_plan,
         "order": list(run.order.remembered()),
         "plan": None if run.plan is None else run.plan.key,
     }
@@ -162,7 +163,7 @@ def _restore_run(state: EngineState, index: int, kept: Mapping[str, Any]) -> Run
     run.lines = {file: tuple(lines) for file, lines in kept["lines"].items()}
     for name in _RUN:
         setattr(run, name, kept[name])
-    run.spent = kept.get("spent", 0.0)
+    run.spent, run.next_plan = kept.get("spent", 0.0), kept.get("next_plan", "")
     run.ending = RunOutcome(kept["ending"]) if kept["ending"] else None
     for name in _BY_TASK:
         getattr(run, name).update(map(tuple, kept[name]))

@@ -83,7 +83,10 @@ class SweepLayers:
 
 
 def build_layered_sweeps(layers: SweepLayers, name: str) -> GeneratedWorkflow:
-    """Return the workflow and the platform; each layer runs only on its own machines, by a service."""
+    """Return the workflow and the platform.
+
+    Every layer has its own service, which only the machines of this layer provide.
+    """
     tasks = tuple(_task(layers, index) for index in range(1, len(layers.lengths) + 1))
     lengths = {f"length{index}": list(of) for index, of in enumerate(layers.lengths, start=1)}
     machines = [
