@@ -4,8 +4,8 @@
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	"$$name" -c "$(NEW_ENOUGH)" 2>/dev/null && echo "$$name" && exit; done; echo python3)
-# Number of parallel test processes.
-JOBS ?= 2
+# Number of parallel test processes: twice the cores of a small computer, because many tests wait for services.
+JOBS ?= 4
 # Number of faults that `make chaos` causes, and the seed of their moments.
 FAULTS ?= 10000
 SEED ?= 1

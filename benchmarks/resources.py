@@ -19,7 +19,7 @@ from psplib import DATA, instances, optima
 from weft.instance import Instance
 from weft.planners.evaluation import linearise_objective
 from weft.planners.planner import Budget, PlanProgress, PlanRequest, make_planner
-from weft.planners.shared_annealing import search_shared
+from weft.planners.weave_search import search_shared
 from weft.randomness import generator
 from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 
+from dask_clusters import DaskDisk
 from patience import PATIENCE_S
 from planning_examples import instance
-from ssh_hosts import SANDBOX, SshHosts
+from ssh_hosts import SshHosts
 from weft.backends import BACKENDS
 from weft.backends.backend import ProjectContext, RecoveredAttempt
 from weft.backends.layout import ProjectLayout
-from weft.backends.local.processes import read_process
+from weft.backends.runner.processes import read_process
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.state.compiled import CompiledWorkflow
@@ -25,8 +27,8 @@ __all__ = ["TIMEOUT_S", "BackendProject", "platform_of"]
 TIMEOUT_S = PATIENCE_S
 
 
-def platform_of(kind: str, hosts: SshHosts | None = None) -> Platform:
-    """Return a platform of two machines; those of the kind ssh are the first of ``hosts``, if given."""
+def platform_of(kind: str, hosts: SshHosts | Sequence[DaskDisk] | None = None) -> Platform:
+    """Return a platform of two machines, which are the first of ``hosts``, if given."""
     names = ("m0", "m1")
     more = {name: _settings(kind, name) for name in names}
     if hosts is not None:
@@ -53,7 +55,7 @@ class BackendProject:
     def __init__(self, kind, folder, tasks, backend=None, hosts=None):
         """Open the backend registered as ``kind``, or the class ``backend`` if one is given.
 
-        ``hosts`` are the ssh hosts of the machines, in the same order.
+        ``hosts`` are the hosts of machines with disks of their own, in the same order.
         """
         self.folder = folder
         self.hosts = hosts
@@ -126,7 +128,7 @@ class BackendProject:
         if self.hosts is None:
             return found
         below = found.relative_to(self.layout.sandbox(self.platform.machines[machine]))
-        return self.hosts[machine].path(f"{SANDBOX}/{below}")
+        return self.hosts[machine].sandbox / below
 
     def is_running(self, pid, machine=0):
         """Return whether a process runs on a machine."""
@@ -143,8 +145,9 @@ class BackendProject:
         return RecoveredAttempt(**place, iteration=1, stage="started", nonce=self.nonces[attempt])
 
     def wait_for_file(self, attempt, name="ready", machine=0):
-        end = time.monotonic() + TIMEOUT_S
-        while not (self.workdir(attempt, machine) / name).exists():
+        """Wait until a program has written a file: a shell creates it some time before it writes to it."""
+        file, end = self.workdir(attempt, machine) / name, time.monotonic() + TIMEOUT_S
+        while not (file.exists() and file.stat().st_size):
             assert time.monotonic() < end, f"{name} is not written"
             self.poll_for(0.05)
 

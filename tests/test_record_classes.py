@@ -135,7 +135,7 @@ def test_init_is_compiled_when_it_is_first_used() -> None:
     assert not hasattr(Open, "b")
 
 
-def test_a_derived_class_uses_the_init_of_its_record() -> None:
+def test_a_derived_class_can_call_the_constructor_of_its_base_class() -> None:
     class Derived(Plain):
         def __init__(self) -> None:
             super().__init__(5)
@@ -143,7 +143,7 @@ def test_a_derived_class_uses_the_init_of_its_record() -> None:
     assert (Derived().a, Derived().b) == (5, 3)
 
 
-def test_fields_that_only_the_standard_decorator_supports() -> None:
+def test_keyword_only_markers_and_mutable_defaults_are_handled_by_the_standard_decorator() -> None:
     @dataclass(frozen=True, slots=True)
     class Mixed:
         a: int

@@ -8,13 +8,14 @@ from typing import Any
 from architecture.package import load_tool
 
 MOST_MODULES = 420
-MOST_LINES = 118_500
+MOST_LINES = 122_000
 """The consolidated code had 82,263 lines; the rest is for features added since."""
 MOST_HEADER_PERCENT = 9.0
 MOST_SMALL_MODULES = 25
 ALLOWED_SMALL_MODULES: dict[str, str] = {
     "weft.backends.bundle": "the file that weft copies to hosts, a concept of its own",
-    "weft.backends.local.runner": "entry point of the runner process, which must import little",
+    "weft.backends.runner.runner": "entry point of the runner process, which must import little",
+    "weft.backends.slurm.login_node": "the engine's side of a cluster behind a login node; it must not load on the cluster",
     "weft.backends.ssh.host": "settings and errors of ssh hosts for modules that must not load asyncssh",
     "weft.platform.local": "detection of this computer, imported only for `--on local`",
     "weft.reports.paper_charts": "charts of reproductions, imported only by `weft reproduce`",

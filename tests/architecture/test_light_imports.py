@@ -140,17 +140,17 @@ assert len(os.listdir("/proc/self/task")) == 1
 
 
 def test_the_runner_loads_neither_openssl_nor_modules_that_few_tasks_need() -> None:
-    folder = PACKAGE / "backends" / "local"
+    folder = PACKAGE / "backends" / "runner"
     program = f"""
 import sys
 sys.path.insert(0, {str(folder)!r})
 import runner
 runner._install_package_stubs()
-import weft.backends.local.runner_loop
+import weft.backends.runner.runner_loop
 print(*sys.modules)
 """
     command = [sys.executable, "-I", "-S", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     modules = set(done.stdout.split())
-    assert "weft.backends.local.runner_loop" in modules
+    assert "weft.backends.runner.runner_loop" in modules
     assert not modules & {"_hashlib", "hashlib", "hmac", "glob", "typing", "ctypes"}

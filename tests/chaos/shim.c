@@ -82,7 +82,7 @@ static int role_of_process(void)
     if (fd >= 0)
         syscall(SYS_close, fd);
     size = size < 0 ? 0 : size;
-    if (memmem(words, size, "local/runner.py", 15))
+    if (memmem(words, size, "runner/runner.py", 16))
         return 2;
     return memmem(words, size, "program.py", 10) ? 4 : 1;
 }

@@ -32,7 +32,7 @@ NO_NONCES: tuple[Patch, ...] = (
         'nonce = self._nonces[attempt] = f"{attempt:032x}"',
     ),
     (
-        "backends/local/runner_link.py",
+        "backends/runner/runner_link.py",
         "return here if known is None else self._discard_unknown(here, known, end_s)",
         "return here",
     ),

@@ -10,7 +10,7 @@ import pytest
 
 from weft.api.run import run
 from weft.backends.local import link
-from weft.backends.local.runner_link import RunnerLink
+from weft.backends.runner.runner_link import RunnerLink
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Ended, Start
 from weft.engine.state.state import EngineState

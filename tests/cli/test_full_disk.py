@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,8 +100,17 @@ def fill_by_run(disk: Path) -> str:
     ran = weft(disk, "run", "filling.yaml", "-q")
     assert ran.returncode == 1
     assert "the disk is full: free some space" in ran.stderr
+    # The run is not over for the next engine, so the failure must not be stated as permanent.
+    assert "failed permanently" not in ran.stderr
+    assert "not recorded: fill failed (" in ran.stderr
+    assert "all earlier steps are recorded; `weft resume` takes the ends that are not" in ran.stderr
+    assert [(each["kind"], each["completed"]) for each in read_kinds(disk)] == [("good", 1), ("fill", 0)]
     assert shutil.disk_usage(disk).free < 65536
     return ran.stderr
+
+
+def read_kinds(disk: Path) -> list[dict[str, Any]]:
+    return json.loads(weft(disk, "status", "--json").stdout)["kinds"]
 
 
 def read_states(disk: Path) -> list[str]:

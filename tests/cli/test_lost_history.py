@@ -18,7 +18,7 @@ import pytest
 
 from cli.projects import Project, wait_for
 from patience import PATIENCE_S
-from weft.backends.local.processes import read_process
+from weft.backends.runner.processes import read_process
 
 # Each program holds a kernel lock while it runs, and writes its number to a file outside weft's control.
 PROGRAM = """\

@@ -17,7 +17,7 @@ import pytest
 from architecture.package import environment
 from chaos.shim import Control, compiler
 from patience import PATIENCE_S
-from weft.backends.local.records import RecordLog, SealedRecords, encode_record
+from weft.backends.runner.records import RecordLog, SealedRecords, encode_record
 from weft.engine.messages import Checkpointed
 from weft.errors import WeftError
 from weft.repository.database import open_database

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -58,6 +59,50 @@ def test_runner_that_works_in_a_moved_folder_is_replaced(project: Project) -> No
         for process in (first, second):
             if process is not None:
                 project.end(process)
+
+
+CHAIN = """\
+weft: 1
+name: chain
+tasks:
+  a: {command: "touch FOLDER/a-began; until test -e FOLDER/go-a; do sleep 0.05; done; echo a > a.txt", outputs: [a.txt]}
+  b: {command: "touch FOLDER/b-began; until test -e FOLDER/go-b; do sleep 0.05; done; cat a.txt > b.txt", inputs: [a.txt], outputs: [b.txt]}
+"""
+SANDBOX = "weft: 1\nmachines:\n  first: {backend: {kind: local, sandbox: FOLDER/box}}\n"
+
+
+def test_run_in_copies_restored_out_of_order_fails_with_advice_that_leads_to_a_completed_run(
+    project: Project,
+) -> None:
+    """The older copy is run and cleaned, which removes the output that the newer copy has recorded."""
+    folder, state = project.folder, project.folder / ".weft"
+    for name, text in (("chain.yaml", CHAIN), ("machines.yaml", SANDBOX)):
+        project.write(name, text.replace("FOLDER", str(folder)))
+    run = ("run", "chain.yaml", "--on", "machines.yaml")
+    for command, began, copy in ((run, "a-began", "old"), (("resume",), "b-began", "new")):
+        engine = project.start(*command, "--quiet")
+        try:
+            wait_for((folder / began).exists)
+        finally:
+            engine.kill()
+            engine.communicate()
+        subprocess.run(["cp", "-a", str(state), str(folder / copy)], check=True)
+        (folder / "go-a").touch()
+    (folder / "go-b").touch()
+
+    def restore(copy: str) -> None:
+        shutil.rmtree(state)
+        subprocess.run(["cp", "-a", str(folder / copy), str(state)], check=True)
+
+    restore("old")
+    assert project.weft("resume", "--quiet").code == 0
+    assert project.weft("clean").code == 0
+    restore("new")
+    resumed = project.weft("resume", "--quiet")
+    assert resumed.code == 1
+    assert "the output of a was modified or removed; a new `weft run` runs a again" in resumed.err
+    assert project.weft(*run, "--quiet").code == 0
+    assert (folder / "b.txt").read_text() == "a\n"
 
 
 def is_served(state: Path) -> bool:

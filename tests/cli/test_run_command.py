@@ -422,7 +422,12 @@ def test_run_with_a_task_held_after_a_failure_can_be_resumed(project: Project) -
     assert project.json("ls")[0]["state"] == "stopped"
     project.write("go", "")
     assert project.weft("run", "tiny.yaml").code == 0
-    refused(project.weft("resume"), 2, "nothing to resume: the last run has ended", "`weft resume 1` resumes")
+    refused(
+        project.weft("resume"),
+        2,
+        f"nothing to resume: the last run in {project.folder} has ended",
+        "`weft resume 1` resumes",
+    )
     done = project.weft("resume", "1")
     assert done.code == 0, done
     assert (project.folder / "y").read_text() == "1\n"

@@ -132,6 +132,15 @@ def test_writing_to_a_full_disk_is_reported(arguments: tuple[str, ...], folder: 
     assert err.decode() == "error: the output: No space left on device\n"
 
 
+def test_limit_of_open_files_is_reported_with_advice(folder: Path) -> None:
+    (folder / "tiny.yaml").write_text("weft: 1\nname: tiny\ntasks:\n  a: {command: 'true'}\n")
+    program = f"ulimit -n 8; exec {shlex.quote(sys.executable)} -m weft run tiny.yaml"
+    done = subprocess.run(
+        ["/bin/sh", "-c", program], cwd=folder, env=environment(), capture_output=True, timeout=PATIENCE_S
+    )
+    assert (done.returncode, done.stderr.decode()) == (2, "error: too many open files; raise `ulimit -n`\n")
+
+
 @pytest.mark.parametrize("closed", ["0", "1", "2"])
 def test_commands_work_with_closed_standard_streams(closed: str, folder: Path) -> None:
     program = f"exec {shlex.quote(sys.executable)} -m weft formats {closed}>&-"

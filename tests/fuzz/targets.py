@@ -27,10 +27,10 @@ from weft.api.pareto import front_path, load_front, save_front
 from weft.backends.attempt.checkpoints import find_maker, list_checkpoint, restore_checkpoint
 from weft.backends.attempt.command import render_job
 from weft.backends.attempt.task_files import parse_demand, parse_progress, read_result
-from weft.backends.local.processes import StartOrder
-from weft.backends.local.records import RecordLog, SealedRecords, encode_record
-from weft.backends.local.runner_link import read_message
-from weft.backends.local.runner_loop import EngineSocket
+from weft.backends.runner.processes import StartOrder
+from weft.backends.runner.records import RecordLog, SealedRecords, encode_record
+from weft.backends.runner.runner_link import read_message
+from weft.backends.runner.runner_loop import EngineSocket
 from weft.backends.simulation.scenario_reader import load_scenario
 from weft.cli.main import weft as command_line
 from weft.cli.output import escape_controls

@@ -124,3 +124,19 @@ def test_startup_is_part_of_every_estimate(tasks, layout):
     assert after.seconds.means_over(after.candidate_sets[0])[0] > 0.0
     compiled = CompiledWorkflow("flow", after)
     assert compiled.seconds(0, 0, 2) == pytest.approx(before.seconds.at(0, 0, 2) + 1.5)
+
+
+@pytest.mark.parametrize("layout", ["related", "classes", "table"])
+def test_startup_of_several_nodes_is_part_of_the_estimates_of_several_nodes(layout):
+    tasks = {
+        "related": {"a": {"work": 4, "nodes": [1, 2, 3]}},
+        "classes": {"a": {"speedup": {"seconds": {1: 4, 2: 3, 3: 2}}}},
+        "table": {"a": {"work": 4, "nodes": [1, 2, 3]}, "b": {"speedup": {"seconds": {1: 4, 2: 3, 3: 2}}}},
+    }[layout]
+    plain = {"c": {"nodes": 3}, "d": {"nodes": 3, "startup": "0.5s"}}
+    before = instance(tasks, platform(**plain)).seconds
+    stated = {"c": {**plain["c"], "parallel_startup": "2s"}, "d": {**plain["d"], "parallel_startup": "2s"}}
+    after = instance(tasks, platform(**stated)).seconds
+    for task in range(len(tasks)):
+        added = [[after.at(task, m, n) - before.at(task, m, n) for n in (1, 2, 3)] for m in (0, 1)]
+        assert added == [pytest.approx([0.0, 2.0, 2.0]), pytest.approx([0.0, 1.5, 1.5])]

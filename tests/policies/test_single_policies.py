@@ -76,7 +76,7 @@ def test_job_is_placed_on_the_machine_of_highest_rank():
     assert ran(jobs, where, "fcfs").lines[0]["a"].machine == 1
 
 
-def test_rank_expressions_distinguish_equal_machines():
+def test_rank_by_machine_name_chooses_among_machines_that_are_otherwise_equal():
     where = platform({}, {}, {}, {})
     jobs = {"a": {"work": 4, "rank": "name == 'm2'"}, "b": {"work": 4, "rank": "3 if name == 'm3' else 1"}}
     found = ran(jobs, where, "rank").lines[0]

@@ -18,8 +18,8 @@ from cli.shell import weft
 from weft.api.pareto import front_path, load_front
 from weft.backends.attempt.checkpoints import list_checkpoint
 from weft.backends.attempt.safe_paths import StagingProblem
-from weft.backends.local.records import RecordLog, SealedRecords
-from weft.backends.local.runner_link import read_message
+from weft.backends.runner.records import RecordLog, SealedRecords
+from weft.backends.runner.runner_link import read_message
 from weft.engine.stored_fields import decode_number
 from weft.formats.files import load_platform, load_workflow
 from weft.runtime.lock import LockOwner

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from architecture.package import environment
-from backends.local.runner_bench import Bench, is_running
+from backends.runner.runner_bench import Bench, is_running
 from isolation_tools import TOOLS, need_isolation
 from patience import PATIENCE_S
 from security.hostile_project import Place, wait_for
 from weft.api.run import run
 from weft.backends.attempt.command import RenderedJob
 from weft.backends.attempt.isolation import find_isolation_problem, isolate_program
-from weft.backends.local.processes import list_processes
+from weft.backends.runner.processes import list_processes
 from weft.errors import InvalidInput
 from weft.workflow.task import Isolation
 

@@ -54,7 +54,7 @@ def test_figure_5_has_the_edges_of_the_paper(spec_data):
     assert named(left) == {tuple(edge) for edge in initial["edges_0"]}
 
 
-def test_cycle_is_cut_at_the_edge_that_enters_the_frontier():
+def test_cycle_is_cut_at_the_edge_into_the_node_where_the_search_starts():
     loop = [[1], [2], [0]]
     assert back_edges(loop, []) == [(2, 0)]
     assert back_edges(loop, [1]) == [(0, 1)]

@@ -262,7 +262,7 @@ def test_field_with_data_is_refused_in_a_variable_that_bash_evaluates_as_arithme
 
 
 @pytest.mark.parametrize("text", BASH_ARITHMETIC)
-def test_bash_executes_code_in_these_commands(text, tmp_path):
+def test_bash_executes_code_from_a_value_that_it_evaluates_as_arithmetic(text, tmp_path):
     """The list above names real attacks: each command runs a program that a value names."""
     if "readonly -i" in text:
         pytest.skip("bash has no such option; other shells have")
