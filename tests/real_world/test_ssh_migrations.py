@@ -88,14 +88,16 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Generator[SshHosts]:
         yield started
 
 
-def platform_of(hosts: SshHosts, names: tuple[str, ...] = tuple(MACHINES)) -> Platform:
+def platform_of(
+    hosts: SshHosts, names: tuple[str, ...] = tuple(MACHINES), *, silence_s: float = 3
+) -> Platform:
     machines = [
         Machine(
             name=name,
             speed=speed,
             nodes=nodes,
             memory=memory,
-            backend={"kind": "ssh", "silence": 3, **host.backend},
+            backend={"kind": "ssh", "silence": silence_s, **host.backend},
         )
         for host, (name, (speed, nodes, memory)) in zip(hosts, MACHINES.items(), strict=True)
         if name in names
@@ -248,7 +250,8 @@ def test_a3_4_lost_connection_leads_to_reattachment_without_a_restart(
             hosts[0].cut_connections()
         return is_saved(event)
 
-    platform = platform_of(hosts, ("pegasus", "babieca"))
+    # A new connection takes seconds: the host computes its keys under the same quota as the busy job.
+    platform = platform_of(hosts, ("pegasus", "babieca"), silence_s=60)
     ran = JobRun(tmp_path, platform, units=80, jobs=1, disturb=disturb, **FAULT)
     assert ran.outcome == "completed"
     assert [(part["machine"], part["from"], part["to"]) for part in ran.trails[0]] == [("pegasus", 0, 80)]
