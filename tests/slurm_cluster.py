@@ -60,6 +60,7 @@ MailProg=/bin/true
 MpiDefault=none
 ReturnToService=2
 GresTypes=gpu
+DebugFlags=NO_CONF_HASH
 DefMemPerCPU=100
 """
 
@@ -97,6 +98,7 @@ class SlurmCluster:
             "SLURM_CONF": str(self.folder / "slurm.conf"),
         }
         self._timeout = node_timeout_s
+        self._first_job = 1 - 1000
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         for left in (2, 1, 0):
             try:
@@ -146,7 +148,16 @@ class SlurmCluster:
         self._kill("slurmctld")
 
     def start_controller(self) -> None:
-        """Start slurmctld and wait until it answers."""
+        """Start slurmctld and wait until it answers.
+
+        A killed slurmctld has not saved the last numbers of jobs. Slurm would use them again, and kill the new
+        jobs on nodes that remember the old ones.
+        """
+        self._first_job += 1000
+        configuration = self.folder / "slurm.conf"
+        lines = configuration.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if not line.startswith("FirstJobId=")]
+        configuration.write_text("".join([*kept, f"FirstJobId={self._first_job}\n"]))
         self._spawn("slurmctld", ["slurmctld", "-D"])
         self._await(lambda: "UP" in self.run("scontrol", "ping", check=False).split(), "slurmctld")
 

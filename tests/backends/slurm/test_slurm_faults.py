@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import time
+from collections import Counter
 
 import pytest
 
@@ -17,16 +19,19 @@ SEED = 18
 MIXED = """tasks:
   short:
     sweep: {{i: 1..40}}
-    command: "mkdir {0}/runs-s{{i}} || touch {0}/twice; echo s{{i}} >> {0}/ran; sleep {1}; rmdir {0}/runs-s{{i}}; echo {{i}} > s{{i}}"
+    command: "exec 9> {0}/lock-s{{i}}; flock -n 9 || touch {0}/twice; echo s{{i}} >> {0}/ran; sleep {1}; echo {{i}} > s{{i}}"
     outputs: ["s{{i}}"]
     work: 1s
   long:
     sweep: {{i: 1..20}}
-    command: "mkdir {0}/runs-l{{i}} || touch {0}/twice; echo l{{i}} >> {0}/ran; sleep {1}; rmdir {0}/runs-l{{i}}; echo {{i}} > l{{i}}"
+    command: "exec 9> {0}/lock-l{{i}}; flock -n 9 || touch {0}/twice; echo l{{i}} >> {0}/ran; sleep {1}; echo {{i}} > l{{i}}"
     outputs: ["l{{i}}"]
     work: 100s
   last: {{command: "until [ -e {0}/go ]; do sleep 0.1; done", after: [short, long], work: 1s}}
 """
+
+
+LOST = re.compile(r"^(short|long)\[(\d+)\] failed, will be retried \(lost", re.MULTILINE)
 
 
 @pytest.fixture
@@ -36,15 +41,22 @@ def project(slurm_cluster, tmp_path):
     found.close()
 
 
-def check_mixed(project, code, text):
+def check_mixed(project, code, text, *, may_be_killed=False):
+    """Check that each task ran once; again only if its job was lost, and never twice at once.
+
+    The kernel releases the lock of a program that was killed.
+    """
     folder = project.folder
+    lost = [f"{kind[0]}{i}" for kind, i in LOST.findall(text)]
+    assert may_be_killed or not lost, text
     assert code == 0, text
     for name, count in (("s", 40), ("l", 20)):
         assert all((folder / f"{name}{i}").read_text() == f"{i}\n" for i in range(1, count + 1))
     assert not (folder / "twice").exists()
-    assert sorted((folder / "ran").read_text().split()) == sorted(
-        [f"s{i}" for i in range(1, 41)] + [f"l{i}" for i in range(1, 21)]
-    )
+    expected = Counter([f"s{i}" for i in range(1, 41)] + [f"l{i}" for i in range(1, 21)])
+    ran = Counter((folder / "ran").read_text().split())
+    assert ran.keys() == expected.keys(), text
+    assert ran - expected <= Counter(lost), text  # a program may be killed before it has written its name
 
 
 def test_engine_killed_again_and_again_loses_and_repeats_nothing(project) -> None:
@@ -105,7 +117,8 @@ def test_restart_of_the_controller_does_not_disturb_pilots_and_jobs(project) -> 
     finally:
         project.cluster.start_controller()
     code, text = project.finish(engine)
-    check_mixed(project, code, text)
+    # Jobs of the last seconds are missing in the saved state of slurmctld, which kills their programs.
+    check_mixed(project, code, text, may_be_killed=True)
 
 
 def test_tasks_of_nodes_that_die_and_return_at_once_run_again(project) -> None:
