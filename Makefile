@@ -52,7 +52,7 @@ demo: $(RUNTIME) ## run a real loop on this computer until it converges (under t
 	@echo "The same command without --fresh, in $(DEMO)/, reuses all results; 'weft explain TASK' shows the decisions about a task."
 
 test: lint $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) $(SSH_SERVER) $(SLURM) ## lint, then every test (under fifteen minutes)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not real_time" $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not real_time" $(PYTEST_OPTIONS)
 	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS)
 
 lint: $(DEVELOPMENT) ## style, types and import contracts; style of scripts, style sheets and templates
@@ -80,7 +80,7 @@ properties: $(DEVELOPMENT) $(SHELLS) ## the property tests with EXAMPLES=1000 ex
 	WEFT_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS) -m hypothesis
 
 coverage: $(BROWSER) $(BUBBLEWRAP) $(COMPILER) $(SHELLS) $(SSH_SERVER) $(SLURM) ## the tests with line coverage of src/weft, as a table and as htmlcov/
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not real_time" $(PYTEST_OPTIONS) --cov=weft --cov-report=
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not real_time" $(PYTEST_OPTIONS) --cov=weft --cov-report=
 	$(BIN)/python -m pytest -m real_time -rs $(PYTEST_OPTIONS) --cov=weft --cov-append --cov-report=term:skip-covered --cov-report=html
 
 docs: $(DEVELOPMENT) ## build the documentation into site/

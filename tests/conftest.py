@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 from collections.abc import Generator
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ if "WEFT_EXAMPLES" in os.environ:
 settings.load_profile("thorough" if "WEFT_EXAMPLES" in os.environ else "budget")
 
 PROJECT = Path(__file__).parents[1]
+SERVICES = ("dask_cluster", "slurm_cluster", "ssh_hosts")
+"""Words in files whose tests wait for real services."""
 
 
 def pytest_configure() -> None:
@@ -48,6 +51,30 @@ def pytest_collection() -> Generator[None, object, object]:
     with (PROJECT / "tests" / "conftest.py").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return (yield)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order the files for parallel processes: alternately one that waits for services and one that computes.
+
+    The waiting ones start first, so that at the end no process waits alone. Files with more tests come first.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    ordered = sorted(files, key=lambda path: -len(files[path]))
+    waiting = [path for path in ordered if _waits_for_services(path)]
+    computing = [path for path in ordered if path not in set(waiting)]
+    pairs = zip_longest(waiting, computing)
+    items[:] = [item for pair in pairs for path in pair if path is not None for item in files[path]]
+
+
+def _waits_for_services(path: Path) -> bool:
+    texts = [
+        file.read_text(encoding="utf-8") for file in (path, path.with_name("conftest.py")) if file.exists()
+    ]
+    return path.parents[0] != PROJECT / "tests" and any(name in text for name in SERVICES for text in texts)
 
 
 def pytest_collection_finish() -> None:
