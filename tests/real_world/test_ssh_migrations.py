@@ -177,22 +177,25 @@ class JobRun:
             assert all(before["to"] == after["from"] for before, after in pairwise(trail))
 
 
-def compete(host: SshHost) -> None:
-    """Start busy processes on a host, under its quota."""
+def prepare_competitors(host: SshHost) -> Path:
+    """Start processes on a host that are busy, under its quota, from the moment at which the pipe is opened."""
     loops = (
-        "i=0; while [ $i -lt %d ]; do (while :; do :; done) </dev/null >/dev/null 2>&1 & i=$((i + 1)); done"
+        "mkfifo /run/go; i=0; while [ $i -lt %d ]; do"
+        " (read _ < /run/go; while :; do :; done) >/dev/null 2>&1 & i=$((i + 1)); done"
     )
     host.run("setsid", "sh", "-c", loops % COMPETITORS)
     host.limit_cpu(SHARE * MACHINES["pegasus"][0], weight=50)
+    return host.path("/run/go")
 
 
 def test_a3_1_job_leaves_a_host_with_competing_load(hosts: SshHosts, tmp_path: Path) -> None:
     """Which job ends first is a duration: the kernel divides the quota of a host unevenly among its jobs."""
+    pipe = prepare_competitors(hosts[0])
 
     def disturb(event: messages.Event) -> bool:
         if not (isinstance(event, messages.Progressed) and (event.iterations or 0) >= 60):
             return False
-        compete(hosts[0])
+        pipe.open("w").close()
         return True
 
     migration = {"search_every": "none", "restart_cost": 1.0}
