@@ -19,6 +19,7 @@ import pytest
 from architecture.package import environment
 from chaos.test_chaos_disks import fill, small_disk
 from cli.projects import TINY, Project, wait_for
+from cli.warm_process import weft
 from patience import PATIENCE_S
 from weft.repository.database import open_database
 
@@ -27,12 +28,12 @@ def _forbid_writing() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
-def weft(folder: Path, *arguments: str, full: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process that, if ``full``, cannot write a byte to any file."""
+def weft_on_a_full_disk(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process that cannot write a byte to any file."""
     return subprocess.run(
         [sys.executable, "-m", "weft", *arguments],
         cwd=folder, env=environment(PYTHONDONTWRITEBYTECODE="1"), capture_output=True, text=True, timeout=PATIENCE_S,
-        preexec_fn=_forbid_writing if full else None, check=False,
+        preexec_fn=_forbid_writing, check=False,
     )  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def test_command_works_on_a_full_disk(project: Project, command: Sequence[str], 
     if killed:
         leave_log(project.folder)
     for _ in range(2):
-        done = weft(project.folder, *command, full=True)
+        done = weft_on_a_full_disk(project.folder, *command)
         assert done.returncode == 0, done.stderr
     if command == ["clean"]:
         assert folders(project.folder) == []
@@ -74,15 +75,15 @@ def test_clean_removes_run_folders_on_a_full_disk(tmp_path: Path) -> None:
         pytest.skip("only root can mount a small disk")
     with small_disk(tmp_path / "disk", 4000) as disk:
         (disk / "tiny.yaml").write_text(TINY)
-        assert weft(disk, "run", "tiny.yaml", "-q").returncode == 0
+        assert weft("run", "tiny.yaml", "-q", folder=disk).code == 0
         fill(disk)
-        refused = weft(disk, "run", "tiny.yaml", "--fresh", "-q")
-        assert refused.returncode != 0
-        done = weft(disk, "clean")
-        assert done.returncode == 0, done.stderr
+        refused = weft("run", "tiny.yaml", "--fresh", "-q", folder=disk)
+        assert refused.code != 0
+        done = weft("clean", folder=disk)
+        assert done.code == 0, done.err
         assert folders(disk) == []
         (disk / "filler").unlink()
-        assert weft(disk, "run", "tiny.yaml", "-q").returncode == 0
+        assert weft("run", "tiny.yaml", "-q", folder=disk).code == 0
 
 
 FILLING = """\
@@ -97,24 +98,24 @@ tasks:
 def fill_by_run(disk: Path) -> str:
     """Run a task that fills the disk of its project, so that its end cannot be recorded; return the errors."""
     (disk / "filling.yaml").write_text(FILLING)
-    ran = weft(disk, "run", "filling.yaml", "-q")
-    assert ran.returncode == 1
-    assert "the disk is full: free some space" in ran.stderr
+    ran = weft("run", "filling.yaml", "-q", folder=disk)
+    assert ran.code == 1
+    assert "the disk is full: free some space" in ran.err
     # The run is not over for the next engine, so the failure must not be stated as permanent.
-    assert "failed permanently" not in ran.stderr
-    assert "not recorded: fill failed (" in ran.stderr
-    assert "all earlier steps are recorded; `weft resume` takes the ends that are not" in ran.stderr
+    assert "failed permanently" not in ran.err
+    assert "not recorded: fill failed (" in ran.err
+    assert "all earlier steps are recorded; `weft resume` takes the ends that are not" in ran.err
     assert [(each["kind"], each["completed"]) for each in read_kinds(disk)] == [("good", 1), ("fill", 0)]
     assert shutil.disk_usage(disk).free < 65536
-    return ran.stderr
+    return ran.err
 
 
 def read_kinds(disk: Path) -> list[dict[str, Any]]:
-    return json.loads(weft(disk, "status", "--json").stdout)["kinds"]
+    return json.loads(weft("status", "--json", folder=disk).out)["kinds"]
 
 
 def read_states(disk: Path) -> list[str]:
-    return [each["state"] for each in json.loads(weft(disk, "ls", "--json").stdout)]
+    return [each["state"] for each in json.loads(weft("ls", "--json", folder=disk).out)]
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["with a runner", "without a runner"])
@@ -126,21 +127,21 @@ def test_clean_frees_a_disk_that_a_task_has_filled(tmp_path: Path, killed: bool)
         errors = fill_by_run(disk)
         if killed:
             kill_runners(disk)
-        assert "1 ended attempt" in weft(disk, "clean", "--dry-run").stdout
+        assert "1 ended attempt" in weft("clean", "--dry-run", folder=disk).out
         assert shutil.disk_usage(disk).free < 65536
-        done = weft(disk, "clean")
-        assert done.returncode == 0, done.stderr
-        assert re.match(r"removed 2 files of 1 ended attempt of unfinished runs, 5\.[0-9]+ MB\n", done.stdout)
+        done = weft("clean", folder=disk)
+        assert done.code == 0, done.err
+        assert re.match(r"removed 2 files of 1 ended attempt of unfinished runs, 5\.[0-9]+ MB\n", done.out)
         assert shutil.disk_usage(disk).free > 5_000_000
         assert [path.read_text() for path in disk.glob(".weft/sandbox/local/*/1/0-*/good")] == ["x\n"]
-        assert "removed 0 files of 0 runs, 0 B" in weft(disk, "clean").stdout
+        assert "removed 0 files of 0 runs, 0 B" in weft("clean", folder=disk).out
         assert "free some space (`weft clean` removes directories of failed attempts)" in errors
         if killed:
-            assert weft(disk, "cancel").returncode == 0
+            assert weft("cancel", folder=disk).code == 0
             return
-        resumed = weft(disk, "resume", "-q")
-        assert resumed.returncode == 1
-        assert "exit code 1; the disk of" in resumed.stderr
+        resumed = weft("resume", "-q", folder=disk)
+        assert resumed.code == 1
+        assert "exit code 1; the disk of" in resumed.err
         assert read_states(disk) == ["failed"]
 
 
@@ -154,13 +155,13 @@ def test_cancel_frees_a_disk_that_a_task_has_filled(tmp_path: Path, killed: bool
         if killed:
             (disk / ".weft" / "weft.db-shm").unlink()
             fill(disk)
-        done = weft(disk, "cancel", "--json")
-        assert done.returncode == 0, done.stderr
-        answered = json.loads(done.stdout)
+        done = weft("cancel", "--json", folder=disk)
+        assert done.code == 0, done.err
+        answered = json.loads(done.out)
         assert answered["answers"][0]["granted"]
         assert answered["freed_bytes"] > 5_000_000
         assert read_states(disk) == ["cancelled"]
-        assert weft(disk, "clean").returncode == 0
+        assert weft("clean", folder=disk).code == 0
         assert folders(disk) == []
 
 

@@ -55,20 +55,21 @@ def _beside(name: str) -> str:
     return str(Path(__file__).with_name(name))
 
 
-def weft(*arguments: str, folder: Path, **variables: str) -> Outcome:
+def weft(*arguments: str, folder: Path, given: bytes = b"", **variables: str) -> Outcome:
     """Run ``weft`` in a folder, in a fork of the server, and return its outcome."""
     assert not [name for name in variables if name.startswith(READ_BY_PYTHON)]
     request = {"arguments": arguments, "folder": str(folder), "variables": environment(**variables)}
     with (
-        Path("/dev/null").open("rb") as given,
+        tempfile.TemporaryFile() as standard_input,
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
-        send_command(
-            _server_socket(), request, [stream.fileno() for stream in (given, out, err)]
-        ) as connection,
     ):
-        connection.settimeout(PATIENCE_S)
-        answer = connection.recv(100)
+        standard_input.write(given)
+        standard_input.seek(0)
+        streams = [stream.fileno() for stream in (standard_input, out, err)]
+        with send_command(_server_socket(), request, streams) as connection:
+            connection.settimeout(PATIENCE_S)
+            answer = connection.recv(100)
         assert answer, "the fork server has ended: see its standard error"
         out.seek(0)
         err.seek(0)

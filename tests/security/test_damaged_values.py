@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from architecture.package import environment
-from cli.shell import weft
+from cli.warm_process import weft
 from weft.api.pareto import front_path, load_front
 from weft.backends.attempt.checkpoints import list_checkpoint
 from weft.backends.attempt.safe_paths import StagingProblem

@@ -16,6 +16,7 @@ import pytest
 
 from architecture.package import environment
 from cli.projects import wait_for
+from cli.warm_process import weft
 from patience import PATIENCE_S
 
 _FLOW = """\
@@ -254,13 +255,6 @@ def test_state_folder_of_another_user_is_refused_although_it_is_writable(folder:
 _OTHER = 54321
 
 
-def _weft(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "weft", *words],
-        cwd=project, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
-
-
 def _make_project(folder: Path, sandbox: str = "") -> Path:
     """Return the new project of another user, with a workflow and a machine."""
     project = Path(tempfile.mkdtemp(dir=folder))
@@ -275,17 +269,17 @@ def _make_project(folder: Path, sandbox: str = "") -> Path:
 @pytest.mark.parametrize("words", [("run", "w.yaml"), ("resume",), ("status",), ("clean",), ("ls",)])
 def test_root_does_not_use_the_state_of_another_user(folder: Path, words: tuple[str, ...]) -> None:
     project = _make_project(folder)
-    assert _weft(project, "run", "w.yaml").returncode == 0, "the folder itself may belong to another user"
+    assert weft("run", "w.yaml", folder=project).code == 0, "the folder itself may belong to another user"
     for path in (project / ".weft", *(project / ".weft").rglob("*")):
         os.lchown(path, _OTHER, _OTHER)
-    done = _weft(project, *words)
-    assert done.returncode == 2, done
-    assert f"/.weft' belongs to another user, uid {_OTHER};" in done.stderr
-    assert "run weft as that user" in done.stderr
+    done = weft(*words, folder=project)
+    assert done.code == 2, done
+    assert f"/.weft' belongs to another user, uid {_OTHER};" in done.err
+    assert "run weft as that user" in done.err
     # In a folder below it is no obstacle: another user could plant one in /tmp.
     (project / "below").mkdir()
     (project / "below" / "w.yaml").write_text((project / "w.yaml").read_text())
-    assert _weft(project / "below", "run", "w.yaml").returncode == 0
+    assert weft("run", "w.yaml", folder=project / "below").code == 0
 
 
 def test_root_does_not_use_a_lock_of_another_user(folder: Path) -> None:
@@ -293,9 +287,9 @@ def test_root_does_not_use_a_lock_of_another_user(folder: Path) -> None:
     (project / ".weft").mkdir(mode=0o700)
     (project / ".weft" / "lock").touch()
     os.chown(project / ".weft" / "lock", _OTHER, _OTHER)
-    done = _weft(project, "run", "w.yaml")
-    assert done.returncode == 1, done
-    assert f"it belongs to another user ({_OTHER}); remove it" in done.stderr
+    done = weft("run", "w.yaml", folder=project)
+    assert done.code == 1, done
+    assert f"it belongs to another user ({_OTHER}); remove it" in done.err
 
 
 @pytest.mark.parametrize(
@@ -327,23 +321,23 @@ def test_a_sandbox_in_which_others_can_replace_directories_is_refused(
         ("check", "w.yaml", "--on", "m.yaml"),
         ("run", "w.yaml", "--on", "m.yaml"),
     ):
-        done = _weft(project, *words)
-        assert done.returncode == (2 if said else 0), done
-        assert said in done.stderr
+        done = weft(*words, folder=project)
+        assert done.code == (2 if said else 0), done
+        assert said in done.err
     assert (project / "one").exists() == (not said)
 
 
 def test_the_directory_of_a_project_in_a_sandbox_belongs_to_its_user(folder: Path) -> None:
     parent = Path(tempfile.mkdtemp(dir=folder))
     project = _make_project(folder, sandbox=str(parent / "sandbox"))
-    assert _weft(project, "run", "w.yaml", "--on", "m.yaml").returncode == 0
+    assert weft("run", "w.yaml", "--on", "m.yaml", folder=project).code == 0
     (own,) = (parent / "sandbox").iterdir()
     shutil.rmtree(own)
     own.mkdir(mode=0o777)
     os.chown(own, _OTHER, _OTHER)
-    done = _weft(project, "run", "w.yaml", "--on", "m.yaml", "--fresh", "--retries", "0")
-    assert done.returncode == 1, done
-    assert f"belongs to another user, uid {_OTHER}" in done.stdout + done.stderr
+    done = weft("run", "w.yaml", "--on", "m.yaml", "--fresh", "--retries", "0", folder=project)
+    assert done.code == 1, done
+    assert f"belongs to another user, uid {_OTHER}" in done.out + done.err
     assert not list(own.iterdir())
 
 
@@ -364,13 +358,13 @@ def test_project_folder_that_every_user_can_write_is_refused(folder: Path, words
     project = _make_project(folder)
     os.chown(project, 0, 0)
     project.chmod(0o777)
-    done = _weft(project, *words)
-    assert done.returncode == 2, done
-    assert "every user can write to the project folder" in done.stderr
-    assert f"chmod +t '{project}'" in done.stderr
+    done = weft(*words, folder=project)
+    assert done.code == 2, done
+    assert "every user can write to the project folder" in done.err
+    assert f"chmod +t '{project}'" in done.err
     assert not (project / ".weft").exists()
     project.chmod(0o1777)
-    assert _weft(project, "run", "w.yaml").returncode == 0
+    assert weft("run", "w.yaml", folder=project).code == 0
     rename = [sys.executable, "-c", _RENAME, str(project)]
     said = subprocess.run(rename, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
     assert said == "Operation not permitted\n"
@@ -389,10 +383,10 @@ def test_run_in_a_shared_project_folder_warns(folder: Path, mode: int, owner: in
     project = _make_project(folder)
     os.chown(project, owner, _OTHER)
     project.chmod(mode)
-    done = _weft(project, "run", "w.yaml", "--quiet")
-    assert done.returncode == 0, done
-    assert said in done.stderr
-    assert ("can replace its '.weft'" in done.stderr) == bool(said)
+    done = weft("run", "w.yaml", "--quiet", folder=project)
+    assert done.code == 0, done
+    assert said in done.err
+    assert ("can replace its '.weft'" in done.err) == bool(said)
 
 
 _REMOVED = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import weft
+from cli.warm_process import weft
 from security.hostile_project import Place
 from weft.api.functions.call import _build_workflow, task
 from weft.api.project import OpenProject
