@@ -204,9 +204,9 @@ def dask_processes(
         found.end_all()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def dask_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskProcesses]:
-    """A scheduler and the workers m0 and m1 for all tests of a process."""
+    """A scheduler and the workers m0 and m1 for all tests of a file; idle workers use processor time."""
     with dask_processes(tmp_path_factory.mktemp("dask"), ("m0", "m1")) as found:
         yield found
 

@@ -2,7 +2,7 @@
 
 ``cli.warm_process`` starts it with the number of a listening socket. A client requests one command by one JSON
 message, which carries the three streams, and receives the exit code; if it disconnects before, the command is
-killed. The server ends at the end of its standard input.
+killed. The server writes a line when it is ready, and ends at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ def exit_quickly(code: int) -> None:
 
 if __name__ == "__main__":
     load()
+    print("ready", flush=True)
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         requested = serve(listener)
     if requested is not None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.shell import HELLO, refused, weft
-from cli.warm_process import weft as warm_weft
+from cli.shell import HELLO, refused
+from cli.shell import weft as new_weft
+from cli.warm_process import weft
 from weft import __version__
 from weft.cli.main import COMMANDS
 from weft.cli.main import weft as group
@@ -25,11 +26,11 @@ PLAN = ("plan", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "50")
 
 
 def test_version_is_printed(folder: Path) -> None:
-    assert weft("--version", folder=folder).out == f"weft {__version__}\n"
+    assert new_weft("--version", folder=folder).out == f"weft {__version__}\n"
 
 
 def test_help_lists_every_command(folder: Path) -> None:
-    shown = weft("--help", folder=folder)
+    shown = new_weft("--help", folder=folder)
     assert shown.code == 0
     for name in COMMANDS:
         assert re.search(rf"^  {name} ", shown.out, re.MULTILINE)
@@ -37,7 +38,7 @@ def test_help_lists_every_command(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_help(name: str, folder: Path) -> None:
-    shown = weft(name, "-h", folder=folder)
+    shown = new_weft(name, "-h", folder=folder)
     assert shown.code == 0
     assert shown.out.startswith(f"Usage: weft {name} ")
     assert len(shown.out.splitlines()) > 4
@@ -51,12 +52,12 @@ def test_every_command_has_a_module() -> None:
 
 
 def test_plan_prints_key_figures_and_a_chart(folder: Path) -> None:
-    shown = weft(*PLAN, folder=folder)
+    shown = new_weft(*PLAN, folder=folder)
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith("hello: 6 tasks, 8 edges on grid; auto took ")
     for label in ("makespan", "lower bound", "gap", "cost", "machines", "nodes busy"):
         assert re.search(rf"^  {label}  +\S", shown.out, re.MULTILINE)
-    plain = weft(*PLAN, "--no-chart", folder=folder)
+    plain = new_weft(*PLAN, "--no-chart", folder=folder)
     assert len(plain.out.splitlines()) < len(shown.out.splitlines())
 
 
@@ -75,28 +76,28 @@ def test_plan_prints_json_on_request(folder: Path) -> None:
 
 @pytest.mark.parametrize("deadline", ["7200", "2h", "0-02:00:00"])
 def test_plan_within_its_limits_exits_with_0(deadline: str, folder: Path) -> None:
-    shown = warm_weft(*PLAN, "--deadline", deadline, "--max-cost", "9", "--no-chart", folder=folder)
+    shown = weft(*PLAN, "--deadline", deadline, "--max-cost", "9", "--no-chart", folder=folder)
     assert shown.code == 0
     assert re.search(r"^  deadline      2h 0m, 1h \d+m to spare$", shown.out, re.MULTILINE)
     assert re.search(r"^  maximal cost  9, 8\.\d+ to spare$", shown.out, re.MULTILINE)
-    record = json.loads(warm_weft(*PLAN, "--deadline", deadline, "--json", folder=folder).out)
+    record = json.loads(weft(*PLAN, "--deadline", deadline, "--json", folder=folder).out)
     assert (record["deadline_s"], record["max_cost"]) == (7200, None)
     assert record["objective_value"] == record["makespan_s"]
 
 
 def test_plan_beyond_its_limits_is_an_error(folder: Path) -> None:
     lines = refused(
-        warm_weft(*PLAN, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s"
+        weft(*PLAN, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s"
     )
     assert len(lines) == 1
     heft = (*PLAN, "--planner", "heft")
     refused(
-        warm_weft(*heft, "--max-cost", "0.2", folder=folder),
+        weft(*heft, "--max-cost", "0.2", folder=folder),
         3,
         "the plan of heft costs 0.2125",
         "another plan may keep the limit",
     )
-    shown = warm_weft(*PLAN, "--deadline", "1m", "--json", folder=folder)
+    shown = weft(*PLAN, "--deadline", "1m", "--json", folder=folder)
     assert shown.code == 3
     assert "too long" in json.loads(shown.out)["error"]
 
@@ -124,7 +125,8 @@ def test_planners_command_lists_the_options_of_a_planner() -> None:
 
 def test_plan_is_the_same_under_every_hash_seed(folder: Path) -> None:
     found = [
-        json.loads(weft(*PLAN, "--json", folder=folder, PYTHONHASHSEED=seed).out) for seed in ("0", "1", "77")
+        json.loads(new_weft(*PLAN, "--json", folder=folder, PYTHONHASHSEED=seed).out)
+        for seed in ("0", "1", "77")
     ]
     for record in found:
         del record["planning_s"]
@@ -144,14 +146,14 @@ def test_plan_writes_json_and_csv_and_html(folder: Path) -> None:
 
 
 def test_plan_prints_only_the_requested_output(folder: Path) -> None:
-    assert json.loads(warm_weft(*PLAN, "--out", "-", folder=folder).out)["workflow"] == "hello"
-    page = warm_weft(*PLAN, "--html", "-", folder=folder).out.strip().lower()
+    assert json.loads(weft(*PLAN, "--out", "-", folder=folder).out)["workflow"] == "hello"
+    page = weft(*PLAN, "--html", "-", folder=folder).out.strip().lower()
     assert page.startswith("<!doctype html>")
     assert page.endswith("</html>")
 
 
 def test_plan_reads_a_workflow_from_standard_input(folder: Path) -> None:
-    shown = weft(
+    shown = new_weft(
         "plan",
         "-",
         "--on",
@@ -174,7 +176,7 @@ def test_plan_reads_a_platform_from_standard_input(folder: Path) -> None:
 @pytest.mark.parametrize("platform", ["identical:3", "cluster:4", "local", "random:3"])
 def test_platforms_can_be_given_in_short_form(platform: str, folder: Path) -> None:
     record = json.loads(
-        warm_weft("plan", "hello.yaml", "--on", platform, "--json", "--plan-steps", "9", folder=folder).out
+        weft("plan", "hello.yaml", "--on", platform, "--json", "--plan-steps", "9", folder=folder).out
     )
     assert record["makespan_s"] > 0
 
@@ -183,7 +185,7 @@ def test_parameters_of_the_command_line_override_those_of_a_file(folder: Path) -
     (folder / "params.yaml").write_text("seeds: 2\n")
 
     def tasks(*arguments: str) -> int:
-        return int(json.loads(warm_weft(*PLAN, "--json", *arguments, folder=folder).out)["tasks"])
+        return int(json.loads(weft(*PLAN, "--json", *arguments, folder=folder).out)["tasks"])
 
     assert tasks() == 6
     assert tasks("--params-file", "params.yaml") == 4
@@ -200,7 +202,7 @@ def test_check_reports_no_problems(folder: Path) -> None:
 
 
 def test_check_prints_json_on_request(folder: Path) -> None:
-    record = json.loads(warm_weft("check", "hello.yaml", "grid.yaml", "--json", folder=folder).out)
+    record = json.loads(weft("check", "hello.yaml", "grid.yaml", "--json", folder=folder).out)
     assert record["problems"] == []
     assert [entry["kind"] for entry in record["files"]] == ["workflow", "platform"]
 
@@ -212,7 +214,7 @@ def test_check_reports_what_a_run_would_reject(folder: Path) -> None:
         "  a: {command: 'true', inputs: [here.txt, /etc/hosts], outputs: ['../{k}', 'x/{k}', '/tmp/y{k}'], sweep: {k: 1..2}}\n"
         "  b: {work: 5, inputs: [../not-run], outputs: [/nor/this]}\n"
     )
-    lines = refused(warm_weft("check", "w.yaml", folder=folder), 2, "w.yaml:4:", "`to:` sets the destination")
+    lines = refused(weft("check", "w.yaml", folder=folder), 2, "w.yaml:4:", "`to:` sets the destination")
     assert len(lines) == 3
     reported = "\n".join(lines)
     assert (
@@ -221,7 +223,7 @@ def test_check_reports_what_a_run_would_reject(folder: Path) -> None:
     assert "'../{k}' is not a valid file name; '..' leads out of the directory" in reported
     assert "'/tmp/y{k}' is not a valid file name" in reported
     for words in (("run", "-n"), ("run",)):
-        assert warm_weft(*words, "w.yaml", folder=folder).err == reported + "\n"
+        assert weft(*words, "w.yaml", folder=folder).err == reported + "\n"
         assert not (folder / ".weft").exists()
 
 
@@ -237,7 +239,7 @@ def test_check_notes_files_that_do_not_exist_yet(folder: Path) -> None:
         "  d: {command: 'true', sweep: {l: lines(c.lines)}, inputs: ['{l}', {file: h, from: here.txt}]}\n"
         "  e: {work: 5, inputs: [only-planned]}\n"
     )
-    shown = warm_weft("check", "sub/w.yaml", folder=folder)
+    shown = weft("check", "sub/w.yaml", folder=folder)
     assert shown.code == 0
     first, *notes = shown.out.splitlines()
     assert first.endswith("no problems found")
@@ -246,7 +248,7 @@ def test_check_notes_files_that_do_not_exist_yet(folder: Path) -> None:
         "b.inputs[0]: 'p3' does not exist and no task produces it",
     ]
     assert notes[0].startswith("note: sub/w.yaml:4:")
-    (record,) = json.loads(warm_weft("check", "sub/w.yaml", "--json", folder=folder).out)["files"]
+    (record,) = json.loads(weft("check", "sub/w.yaml", "--json", folder=folder).out)["files"]
     assert [f"note: {note}" for note in record["notes"]] == notes
 
 
@@ -261,14 +263,9 @@ def test_check_reports_local_machines_that_a_run_rejects(folder: Path) -> None:
         "machine 'here': backend: unknown key 'cors'; did you mean 'cores'?",
         "sandbox 5; must name a directory",
     )
-    reported = refused(warm_weft("check", "here.yaml", folder=folder), 2, *words)
-    assert (
-        refused(warm_weft("check", "hello.yaml", "--on", "here.yaml", folder=folder), 2, *words) == reported
-    )
-    assert (
-        refused(warm_weft("run", "hello.yaml", "-n", "--on", "all.yaml", folder=folder), 2, *words)
-        == reported
-    )
+    reported = refused(weft("check", "here.yaml", folder=folder), 2, *words)
+    assert refused(weft("check", "hello.yaml", "--on", "here.yaml", folder=folder), 2, *words) == reported
+    assert refused(weft("run", "hello.yaml", "-n", "--on", "all.yaml", folder=folder), 2, *words) == reported
 
 
 def test_check_reports_unknown_backends_as_a_run_does(folder: Path) -> None:
@@ -278,10 +275,10 @@ def test_check_reports_unknown_backends_as_a_run_does(folder: Path) -> None:
     words = (
         "far.yaml:5:15: machines.far{1..3}.backend.kind: unknown backend 'torque'; known: dask, local, simulation, slurm, ssh",
     )
-    reported = refused(warm_weft("check", "far.yaml", folder=folder), 2, *words)
+    reported = refused(weft("check", "far.yaml", folder=folder), 2, *words)
     assert len(reported) == 1, "one problem for all machines of the key"
     for command in (("check", "hello.yaml"), ("run", "hello.yaml", "-n")):
-        assert refused(warm_weft(*command, "--on", "far.yaml", folder=folder), 2, *words) == reported
+        assert refused(weft(*command, "--on", "far.yaml", folder=folder), 2, *words) == reported
 
 
 def test_check_uses_the_singular_for_one_machine(folder: Path) -> None:
@@ -326,11 +323,11 @@ def test_show_prints_the_unfolded_workflow(folder: Path) -> None:
 @pytest.mark.parametrize("ending", [".yaml", ".json"])
 def test_a_converted_workflow_gives_the_same_plan(ending: str, folder: Path) -> None:
     target = f"other{ending}"
-    shown = warm_weft("convert", "hello.yaml", target, folder=folder)
+    shown = weft("convert", "hello.yaml", target, folder=folder)
     assert shown.out.startswith(f"wrote {target} (")
     found = [
         json.loads(
-            warm_weft(
+            weft(
                 "plan",
                 name,
                 "--on",
@@ -392,9 +389,9 @@ def test_completion_scripts_are_printed(shell: str, folder: Path) -> None:
 
 def test_completion_suggests_commands_and_options(folder: Path) -> None:
     requested = {"_WEFT_COMPLETE": "bash_complete", "COMP_WORDS": "weft pl", "COMP_CWORD": "1"}
-    assert weft(folder=folder, **requested).out.split() == ["plain,plan", "plain,planners"]
+    assert new_weft(folder=folder, **requested).out.split() == ["plain,plan", "plain,planners"]
     requested |= {"COMP_WORDS": "weft plan --ob", "COMP_CWORD": "2"}
-    assert weft(folder=folder, **requested).out.split() == ["plain,--objective"]
+    assert new_weft(folder=folder, **requested).out.split() == ["plain,--objective"]
 
 
 def test_log_messages_go_to_standard_error(folder: Path) -> None:
@@ -415,9 +412,9 @@ def test_plan_states_how_many_tasks_are_placed_by_their_rank(folder):
         "weft: 1\nmachines:\n  dear: {speed: 4, price_per_node_hour: 9}\n  cheap: {price_per_node_hour: 1}\n"
     )
     command = ("plan", "ranked.yaml", "--on", "prices.yaml", "--plan-steps", "50")
-    printed = warm_weft(*command, folder=folder).out
+    printed = weft(*command, folder=folder).out
     assert "ranks decide where 1 task will run, between the machines that are free then" in printed
-    record = json.loads(warm_weft(*command, "--json", folder=folder).out)
+    record = json.loads(weft(*command, "--json", folder=folder).out)
     rank = {"task": "a", "machine": "cheap", "rank": "-price_per_node_hour", "value": -1.0}
     assert record["ranked"] == [rank]
     assert {line["task"]: line["machine"] for line in record["schedule"]} == {"a": "cheap", "b": "dear"}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import weft
+from cli.shell import weft as new_weft
 from cli.test_streams import on_a_terminal
-from cli.warm_process import weft as warm_weft
+from cli.warm_process import weft
 from weft.cli.output import escape_controls, escape_json
 
 HOSTILE = "\x1b[31mX\x1b]0;t\x07\x9b5n\u202e\x08"
@@ -59,7 +59,7 @@ def test_no_command_prints_control_characters_of_names_and_values(tmp_path: Path
     (tmp_path / "w.yaml").write_text(WORKFLOW)
     shown = 0
     for words in COMMANDS:
-        outcome = warm_weft(*words, folder=tmp_path)
+        outcome = weft(*words, folder=tmp_path)
         assert "Traceback" not in outcome.err, outcome.err
         assert controls(outcome.out + outcome.err) == set(), words
         shown += "\\x1b[31mX" in outcome.out + outcome.err
@@ -68,7 +68,7 @@ def test_no_command_prints_control_characters_of_names_and_values(tmp_path: Path
 
 def test_json_escapes_control_characters_and_keeps_the_values(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text(WORKFLOW)
-    outcome = warm_weft("plan", "w.yaml", "--on", "identical:2", "--json", folder=tmp_path)
+    outcome = weft("plan", "w.yaml", "--on", "identical:2", "--json", folder=tmp_path)
     assert controls(outcome.out) == set()
     assert json.loads(outcome.out)["workflow"] == f"wf{HOSTILE}"
 
@@ -105,15 +105,15 @@ def test_run_with_non_ascii_names_works_in_an_ascii_locale(tmp_path: Path) -> No
     )
     locale = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     for words in (("run", "w.yaml"), ("status",), ("explain", "größe"), ("report",)):
-        outcome = weft(*words, folder=tmp_path, **locale)
+        outcome = new_weft(*words, folder=tmp_path, **locale)
         assert (outcome.code, "Traceback" in outcome.err) == (0, False), (words, outcome)
         assert outcome.out.isascii()
-    assert weft("logs", "日本", folder=tmp_path, **locale).out == "žluť\n"
+    assert new_weft("logs", "日本", folder=tmp_path, **locale).out == "žluť\n"
 
 
 def test_a_user_name_that_is_not_utf8_does_not_break_a_run(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {command: 'true'}}\n")
     name = b"t\xff".decode(errors="surrogateescape")
-    outcome = weft("run", "w.yaml", folder=tmp_path, USER=name, LOGNAME=name)
+    outcome = new_weft("run", "w.yaml", folder=tmp_path, USER=name, LOGNAME=name)
     assert (outcome.code, outcome.err.count("Traceback")) == (0, 0)
     assert "t?" in weft("ls", folder=tmp_path).out

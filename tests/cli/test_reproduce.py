@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import refused, start, weft
-from cli.warm_process import weft as warm_weft
+from cli.shell import refused, start
+from cli.shell import weft as new_weft
+from cli.warm_process import weft
 from patience import PATIENCE_S
 from weft.papers import REPRODUCTIONS
 from weft.papers.repetition import ResultLedger, ledger_path
@@ -35,20 +36,20 @@ GOOD = {
 
 @pytest.mark.parametrize("arguments", VALUES, ids=" ".join)
 def test_unknown_names_of_experiments_are_rejected(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    assert len(refused(warm_weft(*arguments, folder=tmp_path), 2, *VALUES[arguments])) == 1
+    assert len(refused(weft(*arguments, folder=tmp_path), 2, *VALUES[arguments])) == 1
     assert not (tmp_path / ".weft").exists()
 
 
 @pytest.mark.parametrize("arguments", USAGE, ids=" ".join)
 def test_wrong_arguments_of_reproduce_are_usage_errors(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    lines = refused(warm_weft(*arguments, folder=tmp_path), 2, *USAGE[arguments])
+    lines = refused(weft(*arguments, folder=tmp_path), 2, *USAGE[arguments])
     assert lines[0].startswith("Usage: weft reproduce")
 
 
 def test_reproduce_lists_the_experiments(tmp_path: Path) -> None:
-    shown = warm_weft("reproduce", folder=tmp_path)
+    shown = weft("reproduce", folder=tmp_path)
     assert [line.split()[0] for line in shown.out.splitlines()] == list(REPRODUCTIONS)
-    listed = json.loads(warm_weft("reproduce", "--json", folder=tmp_path).out)
+    listed = json.loads(weft("reproduce", "--json", folder=tmp_path).out)
     assert [record["name"] for record in listed] == list(REPRODUCTIONS)
     assert not (tmp_path / ".weft").exists()
 
@@ -82,13 +83,13 @@ def test_reproduce_exits_with_0_when_figures_are_within_tolerance(tmp_path: Path
 
 def test_reproduce_names_a_figure_outside_its_tolerance(tmp_path: Path) -> None:
     prepare(tmp_path, cost_percent=-20.0)
-    shown = warm_weft(*QUICK, folder=tmp_path)
+    shown = weft(*QUICK, folder=tmp_path)
     assert shown.code == 1
     (line,) = [line for line in shown.err.splitlines() if line.startswith("outside: ")]
     for word in ("A2.4", "tree-15: cost against local is -20.0 %", "-45 to -33 %"):
         assert word in line
     assert shown.out.count("OUTSIDE") == 1
-    record = json.loads(warm_weft(*QUICK, "--json", folder=tmp_path).out)
+    record = json.loads(weft(*QUICK, "--json", folder=tmp_path).out)
     assert record["within"] is False
     (row,) = [row for row in record["rows"] if row["within"] is False]
     assert (row["ours"], row["least"], row["most"], row["acceptance"]) == (-20.0, -45.0, -33.0, "A2.4")
@@ -130,7 +131,7 @@ def test_a_killed_experiment_is_resumed_and_gives_the_same_rows(tmp_path: Path) 
     assert json.loads(again.out)["taken_over"] == made
     # In another folder, from the start, with two processes and another hash seed.
     prepare(tmp_path, cost_percent=-20.0)
-    whole = weft(*QUICK, "--json", "--workers", "2", "--fresh", folder=tmp_path, PYTHONHASHSEED="7")
+    whole = new_weft(*QUICK, "--json", "--workers", "2", "--fresh", folder=tmp_path, PYTHONHASHSEED="7")
     assert json.loads(whole.out)["taken_over"] == 0
     assert decided(whole.out) == decided(again.out)
     assert len(decided(whole.out)) == 76

@@ -46,7 +46,7 @@ def on_a_terminal(*arguments: str, folder: Path, **variables: str) -> str:
 
 
 def test_colour_is_used_only_on_a_terminal_and_only_if_no_color_is_not_set(folder: Path) -> None:
-    assert ESCAPE not in weft(*PLAN, folder=folder, NO_COLOR="").out
+    assert ESCAPE not in warm_weft(*PLAN, folder=folder, NO_COLOR="").out
     assert f"{ESCAPE}3" in on_a_terminal(*PLAN, folder=folder)
     quiet = on_a_terminal(*PLAN, folder=folder, NO_COLOR="1")
     # The progress line erases itself (2K); colour sequences would end in m.
@@ -55,7 +55,7 @@ def test_colour_is_used_only_on_a_terminal_and_only_if_no_color_is_not_set(folde
 
 def test_progress_is_shown_on_a_terminal_only(folder: Path) -> None:
     assert "reading hello.yaml" in on_a_terminal(*PLAN, folder=folder)
-    assert weft(*PLAN, folder=folder).err == ""
+    assert warm_weft(*PLAN, folder=folder).err == ""
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

@@ -39,9 +39,11 @@ def _server_socket() -> str:
             [sys.executable, _beside("fork_server.py"), str(listener.fileno())],
             env=environment(),
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             pass_fds=[listener.fileno()],
         )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n", "the fork server has not started: see its standard error"
 
     def end() -> None:
         process.communicate()  # closes its standard input

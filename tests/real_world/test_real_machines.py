@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 import weft
 from cli.projects import Project
+from cli.warm_process import weft as weft_command
 from published.real_time import require_quiet_host
 from real_world.disturbed_runs import busy_loops, entries_of, run_disturbed, wait_for, wait_until
 from weft.api.project import OpenProject
@@ -180,7 +179,7 @@ def test_queued_task_uses_the_machine_that_became_free_by_a_migration_of_the_use
             let_end(tmp_path)
 
     ran = run_disturbed(flow, on=machines, when=tmp_path / "2-on-box-second", action=move)
-    assert (said[0].returncode, said[0].stderr) == (0, "")
+    assert (said[0].code, said[0].err) == (0, "")
     assert ran.completed, str(ran)
     assert places(ran, tmp_path) == {"a[1]": ["first"], "a[2]": ["second", "first"], "a[3]": ["second"]}
 
@@ -311,12 +310,6 @@ tasks:
 """
 
 
-def weft_command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "weft", *arguments], cwd=folder, capture_output=True, text=True, timeout=120
-    )
-
-
 def places(ran, folder: Path) -> dict[str, list[str]]:
     """Return the machines of all attempts of each task."""
     names = [each["machine"] for each in ran.report.executed.as_record()["machines"]]
@@ -342,19 +335,19 @@ def test_machines_join_a_real_run_from_the_command_line_and_from_its_file(tmp_pa
     ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=change)
     assert ran.completed, str(ran)
     added, twice, reloaded, listed = said
-    assert (added.returncode, added.stdout) == (0, "third joined\n")
-    assert twice.returncode == 2
-    assert twice.stderr == (
+    assert (added.code, added.out) == (0, "third joined\n")
+    assert twice.code == 2
+    assert twice.err == (
         "error: machine 'third' is already part of run 1; names of machines are unique; give the new machine "
         "another name, or use `weft machines drain third --undo`\n"
     )
     # The file has no third machine, so it is removed again.
     removed = f"third is removed: {machines} does not list it"
-    assert (reloaded.returncode, reloaded.stdout) == (0, f"second joined\n{removed}\n")
+    assert (reloaded.code, reloaded.out) == (0, f"second joined\n{removed}\n")
     late = weft_command("machines", "reload", folder=tmp_path)
-    assert (late.returncode, late.stdout) == (1, "")
-    assert late.stderr.startswith("error: no engine is running in this project; machines can be changed only")
-    states = {each["name"]: each["state"] for each in json.loads(listed.stdout)["machines"]}
+    assert (late.code, late.out) == (1, "")
+    assert late.err.startswith("error: no engine is running in this project; machines can be changed only")
+    states = {each["name"]: each["state"] for each in json.loads(listed.out)["machines"]}
     assert states == {"first": "open", "third": "removed", "second": "open"}
     found = places(ran, tmp_path)
     assert found["a[1]"] == ["first"]  # its program ran on while machines joined
@@ -382,9 +375,9 @@ def test_drained_machine_completes_its_task_and_gets_no_further_task(tmp_path):
 
     ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=drain)
     assert ran.completed, str(ran)
-    assert [each.returncode for each in said] == [0, 1, 2]
-    assert said[1].stderr == "error: first is drained already\n"
-    assert said[2].stderr == "error: run 1 has no machine 'frist'; did you mean 'first'?\n"
+    assert [each.code for each in said] == [0, 1, 2]
+    assert said[1].err == "error: first is drained already\n"
+    assert said[2].err == "error: run 1 has no machine 'frist'; did you mean 'first'?\n"
     found = places(ran, tmp_path)
     assert sorted(each for attempts in found.values() for each in attempts) == ["first", "second", "second"]
 
@@ -399,7 +392,7 @@ def test_task_leaves_a_removed_machine(tmp_path):
         (tmp_path / "go").touch()
 
     ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=remove)
-    assert (said[0].returncode, said[0].stderr) == (0, "")
+    assert (said[0].code, said[0].err) == (0, "")
     assert ran.completed, str(ran)
     assert places(ran, tmp_path) == {"a": ["first", "second"]}
     assert [each.reason for each in ran.report.executed.history.moves] == ["user"]
@@ -415,7 +408,7 @@ def test_waiting_tasks_start_on_a_machine_that_was_closed_and_is_opened_again(tm
         said.append(weft_command("machines", *arguments, folder=tmp_path))
 
     def state() -> str:
-        return json.loads(weft_command("explain", "a[2]", "--json", folder=tmp_path).stdout)["state"]
+        return json.loads(weft_command("explain", "a[2]", "--json", folder=tmp_path).out)["state"]
 
     def change() -> None:
         try:
@@ -439,7 +432,7 @@ def test_waiting_tasks_start_on_a_machine_that_was_closed_and_is_opened_again(tm
             let_end(tmp_path)
 
     ran = run_disturbed(flow, on=machines, when=tmp_path / "2-on-box-second", action=change)
-    assert [(each.returncode, each.stderr) for each in said] == [(0, "")] * 2
+    assert [(each.code, each.err) for each in said] == [(0, "")] * 2
     assert ran.completed, str(ran)
     history = ran.report.executed.history
     text = "is drained" if way == "drain" else "is removed"
@@ -465,9 +458,9 @@ def test_machine_that_is_opened_while_a_plan_is_made_gets_waiting_tasks(tmp_path
 
     def change() -> None:
         try:
-            assert weft_command("machines", "drain", "second", folder=tmp_path).returncode == 0
+            assert weft_command("machines", "drain", "second", folder=tmp_path).code == 0
             (tmp_path / "go-2").touch()  # it completes on the drained machine
-            assert weft_command("machines", "drain", "second", "--undo", folder=tmp_path).returncode == 0
+            assert weft_command("machines", "drain", "second", "--undo", folder=tmp_path).code == 0
             (tmp_path / "opened").touch()
             wait_for(tmp_path / "3-on-box-second")
         finally:
@@ -492,9 +485,9 @@ def test_changed_definition_of_a_machine_of_the_run_is_refused_and_changes_nothi
 
     ran = run_disturbed(flow, on=machines, when=tmp_path / "started", action=change)
     assert ran.completed, str(ran)
-    assert [each.returncode for each in said] == [2, 2]
-    assert "describes machine 'first' differently from the run; during a run" in said[0].stderr
-    assert "unknown key 'nods'; did you mean 'nodes'?" in said[1].stderr
+    assert [each.code for each in said] == [2, 2]
+    assert "describes machine 'first' differently from the run; during a run" in said[0].err
+    assert "unknown key 'nods'; did you mean 'nodes'?" in said[1].err
     assert ran.report.executed.history.machine_changes == []
 
 
@@ -503,8 +496,8 @@ def test_machines_of_a_run_without_an_engine_are_shown_but_not_changed(tmp_path)
     (tmp_path / "go").touch()
     assert weft.run(flow, on=machines, project=tmp_path, plan_steps=50).completed
     shown = weft_command("machines", "ls", folder=tmp_path)
-    assert "  speed factor  " in shown.stdout.splitlines()[0]
-    assert [line.split()[:4] for line in shown.stdout.splitlines()[1:]] == [["first", "open", "1", "1"]]
+    assert "  speed factor  " in shown.out.splitlines()[0]
+    assert [line.split()[:4] for line in shown.out.splitlines()[1:]] == [["first", "open", "1", "1"]]
     refused = weft_command("machines", "drain", "first", folder=tmp_path)
-    assert refused.returncode == 1
-    assert "no engine is running in this project" in refused.stderr
+    assert refused.code == 1
+    assert "no engine is running in this project" in refused.err

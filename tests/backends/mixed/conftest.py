@@ -17,7 +17,7 @@ def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Generator[SshHosts]:
         yield hosts
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaskProcesses]:
     """Return two workers with disks of their own; a test that kills one restarts it."""
     with dask_processes(tmp_path_factory.mktemp("dask"), ("worker1", "worker2")) as found:
