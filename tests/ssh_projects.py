@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cli import warm_process
 from patience import PATIENCE_S
 from ssh_hosts import SshHosts
 
@@ -42,10 +43,9 @@ def start(project: Path, *words: str) -> subprocess.Popen[str]:
 
 def weft(project: Path, *words: str, code: int = 0) -> str:
     """Return the output of a command that must end with this exit code."""
-    done = start(project, *words)
-    out, _ = done.communicate(timeout=PATIENCE_S)
-    assert done.returncode == code, out
-    return out
+    done = warm_process.weft(*words, folder=project)
+    assert done.code == code, done
+    return done.out + done.err
 
 
 def run(project: Path, workflow: str | dict[str, Any], *words: str) -> subprocess.Popen[str]:

@@ -23,7 +23,7 @@ from weft.policies.policy import make_policy
 from weft.runtime.simulation import Simulation
 from weft.workflow.settings import RunSettings
 
-FEW, MANY = 200, 1_000
+FEW, MANY = 300, 1_500
 """Numbers of waiting tasks that are compared."""
 
 SETTLED, EVENTS = 30, 24
