@@ -601,7 +601,7 @@ def _check_run(
     if not flows:
         raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
     platform = load_machines(on or load_profile_platform(found) or "local", most_nodes)
-    check_backend(platform)
+    check_backend(platform, connect=True)
     check_sandboxes(layout, platform.machines)
     check_isolation(flows.values())
     folders = {**loaded.folders, **more.folders}

@@ -65,6 +65,8 @@ class RecoveredAttempt:
     another attempt.
     """
     cancelled: bool = False
+    is_delayed: bool = False
+    """Whether its job waited to be submitted or started."""
     tries: int = 1
     """How often the task was started in this iteration, including this attempt; 1: the first start."""
 

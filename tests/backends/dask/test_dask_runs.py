@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -81,10 +82,10 @@ def project(cluster: DaskProcesses, tmp_path: Path) -> Path:
 
 
 def write_platform(project: Path, address: str, **more: object) -> None:
-    told = "".join(f", {key}: {value}" for key, value in more.items())
+    told = "".join(f", {key}: {value}" for key, value in {"silence": 8, **more}.items())
     lines = [
         f"  m{index}: {{nodes: 4, arch: x{index}, backend: "
-        f"{{kind: dask, scheduler: '{address}', worker: m{index}, silence: 8{told}}}}}"
+        f"{{kind: dask, scheduler: '{address}', worker: m{index}{told}}}}}"
         for index in range(2)
     ]
     (project / "grid.yaml").write_text("machines:\n" + "\n".join(lines) + "\n")
@@ -234,6 +235,42 @@ def test_task_of_a_killed_worker_goes_on_from_its_restart_files(
     first, second = (line.split() for line in log.read_text().splitlines())
     assert (first[0], second[0]) == ("0", half)
     assert f"/sandbox/{name}/" not in second[1]
+
+
+def test_outage_of_the_scheduler_does_not_count_as_run_time(project: Path, cluster: DaskProcesses) -> None:
+    """Estimates of later runs rest on this time."""
+    write_platform(project, cluster.address, silence=90)
+    engine = run(
+        project, "weft: 1\nname: outage\ntasks: {t: {command: 'touch LOG/on; sleep 3.25', contract: none}}\n"
+        .replace("LOG", str(project))
+    )  # fmt: skip
+    wait_until((project / "on").exists, "the task has not started")
+    cluster.stop("")
+    try:
+        time.sleep(10.0)
+    finally:
+        cluster.resume("")
+    finish(project, engine)
+    out = subprocess.run(
+        [sys.executable, "-m", "weft", "report", "1", "--json"], cwd=project, check=True, capture_output=True
+    ).stdout
+    [attempt] = json.loads(out)["attempts"]
+    assert 3.2 <= attempt["ended_s"] - attempt["started_s"] < 8.0
+
+
+def test_absent_scheduler_is_reported_soon_with_the_reason(tmp_path: Path) -> None:
+    """The stated silence is longer than any test waits."""
+    write_platform(tmp_path, "tcp://127.0.0.1:1", silence="1h")
+    (tmp_path / "data.txt").write_text("some words here\n")
+    engine = run(tmp_path, PIPELINE)
+    told = "m0 is lost: host m0 (Dask worker at tcp://127.0.0.1:1): no Dask scheduler answers (connection refused)"
+    wait_until(lambda: told in (tmp_path / "engine.log").read_text(), "the loss is not told")
+    status = subprocess.run(
+        [sys.executable, "-m", "weft", "status"], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout
+    assert told in status
+    engine.send_signal(signal.SIGINT)
+    assert engine.wait(PATIENCE_S) == 75
 
 
 def test_scheduler_that_is_not_there_is_named_and_the_run_can_be_resumed(

@@ -218,12 +218,31 @@ def test_exit_code_is_reported(project) -> None:
     assert "wrong" in text
 
 
-def test_wrong_partition_is_reported(project) -> None:
+def test_wrong_partition_is_reported_before_the_run(project) -> None:
     project.write("tasks:\n  a: {command: exit 0}\n")
     project.write_platform("mian")
-    code, text = project.run(*RUN, "--set", "timeouts.machines=2")
-    assert code == 1, text
-    assert "no partition 'mian'" in " ".join(text.split()), text
+    code, text = project.run(*RUN)
+    assert code == 2, text
+    assert "there is no partition 'mian'" in " ".join(text.split()), text
+    assert "did you mean 'main'?" in text
+    assert not (project.folder / ".weft/executions").exists()
+    code, text = project.run("sites", "check", "cluster.yaml")
+    assert (code, "there is no partition 'mian'" in " ".join(text.split())) == (1, True), text
+    assert not (project.folder / "cluster.measured.yaml").exists()
+
+
+def test_missing_slurm_on_a_login_node_is_reported_before_the_run(project, tmp_path_factory) -> None:
+    hosts = SshHosts(tmp_path_factory.mktemp("plain"), 1, 1 << 26)
+    hosts.environment = {"PATH": "/nowhere"}
+    try:
+        hosts.start()
+        project.write("tasks:\n  a: {command: exit 0}\n")
+        more = {"via": hosts[0].name, "config": hosts[0].backend["config"]}
+        project.write_platform("main", more=more)
+        code, text = project.run(*RUN)
+        assert (code, f"Slurm is not installed on {hosts[0].name}" in text) == (2, True), text
+    finally:
+        hosts.stop()
 
 
 def test_unknown_login_node_is_reported(project) -> None:

@@ -153,3 +153,87 @@ def reach_limit(project, count) -> None:
     """End the job that has written the last of so many limits."""
     await_limits(project, count)
     project.cluster.run("scancel", project.cluster.run("squeue", "-h", "-o", "%i", "-t", "R").split()[-1])
+
+
+FULL = (
+    "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates "
+    "accounting/QOS policy (job submit limit, user's size and/or time limits)"
+)
+
+
+def read_status(project):
+    """Return the status of the run, once the number of its tasks is known."""
+    code, text = project.run_beside("status", "--json")
+    return json.loads(text) if code == 0 else {"kinds": [], "delays": []}
+
+
+def await_delay(project, word) -> dict:
+    """Wait until the status says that jobs wait, with this word in the reason; return the status."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        found = read_status(project)
+        if any(word in each["reason"] for each in found["delays"]):
+            return found
+        assert time.monotonic() < end, (found, (project.folder / "engine.log").read_text())
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("work", ["1s", "100s"], ids=["pilot", "job"])
+def test_tasks_wait_visibly_while_the_queue_is_full(project, work) -> None:
+    """The test cluster has no accounting database, so its answer to sbatch says that a limit is reached."""
+    folder = project.folder
+    (folder / "bin").mkdir()
+    (folder / "full").touch()
+    program = shutil.which("sbatch", path=ADMIN_PATH)
+    (folder / "bin/sbatch").write_text(
+        f'#!/bin/sh\n[ -e {folder}/full ] || exec {program} "$@"\necho "{FULL}" >&2\nexit 1\n'
+    )
+    (folder / "bin/sbatch").chmod(0o755)
+    project.environment["PATH"] = f"{folder / 'bin'}{os.pathsep}{project.environment['PATH']}"
+    project.write(f"tasks:\n  a: {{sweep: {{k: 1..2}}, command: exit 0, work: {work}}}\n")
+    engine = project.begin()
+    found = await_delay(project, "the queue of Slurm is full (sbatch: QOSMaxSubmitJobPerUserLimit")
+    assert [(each["machine"], each["until_s"]) for each in found["delays"]] == [("cluster", None)]
+    await_waiting(project, 2)
+    code, text = project.run_beside("status")
+    assert "2 tasks wait on cluster for" in text, text
+    assert "QOSMaxSubmitJobPerUserLimit" in text
+    # The next engine shows the same, and no task counts as running meanwhile.
+    engine.kill()
+    engine.wait()
+    engine = project.start("resume")
+    await_waiting(project, 2)
+    (folder / "full").unlink()
+    code, text = project.finish(engine)
+    assert code == 0, text
+    assert "no job can be submitted: the queue of Slurm is full" in text, text
+    assert "2 tasks waited on cluster for" in text, text
+
+
+def await_waiting(project, count) -> None:
+    """Wait until so many tasks count as waiting, because their jobs are not submitted, and none as running."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        found = read_status(project)
+        counts = [(each["waiting"], each["running"]) for each in found["kinds"]]
+        delayed = sum(each["waiting"] for each in found["delays"])
+        if (counts, delayed) == ([(count, 0)], count) and not found["running"] and found["engine"]:
+            return
+        assert time.monotonic() < end, found
+        time.sleep(0.2)
+
+
+def test_tasks_wait_visibly_while_the_controller_is_away(fragile_cluster, tmp_path) -> None:
+    project = SlurmProject(tmp_path, fragile_cluster)
+    try:
+        project.write("tasks:\n  a: {command: exit 0, work: 1s}\n  b: {command: exit 0}\n")
+        fragile_cluster.kill_controller()
+        engine = project.begin()
+        found = await_delay(project, "no job can be submitted: the controller of Slurm does not answer")
+        assert not any(each["running"] for each in found["kinds"])
+        fragile_cluster.start_controller()
+        code, text = project.finish(engine)
+        assert code == 0, text
+        assert "waited on cluster for" in text, text
+    finally:
+        project.close()

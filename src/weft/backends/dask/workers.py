@@ -26,6 +26,7 @@ from weft.backends.bundle import bundle_name, make_bundle
 from weft.backends.dask.connection import LEASE_SHARE, WorkerConnection, WorkerConnections, WorkerSettings
 from weft.backends.layout import ProjectLayout, path_component
 from weft.backends.ssh.backend import SshMachine, SshRunners
+from weft.backends.ssh.connection import HostConnection
 from weft.backends.ssh.host import DEFAULT_SILENCE_S, HostError, HostFailure, read_silence
 from weft.errors import InvalidInput, Problem, shorten
 from weft.platform.machine import Machine
@@ -33,6 +34,8 @@ from weft.private_files import make_folder, write_file
 
 _KEYS = ("kind", "scheduler", "worker", "workers", "sandbox", "shared", "silence", "cores")
 _SHORTEST_SILENCE_S = 3.0
+_ABSENT_S = 5.0
+"""Seconds after which a worker is lost if nothing has listened at the address of its scheduler so far."""
 
 
 def find_problems(machine: Machine) -> Iterator[Problem]:
@@ -58,9 +61,12 @@ def find_problems(machine: Machine) -> Iterator[Problem]:
 
 def find_address_problems(scheduler: object, where: str = "") -> Iterator[Problem]:
     """Yield the problem of the address of a scheduler; ``where`` is the start of the message."""
-    if not (isinstance(scheduler, str) and re.fullmatch(r"\w+://[^\s]+:\d+", scheduler)):
-        what = f"{where}scheduler {shorten(scheduler)}"
+    what = f"{where}scheduler {shorten(scheduler)}"
+    found = re.fullmatch(r"\w+://[^\s]+:([0-9]+)", scheduler) if isinstance(scheduler, str) else None
+    if found is None:
         yield Problem(what=what, rule="must be an address with a port", advice="write tcp://HOST:8786")
+    elif not 0 < int(found[1][:9]) < 65536:
+        yield Problem(what=what, rule="its port must be from 1 to 65535", advice="write tcp://HOST:8786")
 
 
 def find_missing_package() -> Iterator[Problem]:
@@ -129,6 +135,7 @@ class DaskMachine(SshMachine):
         self._worker = worker
         self.shared = not machine.has_own_disk
         self._local_sandbox = layout.sandbox(machine)
+        self._is_absent = False
         super().__init__(layout, machine, connections, is_known)  # type: ignore[arg-type]
 
     def _read_settings(self, machine: Machine) -> WorkerSettings:
@@ -139,6 +146,22 @@ class DaskMachine(SshMachine):
             worker=worker,
             silence_s=_read_silence(machine),
         )
+
+    @property
+    def silence_s(self) -> float:
+        """Return the seconds without an answer after which the worker is lost.
+
+        They are few if its scheduler was never reached and is not there: its address may be wrong.
+        """
+        is_absent = self._is_absent and not self.was_reached
+        return min(self.settings.silence_s, _ABSENT_S) if is_absent else self.settings.silence_s
+
+    def _connect(self) -> HostConnection:
+        try:
+            return super()._connect()
+        except HostError as error:
+            self._is_absent = error.cause in {HostFailure.REFUSED, HostFailure.CANNOT_RESOLVE}
+            raise
 
     no_routes = "Dask workers accept no direct copies"
 

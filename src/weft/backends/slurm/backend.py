@@ -64,14 +64,13 @@ class SlurmBackend(ProgramBackend):
     def check_machines(machines: Iterable[Machine]) -> None:
         """Raise InvalidInput for wrong settings, a missing Slurm, and partitions that do not exist.
 
-        A Slurm that does not answer is no problem: it may answer later. A cluster behind a login node is
-        checked when the login node was reached.
+        A Slurm that does not answer is no problem: it may answer later. Clusters behind login nodes are
+        checked by ``check_sites``.
         """
-        machines = list(machines)
-        problems = [problem for machine in machines for problem in _find_wrong_settings(machine)]
-        here = [machine for machine in machines if "via" not in machine.backend]
-        missing = [name for name in COMMANDS if shutil.which(name) is None]
-        if here and missing and not problems:
+        found = [(machine, list(_find_wrong_settings(machine))) for machine in machines]
+        problems = [problem for _, each in found for problem in each]
+        here = [machine for machine, wrong in found if "via" not in machine.backend and not wrong]
+        if here and (missing := [name for name in COMMANDS if shutil.which(name) is None]):
             problems.append(
                 Problem(
                     what=f"machine {here[0].name!r}: Slurm is not installed here (no {missing[0]})",
@@ -79,12 +78,22 @@ class SlurmBackend(ProgramBackend):
                     advice="run weft on a login node of the cluster, or name one with `via`",
                 )
             )
-        if here and not problems:
+        elif here:
             groups = _list_partitions()
-            problems = [
-                each for machine in here for each in find_wrong_partition(_partition(machine), groups)
-            ]
+            for machine in here:
+                problems += find_wrong_partition(_partition(machine), groups)
         if problems:
+            raise InvalidInput(problems)
+
+    @staticmethod
+    def check_sites(machines: Iterable[Machine]) -> None:
+        """Connect to login nodes; raise InvalidInput for a missing Slurm and unknown partitions there."""
+        behind = [machine for machine in machines if "via" in machine.backend]
+        if not behind:
+            return
+        from weft.backends.slurm.login_node import find_wrong_sites  # loads the library of ssh connections
+
+        if problems := find_wrong_sites(behind, [_partition(machine) for machine in behind]):
             raise InvalidInput(problems)
 
     @classmethod

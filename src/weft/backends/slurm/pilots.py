@@ -262,6 +262,11 @@ class PilotPool:
         """Return whether a program waits for a pilot."""
         return any(self._waiting.values())
 
+    def list_waiting(self, machine: int | None = None) -> list[dict[str, Any]]:
+        """Return attempt and nonce of the programs without a pilot, on one machine or on all."""
+        found = [self._waiting.get(machine, ())] if machine is not None else list(self._waiting.values())
+        return [{"attempt": task.attempt, "nonce": task.nonce} for queue in found for task in queue]
+
     @property
     def is_clear(self) -> bool:
         """Return whether no program runs that is not in the journal."""
