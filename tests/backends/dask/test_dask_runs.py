@@ -237,17 +237,17 @@ def test_task_of_a_killed_worker_goes_on_from_its_restart_files(
     assert f"/sandbox/{name}/" not in second[1]
 
 
-def test_outage_of_the_scheduler_does_not_count_as_run_time(project: Path, cluster: DaskProcesses) -> None:
-    """Estimates of later runs rest on this time."""
+@pytest.mark.parametrize("outage_s", [7.0, 15.0], ids=["short", "reconnected"])
+def test_outage_of_the_scheduler_does_not_count_as_run_time(
+    project: Path, cluster: DaskProcesses, outage_s: float
+) -> None:
+    """Estimates of later runs rest on this time. The report of the start may arrive late, too."""
     write_platform(project, cluster.address, silence=90)
-    engine = run(
-        project, "weft: 1\nname: outage\ntasks: {t: {command: 'touch LOG/on; sleep 3.25', contract: none}}\n"
-        .replace("LOG", str(project))
-    )  # fmt: skip
-    wait_until((project / "on").exists, "the task has not started")
-    cluster.stop("")
+    stop = f"kill -STOP {cluster.pid('')}; touch {project}/on; sleep 1.25"
+    engine = run(project, f"weft: 1\nname: outage\ntasks: {{t: {{command: '{stop}', contract: none}}}}\n")
     try:
-        time.sleep(10.0)
+        wait_until((project / "on").exists, "the task has not started")
+        time.sleep(outage_s)
     finally:
         cluster.resume("")
     finish(project, engine)
@@ -255,7 +255,7 @@ def test_outage_of_the_scheduler_does_not_count_as_run_time(project: Path, clust
         [sys.executable, "-m", "weft", "report", "1", "--json"], cwd=project, check=True, capture_output=True
     ).stdout
     [attempt] = json.loads(out)["attempts"]
-    assert 3.2 <= attempt["ended_s"] - attempt["started_s"] < 8.0
+    assert 1.2 <= attempt["ended_s"] - attempt["started_s"] < 5.0
 
 
 def test_absent_scheduler_is_reported_soon_with_the_reason(tmp_path: Path) -> None:

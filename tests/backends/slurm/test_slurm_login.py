@@ -116,7 +116,7 @@ def marks(slurm_cluster):
     """Remove the marks of programs before and after a test."""
 
     def remove():
-        for name in ("go", "begun", "ran"):
+        for name in ("go", "begun", "ran", "on"):
             (slurm_cluster.disk / name).unlink(missing_ok=True)
 
     remove()
@@ -159,6 +159,24 @@ def test_job_continues_when_the_login_node_dies_and_returns(project, marks, logi
     assert engine.poll() is None
     login_node.restart()
     finish_long(project, engine, marks)
+
+
+@pytest.mark.parametrize("work", ["1s", "100s"], ids=["pilot", "job"])
+def test_outage_does_not_count_as_run_time(project, marks, login_node, work) -> None:
+    """Estimates of later runs rest on this time. The outage is shorter than any time limit of a connection."""
+    project.write(f"tasks:\n  t: {{command: 'touch /srv/on; sleep 3.25', contract: none, work: {work}}}\n")
+    engine = project.begin()
+    project.await_shared("on")
+    login_node.drop_packets()
+    try:
+        time.sleep(12.0)
+    finally:
+        login_node.pass_packets()
+    code, text = project.finish(engine)
+    assert code == 0, text
+    code, text = project.run("report", "1", "--json")
+    [attempt] = json.loads(text)["attempts"]
+    assert 3.2 <= attempt["ended_s"] - attempt["started_s"] < 8.0
 
 
 def test_new_process_on_the_login_node_replaces_one_that_hangs(project, marks, login_node) -> None:
