@@ -158,6 +158,23 @@ def test_function_is_called_on_a_worker_without_weft_and_the_worker_is_cleaned(
     assert any(not path.exists() for path in before)
 
 
+def test_function_of_a_shared_worker_has_the_module_path_of_the_project(
+    project: Path, cluster: DaskProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the module path of the worker, weft cannot be imported; see ``DaskProcesses``."""
+    (project / "modules").mkdir()
+    (project / "modules/extra.py").write_text("FACTOR = 2\n")
+    own = "import os, extra\ndef double(k):\n    return {'value': extra.FACTOR * k, 'home': os.environ['HOME']}\n"
+    (project / "own.py").write_text(own)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project / "modules"), *sys.path]))
+    write_platform(project, cluster.address, shared="true")
+    flow = "weft: 1\nname: calling\nparams: {k: 21}\ntasks:\n  f: {call: 'own:double'}\n"
+    show = "echo {f.result.value} {f.result.home} $PYTHONPATH > g.out"
+    finish(project, run(project, f"{flow}  g: {{after: f, command: '{show}', outputs: [g.out]}}\n"))
+    hidden = cluster.folder / "hidden"
+    assert (project / "g.out").read_text().split() == ["42", str(cluster.folder), str(hidden)]
+
+
 def test_engine_killed_at_random_moments_runs_every_task_once(project: Path) -> None:
     moments = random.Random(18)
     log = project / "log"

@@ -20,6 +20,7 @@ from typing import Any
 
 from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import SurvivingPrograms
+from weft.backends.attempt.command import RUN_MODULE
 from weft.backends.attempt.modules import is_module_number
 from weft.backends.backend import ProjectContext, RecoveredAttempt, find_unknown_keys
 from weft.backends.bundle import bundle_name, make_bundle
@@ -216,6 +217,18 @@ class DaskMachine(SshMachine):
         super()._serve_bridge(guarded, deliver)
 
 
+def _set_module_path(order: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an order in which a module of weft, such as a function's, has the module path of this process.
+
+    Without this, the program would have that of the worker, which may contain other modules, or no weft.
+    """
+    env: Mapping[str, Any] = order.get("env") or {}
+    is_module = tuple(order["argv"][: len(RUN_MODULE)]) == RUN_MODULE or "WEFT_FOLDER" in env
+    if not is_module or "PYTHONPATH" in env:
+        return order
+    return {**order, "env": {"PYTHONPATH": os.environ.get("PYTHONPATH"), **env}}
+
+
 _PLACE = "worker"
 """File in the records of an attempt with the name of its worker."""
 
@@ -274,6 +287,8 @@ class WorkerGroups:
                 return f"its worker cannot be recorded: {error.strerror}"
         self._unit_of[attempt], self._nonces[attempt] = unit, nonce
         self._cores[attempt] = int(order.get("cores") or 1)
+        if self._workers[unit].shared:
+            order = _set_module_path(order)
         return self._runners.start(unit, order)
 
     def _count_cores(self, unit: int) -> int:
