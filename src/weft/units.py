@@ -54,10 +54,10 @@ def parse_bytes(text: str) -> float | None:
     return None if part is None or unit is None else _finite(float(part[1]) * unit)
 
 
-def write_bytes(amount: float) -> float | int | str:
+def exact_bytes(amount: float) -> float | int | str:
     """Return a size as ``parse_bytes`` reads it back unchanged: with a short number and a unit if possible.
 
-    >>> write_bytes(8e9), write_bytes(23.5 * 2**30), write_bytes(1234567891.0), write_bytes(0.5)
+    >>> exact_bytes(8e9), exact_bytes(23.5 * 2**30), exact_bytes(1234567891.0), exact_bytes(0.5)
     ('8GB', '23.5GiB', 1234567891, 0.5)
     """
     if not math.isfinite(amount):
@@ -72,10 +72,10 @@ def write_bytes(amount: float) -> float | int | str:
 def round_memory(amount: float) -> float:
     """Return a detected amount of memory, rounded down to a short number of GiB or MiB unless it has one.
 
-    >>> write_bytes(round_memory(25276518400.0)), write_bytes(round_memory(4e9))
+    >>> exact_bytes(round_memory(25276518400.0)), exact_bytes(round_memory(4e9))
     ('23.5GiB', '4GB')
     """
-    if isinstance(write_bytes(amount), str):
+    if isinstance(exact_bytes(amount), str):
         return amount
     unit = BYTES["GiB"] if amount >= BYTES["GiB"] else BYTES["MiB"]
     return math.floor(10.0 * amount / unit) * unit / 10.0

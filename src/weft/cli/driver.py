@@ -94,7 +94,7 @@ class RunDriver:
         self._printed_moves = len(self.view.progress.history.begun_moves)
         self._printed_cancelled = len(self.view.progress.history.cancelled_moves)
         self._printed_stops = len(self.view.progress.history.stops)
-        self._printed_delays = len(self.view.progress.history.delays)
+        self._printed_delays = sum(each.until_s is not None for each in self.view.progress.history.delays)
         self._printed_reservations = len(self.view.progress.history.reservations)
         self._printed_changes = len(self.view.progress.history.machine_changes)
         self._printed_modules = len(self.view.progress.history.module_failures)

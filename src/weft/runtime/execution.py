@@ -789,12 +789,12 @@ class Execution:
                 fresh=fresh,
                 secrets=secrets,
                 task_settings=lambda run, task: self.engine.state.runs[run].settings_of(task),
-                count_timeouts=self._count_timeouts,
+                count_failures=self._count_failures,
             )
         )
 
-    def _count_timeouts(self, run: int, task: int) -> int:
-        return self.engine.state.runs[run].facts_of(task).failures.get(Cause.TIMEOUT, 0)
+    def _count_failures(self, run: int, task: int, cause: Cause) -> int:
+        return self.engine.state.runs[run].facts_of(task).failures.get(cause, 0)
 
     def _folder_of(self, run: int) -> str:
         key = self.engine.state.runs[run].compiled.key

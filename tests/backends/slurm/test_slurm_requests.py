@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 
@@ -141,11 +142,40 @@ def test_job_after_one_that_reached_the_default_limit_requests_twice_as_much(pro
     assert (folder / "limits").read_text().split() == ["10:00", "20:00", "40:00"]
 
 
+@pytest.mark.parametrize("work", ["1s", "100s"], ids=["pilot", "job"])
+def test_job_after_one_that_exceeded_the_default_memory_requests_twice_as_much(project, work) -> None:
+    """Virtual nodes enforce no memory: here the task kills its job as the kernel does, and the answer of Slurm
+    says that the limit was exceeded.
+
+    The site's default is 100 MiB for each core.
+    """
+    folder = project.folder
+    (folder / "bin").mkdir()
+    program = shutil.which("squeue", path=ADMIN_PATH)
+    (folder / "bin/squeue").write_text(f'#!/bin/sh\n{program} "$@" | sed s/FAILED/OUT_OF_MEMORY/\n')
+    (folder / "bin/squeue").chmod(0o755)
+    project.environment["PATH"] = f"{folder / 'bin'}{os.pathsep}{project.environment['PATH']}"
+    project.write_platform("main", cores=2)
+    text = (folder / "cluster.yaml").read_text().replace("    memory: 8GB\n", "")
+    (folder / "cluster.yaml").write_text(text)
+    show = "scontrol show job $SLURM_JOB_ID | grep -o 'MinMemory[A-Za-z]*=[^ ]*'"
+    kill = "{ kill -9 $PPID; exec sleep 1000; }"
+    command = f"{show} >> {folder}/limits; [ $(wc -l < {folder}/limits) -gt 2 ] || {kill}"
+    project.write(
+        f"tasks:\n  a:\n    command: |\n      {command}\n    retries: {{oom: 2}}\n    work: {work}\n"
+    )
+    code, text = project.run()
+    assert code == 0, text
+    assert "more memory than it had requested" in text
+    found = (folder / "limits").read_text().split()
+    assert found == ["MinMemoryCPU=100M", "MinMemoryNode=400M", "MinMemoryNode=800M"]
+
+
 def await_limits(project, count) -> None:
     """Wait until this many jobs have written their time limits."""
     end = time.monotonic() + PATIENCE_S
     while len(project.await_file("limits").read_text().split()) < count:
-        assert time.monotonic() < end
+        assert time.monotonic() < end, (project.folder / "engine.log").read_text()
         time.sleep(0.05)
 
 
@@ -206,8 +236,11 @@ def test_tasks_wait_visibly_while_the_queue_is_full(project, work) -> None:
     (folder / "full").unlink()
     code, text = project.finish(engine)
     assert code == 0, text
-    assert "no job can be submitted: the queue of Slurm is full" in text, text
-    assert "2 tasks waited on cluster for" in text, text
+    told = "no job can be submitted: the queue of Slurm is full (sbatch: QOSMaxSubmitJobPerUserLimit"
+    shown, noted = (f"tasks? {verb} on cluster for .*: {re.escape(told)}" for verb in ("waits?", "waited"))
+    text = " ".join(text.split())
+    assert re.search(shown, text), text
+    assert re.search(noted, text), text
 
 
 def await_waiting(project, count) -> None:

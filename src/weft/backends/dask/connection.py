@@ -164,10 +164,10 @@ async def _await_listener(address: str) -> None:
 
     The client of Dask would try for seconds, and then say only that it has tried.
     """
-    kind, _, place = address.partition("://")
-    if kind in {"tcp", "tls"}:
-        host, _, port = place.rpartition(":")
-        opened = asyncio.open_connection(host.strip("[]"), int(port))
+    from distributed.comm import get_address_host_port, parse_address
+
+    if parse_address(address)[0] in {"tcp", "tls"}:
+        opened = asyncio.open_connection(*get_address_host_port(address))
         _, writer = await asyncio.wait_for(opened, _CONNECT_S)
         writer.close()
 

@@ -31,6 +31,7 @@ from weft.backends.slurm.login_server import COMMANDS
 from weft.backends.slurm.pilots import MODES, Partition
 from weft.backends.ssh.host import LOGIN_KEYS, read_login_settings
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.states import Cause
 from weft.errors import InvalidInput, Problem
 from weft.instance.instance import mark_untimed_tasks
 from weft.platform.machine import Machine
@@ -225,8 +226,9 @@ class JobNeeds:
         if not self._is_untimed(attempt.run, compiled)[attempt.task]:
             needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
             needs["requested_s"] = self._find_requested_s(attempt, compiled, needs["expected_s"])
-        if timeouts := self._context.count_timeouts(attempt.run, attempt.task):
-            needs["timeouts"] = timeouts
+        for key, cause in (("timeouts", Cause.TIMEOUT), ("ooms", Cause.OUT_OF_MEMORY)):
+            if failures := self._context.count_failures(attempt.run, attempt.task, cause):
+                needs[key] = failures
         return needs
 
     def _find_requested_s(
@@ -241,7 +243,8 @@ class JobNeeds:
             return None
         spread = float(compiled.instance.seconds.spread[attempt.task])
         p90_s = expected_s if math.isnan(spread) else expected_s * max(1.0, spread)
-        return p90_s * margin * 2.0 ** min(self._context.count_timeouts(attempt.run, attempt.task), 20)
+        timeouts = self._context.count_failures(attempt.run, attempt.task, Cause.TIMEOUT)
+        return p90_s * margin * 2.0 ** min(timeouts, 20)
 
     def _is_untimed(self, run: int, compiled: CompiledWorkflow) -> Sequence[bool]:
         """Return for each task of a run whether its length is unknown."""

@@ -32,10 +32,12 @@ from weft.backends.slurm.commands import (
     describe_failure,
     find_error_cause,
     parse_array_limit,
+    parse_default_memory,
     parse_job_id,
     parse_sacct,
     parse_sinfo,
     parse_squeue,
+    partitions_arguments,
     sacct_arguments,
     sbatch_arguments,
     scancel_arguments,
@@ -261,6 +263,14 @@ class SlurmController:
         if parsed.malformed:
             raise SlurmUnreachable(_malformed(parsed.malformed), self._poll_every_s)
         return parsed.rows
+
+    def find_default_memory(self, partition: str, cores: int) -> int | None:
+        """Return the bytes on each node of a job that requests no memory; None: no limit, or not known."""
+        texts = []
+        for arguments in (config_arguments(), partitions_arguments()):
+            code, output, _ = self._execute(arguments)
+            texts.append(output if code == 0 else "")
+        return parse_default_memory(texts[0], texts[1], partition, cores)
 
     def find_array_limit(self) -> int:
         """Return the largest number of elements of an array; 1 if the site permits none or does not say."""

@@ -177,6 +177,8 @@ class _DescribedJob:
     """Time limit to request; infinity: that of the partition."""
     doublings: int = 0
     """How often the time limit of the partition is doubled, because earlier jobs of the task reached it."""
+    memory_doublings: int = 0
+    """How often the default memory of the site is doubled, because earlier jobs of the task exceeded it."""
 
     def fits(self, other: _DescribedJob) -> bool:
         """Return whether two jobs can be elements of one array."""
@@ -186,6 +188,7 @@ class _DescribedJob:
                 each.program,
                 each.limit_s,
                 each.doublings,
+                each.memory_doublings,
                 each.job.machine,
                 each.job.pilot is None,
             )
@@ -763,6 +766,8 @@ class JobQueue:
                 described["signal"] = ""
             for each in batch:
                 each.job.limit_s = limit_s
+        if first.memory_doublings:
+            described["memory_per_node_bytes"] = self._find_memory(first, described["partition"])
         folder = str(first.job.files.folder)
         if len(batch) > 1:
             names = [each.job.files.folder.name for each in batch]
@@ -774,18 +779,28 @@ class JobQueue:
             SlurmJob(**described, output=log, error=log), job_script([*first.program, folder], "/")
         )
 
+    def _find_memory(self, first: _DescribedJob, partition: str) -> int | None:
+        """Return the bytes to request on each node, at most its memory; None: the site has no default."""
+        own = self._list_own(partition)
+        is_exclusive = first.described["exclusive"] and own
+        cores = max(each.cores for each in own) if is_exclusive else int(first.described["cores"] or 1)
+        if (default := self._controller.find_default_memory(partition, cores)) is None:
+            return None
+        return min([default << first.memory_doublings, *(each.memory_per_node_bytes for each in own)])
+
+    def _list_own(self, partition: str) -> list[NodeGroup]:
+        """Return the nodes of a partition; "" is the default one."""
+        if self._partitions is None:
+            self._partitions = self._controller.list_partitions()
+        every = self._partitions
+        return [each for each in every if each.partition == partition or (not partition and each.default)]
+
     def _find_limit_s(self, first: _DescribedJob, partition: str) -> float:
         """Return the time limit to request, at most that of the partition; infinity: its default."""
         limit_s = first.limit_s
         if not math.isfinite(limit_s) and not first.doublings:
             return limit_s
-        if self._partitions is None:
-            self._partitions = self._controller.list_partitions()
-        own = [
-            each
-            for each in self._partitions
-            if each.partition == partition or (not partition and each.default)
-        ]
+        own = self._list_own(partition)
         if not math.isfinite(limit_s):
             defaults = [each.default_limit_s for each in own if each.default_limit_s is not None]
             limit_s = min(defaults, default=math.inf) * 2.0**first.doublings
@@ -871,9 +886,12 @@ class JobQueue:
             self._bundles[job.machine] = write_bundle(self._folder(job.machine), self._context.bundle())
         program = (python, "-I", "-S", str(self._bundles[job.machine]), "job")
         doublings = 0 if math.isfinite(limit_s) else min(int(order.get("timeouts") or 0), 20)
+        is_default = described["memory_per_node_bytes"] is None
+        memory_doublings = min(int(order.get("ooms") or 0), 20) if is_default else 0
         return _DescribedJob(
-            job=job, described=described, program=program, limit_s=limit_s, doublings=doublings
-        )
+            job=job, described=described, program=program, limit_s=limit_s, doublings=doublings,
+            memory_doublings=memory_doublings,
+        )  # fmt: skip
 
     # States of jobs.
 

@@ -279,6 +279,8 @@ class PilotPool:
         stated = self._machines[machine].backend
         mode = stated.get("pilot", "auto")
         time_s, expected_s = order.get("time_s"), order.get("expected_s")
+        if order.get("ooms") and order.get("memory_bytes") is None:
+            return False  # its job requests more memory than a pilot has
         if mode == "never" or self._weight(machine, order) > self._slots(machine):
             return False
         if max(time_s or 0.0, 2.0 * (expected_s or 0.0)) > 0.8 * seconds_of(stated, "pilot_time", TIME_S):
@@ -525,6 +527,7 @@ class PilotPool:
                 self._waiting.setdefault(task.machine, deque()).appendleft(task)
                 continue
             cause = "lost" if end.get("cause") in {"lost", "error", None} else "preempted"
+            cause = "oom" if end.get("cause") == "oom" else cause
             text = (
                 f"the pilot job in which it ran has ended: {end.get('text') or 'without a record of its end'}"
             )
