@@ -561,8 +561,11 @@ def _find_problem(result: RunResult, project: Path, timeout_s: float) -> str:
     with OpenProject.at(str(project)) as opened:
         lost = [each.reason for each in list_machines(opened)[1] if each.reason]
     stories = [each.story or each.problem for each in _list_attempts(result) if each.ending != "completed"]
-    late = [f"it was not done after {timeout_s:g} s"] if result.outcome == "interrupted" else []
-    found = [*lost, *filter(None, stories), *result.ending.stuck, *late]
+    late: list[str] = []
+    if result.outcome == "interrupted":
+        reasons = [each.reason for each in result.report.executed.history.delays][-1:]
+        late.append(": ".join([f"it was not done after {timeout_s:g} s", *reasons]))
+    found = [*lost, *late, *filter(None, stories), *result.ending.stuck]
     return found[0] if found else f"its run {result.outcome}"
 
 

@@ -363,8 +363,9 @@ class StartDelay:
         tasks = "1 task" if count == 1 else f"{count} tasks"
         verb = "waited" if self.until_s is not None else "waits" if count == 1 else "wait"
         until_s = now_s if self.until_s is None else self.until_s
-        passed = format_seconds(max(0.0, round(until_s - self.since_s)))
-        return f"{tasks} {verb} on {machine} for {passed}: {self.reason}"
+        passed_s = round(until_s - self.since_s)
+        passed = f" for {format_seconds(passed_s)}" if passed_s > 0 else ""
+        return f"{tasks} {verb} on {machine}{passed}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

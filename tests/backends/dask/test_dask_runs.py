@@ -290,6 +290,32 @@ def test_absent_scheduler_is_reported_soon_with_the_reason(tmp_path: Path) -> No
     assert engine.wait(PATIENCE_S) == 75
 
 
+def test_scheduler_that_is_gone_is_named_without_a_traceback_and_the_run_goes_on(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The task has started, so the workers are lost after the stated silence."""
+    go = tmp_path / "go"
+    command = f"touch {tmp_path}/on; until [ -e {go} ]; do sleep 0.1; done; echo x > x"
+    with dask_processes(tmp_path_factory.mktemp("gone"), ("m0", "m1")) as cluster:
+        write_platform(tmp_path, cluster.address)
+        flow = f"weft: 1\nname: gone\ntasks: {{t: {{command: '{command}', outputs: [x], contract: none}}}}\n"
+        engine = run(tmp_path, flow)
+        wait_until((tmp_path / "on").exists, "the task has not started")
+        cluster.kill("")
+        told = "is lost: host m0 (Dask worker at"
+        wait_until(lambda: told in (tmp_path / "engine.log").read_text(), "the loss is not told")
+        go.touch()
+        for name in ("m0", "m1"):
+            cluster.wait_end(name)
+        cluster.start_scheduler()
+        for name in ("m0", "m1"):
+            cluster.start_worker(name)
+        text = finish(tmp_path, engine)
+    assert "no Dask scheduler answers" in text
+    assert "Traceback" not in text
+    assert (tmp_path / "x").read_text() == "x\n"
+
+
 def test_scheduler_that_is_not_there_is_named_and_the_run_can_be_resumed(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -237,7 +237,7 @@ def test_tasks_wait_visibly_while_the_queue_is_full(project, work) -> None:
     code, text = project.finish(engine)
     assert code == 0, text
     told = "no job can be submitted: the queue of Slurm is full (sbatch: QOSMaxSubmitJobPerUserLimit"
-    shown, noted = (f"tasks? {verb} on cluster for .*: {re.escape(told)}" for verb in ("waits?", "waited"))
+    shown, noted = (f"tasks? {verb} on cluster.*: {re.escape(told)}" for verb in ("waits?", "waited"))
     text = " ".join(text.split())
     assert re.search(shown, text), text
     assert re.search(noted, text), text
@@ -264,6 +264,10 @@ def test_tasks_wait_visibly_while_the_controller_is_away(fragile_cluster, tmp_pa
         engine = project.begin()
         found = await_delay(project, "no job can be submitted: the controller of Slurm does not answer")
         assert not any(each["running"] for each in found["kinds"])
+        code, text = project.run_beside("sites", "check", "cluster.yaml", "--timeout", "8s")
+        assert code == 1, text
+        assert "it was not done after 8 s: no job can be submitted: the controller" in text, text
+        assert not (tmp_path / "cluster.measured.yaml").exists()
         fragile_cluster.start_controller()
         code, text = project.finish(engine)
         assert code == 0, text

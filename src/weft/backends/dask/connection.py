@@ -207,7 +207,9 @@ class _Cluster:
         from distributed import Client
 
         # What happens to the connection is reported by weft; Dask would write it to the terminal as well.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        # Its loggers have levels of their own.
+        for name in [each for each in logging.root.manager.loggerDict if each.startswith("distributed")]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         client = Client(self._address, asynchronous=True, timeout=_CONNECT_S, set_as_default=False)
         try:
             await asyncio.wait_for(client, 2.0 * _CONNECT_S)

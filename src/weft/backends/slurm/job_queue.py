@@ -85,6 +85,8 @@ _PAUSE_S = 10.0
 """Seconds after which a job is submitted again if a limit on the number of jobs was reached."""
 _SLOW_S = 10.0
 """Seconds without an answer to a command after which a controller counts as slow."""
+_SILENT, _FULL = "the controller of Slurm does not answer", "the queue of Slurm is full"
+_SLOW = "the controller of Slurm answers slowly"
 _CLOSING_S = 60.0
 _LEAVING_S = 3.0
 """Seconds for which the engine waits at its end until pilots have ended."""
@@ -493,16 +495,17 @@ class JobQueue:
 
     def _report_delays(self, now_s: float) -> None:
         """Report the programs whose jobs cannot be submitted now, and why."""
-        if self._thread.busy and now_s - self._thread.since_s > self._slow_s:
-            self._silence = self._silence or _describe_obstacle("the controller of Slurm answers slowly")
+        is_slow = self._thread.busy and now_s - self._thread.since_s > self._slow_s
         jobs = [job for job in self._jobs.values() if not job.number and not job.is_cancelled]
         if not jobs and not self._pilots.has_waiting:
             self._refusal = ""
-        if not (obstacle := self._silence or self._refusal):
+        obstacle = self._silence or self._refusal
+        if not obstacle and not is_slow:
             return
         waiting = [_identity(job) for job in jobs if job.pilot is None and job.order is not None]
         for each in (*waiting, *self._pilots.list_waiting()):
-            self._report_delay(each, obstacle)
+            if obstacle or each["attempt"] not in self._delayed:
+                self._report_delay(each, obstacle or _describe_obstacle(_SLOW))
 
     def _report_delay(self, identity: Mapping[str, Any], reason: str) -> None:
         if self._delayed.get(identity["attempt"]) != reason:
@@ -626,7 +629,8 @@ class JobQueue:
         """Return whether Slurm answered; if not, no command is tried for a while."""
         if isinstance(answer, SlurmUnreachable):
             self._retry_s = time.monotonic() + min(answer.retry_in_s, self._poll_every_s)
-            self._silence = _describe_obstacle("the controller of Slurm does not answer", answer.problem)
+            what = _FULL if answer.cause is SlurmCause.QUEUE_FULL else _SILENT
+            self._silence = _describe_obstacle(what, answer.problem)
         elif not isinstance(answer, WeftError):
             self._silence = ""
         return not isinstance(answer, WeftError)
@@ -830,7 +834,7 @@ class JobQueue:
             self._most_elements = len(jobs) // 2
         elif is_full:
             self._submit_s = time.monotonic() + _PAUSE_S
-            self._refusal = _describe_obstacle("the queue of Slurm is full", answer.problem)
+            self._refusal = _describe_obstacle(_FULL, answer.problem)
         for job in jobs:
             job.name, job.index = self._name(job.files.attempt, job.files.nonce), -1
         if is_full or (len(jobs) > 1 and answer.cause not in _NEVER):
@@ -897,7 +901,7 @@ class JobQueue:
 
     def _polled(self, answer: QueueSnapshot) -> None:
         if answer.problem is not None:
-            self._silence = _describe_obstacle("the controller of Slurm does not answer", answer.problem)
+            self._silence = _describe_obstacle(_SILENT, answer.problem)
             return  # unknown
         self._silence = ""
         now_s = time.monotonic()
