@@ -274,3 +274,35 @@ def test_tasks_wait_visibly_while_the_controller_is_away(fragile_cluster, tmp_pa
         assert "waited on cluster for" in text, text
     finally:
         project.close()
+
+
+def test_task_waits_visibly_while_a_limit_on_running_jobs_holds_its_job(project) -> None:
+    """Here the job waits for nodes, and the answer of Slurm says that it waits for a limit."""
+    folder = project.folder
+    (folder / "bin").mkdir()
+    program = shutil.which("squeue", path=ADMIN_PATH)
+    reason = "QOSMaxJobsPerUserLimit"
+    script = f'#!/bin/sh\n{program} "$@" | sed -E "s/Resources|Priority|None assigned/{reason}/"\n'
+    (folder / "bin/squeue").write_text(script)
+    (folder / "bin/squeue").chmod(0o755)
+    project.environment["PATH"] = f"{folder / 'bin'}{os.pathsep}{project.environment['PATH']}"
+    command = ("sbatch", "--parsable", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000")
+    number = project.cluster.run(*command).strip()
+    try:
+        wait = f"until [ -e {folder}/go ]; do sleep 0.1; done"
+        project.write(f"tasks:\n  a: {{command: '{wait}', nodes: 4, work: 100s}}\n")
+        engine = project.begin()
+        await_delay(project, f"a limit on running jobs keeps jobs in the queue of Slurm ({reason})")
+        await_waiting(project, 1)
+    finally:
+        project.cluster.run("scancel", number)
+    end = time.monotonic() + PATIENCE_S
+    while not read_status(project)["running"]:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    (folder / "go").touch()
+    code, text = project.finish(engine)
+    assert code == 0, text
+    assert "1 task waited on cluster" in text, text
+    code, text = project.run("explain", "a")
+    assert text.index("it waits: a limit on running jobs") < text.index("its program started"), text
