@@ -133,6 +133,7 @@ class MachineInquiries:
 
     def __init__(self, settings: RunSettings, machines: MachineStates, changes: ChangeLog) -> None:
         self._settings = settings
+        self._machines = machines
         self.measures_every_s: float | None = None
         """Seconds between measurements of the machines' states; None: they are not measured."""
         self.needed = False
@@ -154,7 +155,6 @@ class MachineInquiries:
         """By machine: the time of its last answer to a state query."""
         self.agenda = InquiryAgenda(range(len(machines)))
         """Machines to query next."""
-        self._machines = machines
         self._changes = changes
         self._unanswered: dict[int, None] = {}
         """Machines that were queried and have not answered yet; placement waits for them for a while."""
@@ -196,6 +196,7 @@ class MachineInquiries:
         """Set the seconds between measurements of the machines' states."""
         settings, self.measures_every_s = self._settings, every_s
         self.needed = settings.authorise or settings.discover_every_s is not None or every_s is not None
+        self._machines.measured_within_s = math.inf if every_s is None else _VALID_INTERVALS * every_s
 
     def start_measuring(self, now: float) -> None:
         """Measure the machines from now on, because an expression of an application uses measured values."""
