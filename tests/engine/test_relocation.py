@@ -148,6 +148,28 @@ def test_violation_always_migrates_the_task_under_the_rule_always():
     ]
 
 
+@pytest.mark.parametrize("cause", ["prolog", "staging"])
+def test_task_does_not_return_to_its_slow_machine_if_it_cannot_start_on_the_next_one(cause):
+    """At a quarter of its speed the first machine is still twice as fast as the last one."""
+    engine = running(EAGER, platform_of(8, 4, 1))
+    engine.handle(ev.Checkpointed(attempt=0, work_done=0.02), at=5)
+    assert engine.handle(slow(0.1), at=5)[-1] == "assign 1 m1 after 0: performance"
+    engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=6)
+    words = engine.handle(ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0), at=7)
+    assert words[-1].startswith("start 1 m1")
+    words = engine.handle(ev.Ended(attempt=1, exit_code=None, cause=cause), at=8)
+    assert "assign 2 m2" in " / ".join(words)
+
+
+def test_task_does_not_return_to_its_slow_machine_if_the_next_one_is_lost():
+    engine = running(EAGER, platform_of(8, 4, 1))
+    engine.handle(ev.Checkpointed(attempt=0, work_done=0.02), at=5)
+    engine.handle(slow(0.1), at=5)
+    engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=6)
+    words = engine.handle(ev.MachineChanged(machine=1, up=False), at=7)
+    assert "assign 2 m2 after 0: performance" in words
+
+
 def test_task_without_a_violation_is_not_migrated():
     engine = running(EAGER)
     assert engine.handle(slow(0.39), at=20) == []

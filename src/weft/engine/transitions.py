@@ -566,6 +566,7 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
         run.left_behind.pop(task, None)
         if command.reason == MigrationReason.PERFORMANCE:
             _count_failure(run, task, Cause.CONTRACT)
+            attempt.slow_machine = state.attempts[command.replaces].machine
     if task in run.attempt_of:
         run.move(task, TaskState.MIGRATING)
     else:
@@ -674,6 +675,7 @@ def _revert_migration(state: EngineState, command: messages.RevertMigration) -> 
         new.stage = Stage.OVER
         state.close(new)
         run.change_facts(old.task).migrations -= 1
+        _avoid_slow_machine(run, new)
     run.set_current(old)
     run.bind(old.task, old.machine)
     if old.live:
@@ -717,6 +719,19 @@ def _probe(state: EngineState, command: messages.Probe) -> None:
         attempt.probed_s = state.now
 
 
+def _never_ran(attempt: Attempt, cause: Cause) -> bool:
+    """Return whether an attempt failed before the command of its task ran."""
+    return attempt.started_s is None or cause in (Cause.PROLOG, Cause.STAGING)
+
+
+def _avoid_slow_machine(run: RunState, attempt: Attempt) -> None:
+    """Keep a task from returning to the machine that it left because it was too slow there."""
+    if attempt.slow_machine is not None:
+        facts = run.change_facts(attempt.task)
+        facts.avoid.add(attempt.slow_machine)
+        facts.failed_on.add(attempt.slow_machine)
+
+
 def _settle(state: EngineState, command: messages.Settle) -> None:
     run = state.runs[command.run]
     task, wanted = command.task, command.state
@@ -727,6 +742,8 @@ def _settle(state: EngineState, command: messages.Settle) -> None:
             run.change_facts(task).avoid.add(attempt.machine)
             if command.avoid or command.cause not in _CAUSED_BY_MACHINE:
                 run.change_facts(task).failed_on.add(attempt.machine)
+        if attempt is not None and _never_ran(attempt, command.cause):
+            _avoid_slow_machine(run, attempt)
         if command.growth is not None:
             run.change_facts(task).growth[command.cause] = command.growth
     if command.fresh and run.facts_of(task).restart_files is not None:
