@@ -159,7 +159,7 @@ class TestGrowth:
         assert (found.p50_s, found.planned_s, found.growing) == (None, 6.0, ("each",))
 
     def test_known_lines_give_an_estimate(self):
-        graph = unfold(set_growth_lines(instance(GROWING).graph.workflow, {"list.found": ["x", "y"]}))
+        graph = unfold(set_growth_lines(instance(GROWING, PRICED).graph.workflow, {"list.found": ["x", "y"]}))
         made = compile_instance(graph, PRICED, predictor=default_chain())
         schedule = planned(made)
         found = compute_promise(schedule, made, forecast_schedule(schedule, made, seed=0))
