@@ -182,6 +182,10 @@ def _list_current_conditions(
         yield Condition(name="bound", holds=bound == machine.index, text=text)
     if run.facts and avoids_machine(state, run, task, index):
         yield Condition(name="failures", holds=False, text="the task failed there")
+    order = run.facts_of(task).order
+    if order is not None and index not in order:
+        text = f"its selector {run.compiled.selector(task)} does not accept it"
+        yield Condition(name="selector", holds=False, text=text)
     changed = run.facts_of(task).requirements
     if changed is not None and changed[0]:
         holds = accepts_machine(state, run, task, machine.index)
@@ -850,6 +854,7 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
         by = f"{change}: {command.reason}" if command.reason else f"{by}, {change}"
     elif command.reason:
         by = f"{by}: {command.reason}"
+    by += _describe_order(state, run, command.task)
     return PlacementChoice(
         entry=entry.sequence,
         now=entry.now,
@@ -868,6 +873,17 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
         left=left if left != chosen else "",
         ran=ran,
     )
+
+
+def _describe_order(state: EngineState, run: RunState, task: int) -> str:
+    """Return in which order a task's selector program takes the machines; "": there is no such order."""
+    facts = run.facts_of(task)
+    if not facts.order:
+        return ""
+    names = ", ".join(_shorten_list([state.machines[machine].label for machine in facts.order]))
+    if facts.order_usual:
+        return f"; machines by rank and estimated end, since its selector failed: {names}"
+    return f"; machines in the order of its selector {run.compiled.selector(task)}: {names}"
 
 
 def _has_started(state: EngineState, attempt: Attempt | None) -> bool:
