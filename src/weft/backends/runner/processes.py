@@ -40,6 +40,8 @@ Its value is PID.TICKS.ATTEMPT.NONCE.SCOPE: number and start time of the runner,
 attempt, and the scope of the runner, which names the project's directory and the execution (see
 ``RunnerScope``).
 """
+WRAPPED = "WEFT_WRAPPED"
+"""Environment variable of a command that a wrapper has started; its value is the mark of the attempt."""
 _RLIMIT_LOCKS = 10
 _LIMIT_MARK = 1 << 62
 """Smallest limit of file locks that is a mark; it exceeds every limit that an administrator would set."""
@@ -148,6 +150,20 @@ def read_variables(pid: int, *names: str) -> list[str]:
     text = b"\0" + read_kernel_file(f"/proc/{pid}/environ")
     values = (text.partition(f"\0{name}=".encode())[2].partition(b"\0")[0] for name in names)
     return [value.decode(errors="replace") for value in values]
+
+
+def find_command(leader: int) -> int:
+    """Return the number of the process that a wrapper has started as the command of a task.
+
+    ``leader`` is the first process of the task. It is returned if there is no wrapper or no command yet.
+    """
+    mark = read_variables(leader, MARK)[0]
+    found = [leader]
+    for pid in found:
+        if pid != leader and mark and read_variables(pid, WRAPPED)[0] == mark:
+            return pid
+        found += map(int, read_kernel_file(f"/proc/{pid}/task/{pid}/children").split())
+    return leader
 
 
 def _limit_mark(mark: str, attempt: int) -> int:
