@@ -8,6 +8,7 @@ before the Assign command of that placement.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -396,7 +397,8 @@ def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str
         case TaskState.READY:
             return _describe_selector(run, task) or _describe_machines(state, run, task)
         case TaskState.HELD:
-            return ["a user to release it"]
+            waits = _describe_predecessors(run, task) if run.missing[task] else []
+            return ["a user to release it", *waits]
         case TaskState.STOPPED:
             return ["the user to resume it: its retries are used up"]
         case TaskState.SUSPENDED:
@@ -699,6 +701,8 @@ def explain(
     state = _last_state(chosen) if is_over else TaskState(there.state[position])
     waiting = not is_over and state in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
     waits = [] if is_over or state in FINAL else _list_wait_reasons(engine.state, there, position)
+    if waiting and state == TaskState.HELD:
+        waits[0] += _describe_hold(there.name(position), chosen, past)
     shown_counters = counters or current
     return Explanation(
         run=shown,
@@ -771,6 +775,20 @@ def _last_state(chosen: Sequence[_TaskMessage]) -> TaskState:
     """Return the final state of a task in one iteration, from the messages about that iteration."""
     settled = [each.message.state for each in chosen if isinstance(each.message, messages.Settle)]
     return settled[-1] if settled else TaskState.COMPLETED
+
+
+def _describe_hold(task: str, chosen: Sequence[_TaskMessage], entries: Sequence[JournalEntry]) -> str:
+    """Return how a held task is released, since when it is held, and why; ``chosen``: messages about it."""
+    holds = [
+        (entries[each.entry].now, each.message.reason)
+        for each in chosen
+        if isinstance(each.message, messages.Settle) and each.message.state == TaskState.HELD
+    ]
+    how = f" with `weft release {shlex.quote(task)}`"
+    if not holds:
+        return how
+    now, reason = holds[-1]
+    return f"{how}: {reason or 'held'} at {format_seconds(now)}"
 
 
 def find_iteration(run: RunState, name: str) -> tuple[int, tuple[int, ...] | None] | None:
