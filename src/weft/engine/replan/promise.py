@@ -2,9 +2,9 @@
 
 P50 is exceeded in half of the cases, P90 in one of ten (``weft.planners.forecast``). Tasks without a stated
 time are planned with a placeholder (``AssumedWork``), some loops do not state their number of iterations, and
-the number of subtasks of a growing sweep is not known before a file of the run exists. In these cases there is
-no P50, only a lower bound: the end and cost of the plan with zero seconds for these tasks, one iteration of
-these loops and one subtask of these sweeps.
+the number of subtasks of a growing sweep is not known before a file of the run exists. In these cases there
+is no P50, only a lower bound: the end and cost of the plan with zero seconds for these tasks, one iteration
+of these loops and one subtask of these sweeps.
 """
 
 from __future__ import annotations

@@ -515,7 +515,7 @@ class MachineStates:
 
         The estimated speed is the lower of this speed and the speed learned from the progress of attempts.
         Only the first measurement after a lower speed was learned may explain it, if it is not late: then the
-        learned speed is again what it was before. Load that is measured later was not observed by the attempt.
+        learned speed is again what it was before. Load that is measured later did not slow the attempt.
         """
         state = self.all[index]
         state.measured = measured
