@@ -11,7 +11,8 @@ attempt (docs/papers/adaptive-jobs.md, section 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from weft.engine import messages
@@ -235,6 +236,7 @@ def _close_predecessor(state: EngineState, attempt: Attempt) -> None:
     successor = state.find_attempt(attempt.replaced_by)
     state.close(attempt)
     if successor is not None:
+        state.pending.successors[successor.number] = None
         _mark_for_start(state, successor)
 
 
@@ -342,21 +344,37 @@ def _undo_start(attempt: Attempt) -> None:
         attempt.stage, attempt.started_s, attempt.tries = Stage.SUBMITTED, None, 0
 
 
+@contextmanager
+def _note_new_machines(state: EngineState, machines: Iterable[int]) -> Iterator[None]:
+    """Context manager that records which of the machines an answer to a query makes usable."""
+    inquiries = state.inquiries
+    before = [(index, state.machines.is_usable(index), inquiries.is_ruled_out(index)) for index in machines]
+    yield
+    for index, usable, ruled_out in before:
+        if not usable and state.machines.is_usable(index):
+            state.pending.usable[index] = None
+        if ruled_out and not inquiries.is_ruled_out(index):
+            state.pending.admitted[index] = None
+
+
 def _on_answered(state: EngineState, event: messages.ProbeAnswered) -> None:
     if event.of == ProbeTarget.ACCESS and event.machine is not None:
-        state.inquiries.answer_access(event.machine, event.alive, state.now)
+        with _note_new_machines(state, (event.machine,)):
+            state.inquiries.answer_access(event.machine, event.alive, state.now)
         state.pending.policy = True
 
 
 def _on_discovered(state: EngineState, event: messages.Discovered) -> None:
-    state.inquiries.set_listed(event.machines, state.now)
+    with _note_new_machines(state, range(len(state.machines))):
+        state.inquiries.set_listed(event.machines, state.now)
     state.pending.policy = True
 
 
 def _on_fetched(state: EngineState, event: messages.Fetched) -> None:
     measured = MeasuredValues(event.load, event.free_memory_bytes, event.free_disk_bytes)
     state.machines.set_measured(event.machine, measured, event.speed_factor, state.now)
-    state.inquiries.answer_state(event.machine, state.now)
+    with _note_new_machines(state, (event.machine,)):
+        state.inquiries.answer_state(event.machine, state.now)
     state.changes.note(event.machine)  # requirements that use these values may be met now
     state.pending.policy = True
 
