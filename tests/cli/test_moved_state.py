@@ -47,7 +47,7 @@ class MovedState:
         """Return the message of the engine, which must have stopped with its programs."""
         _, err = self.engine.communicate(timeout=PATIENCE_S)
         assert self.engine.returncode == 1, err
-        assert not [pid for pid in self.programs if os.path.exists(f"/proc/{pid}/cwd")]
+        wait_for(lambda: not [pid for pid in self.programs if os.path.exists(f"/proc/{pid}/exe")])
         assert "Traceback" not in err
         assert "no runs in" not in err
         return " ".join(err.split())

@@ -31,6 +31,7 @@ from weft.private_files import (
     make_folder,
     open_in_place,
     read_state,
+    set_in_use,
     write_file,
 )
 from weft.records import dataclass
@@ -179,6 +180,7 @@ class Lock:
                 "check that you may write to its folder"
             ) from None
         _held.add(self)
+        set_in_use(path.parent, in_use=True)
 
     def __enter__(self) -> Self:
         return self
@@ -197,6 +199,7 @@ class Lock:
         if _read_owner(self.path) == self.owner:
             self._remove_owner()
         self.forget()
+        set_in_use(self.path.parent, in_use=False)
 
     def _remove_owner(self) -> None:
         with suppress(OSError):
