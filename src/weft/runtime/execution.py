@@ -687,8 +687,8 @@ class Execution:
     def _end_unrecorded(self) -> None:
         """Terminate all programs and wait for their ends, which cannot be recorded."""
         until = time.monotonic() + self.end_programs() + _AFTER_ENDING_S
-        while self.backend.busy and time.monotonic() < until:
-            with suppress(WeftError, OSError):  # such as a runner whose directory is missing
+        while self.backend.has_programs and time.monotonic() < until:
+            with suppress(WeftError, OSError):  # such as an output whose directory is missing
                 self.backend.poll(0.1)
 
     def _worst_ending(self) -> str:
