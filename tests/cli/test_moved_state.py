@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -47,7 +46,7 @@ class MovedState:
         """Return the message of the engine, which must have stopped with its programs."""
         _, err = self.engine.communicate(timeout=PATIENCE_S)
         assert self.engine.returncode == 1, err
-        wait_for(lambda: not [pid for pid in self.programs if os.path.exists(f"/proc/{pid}/exe")])
+        wait_for(lambda: not [pid for pid in self.programs if Path(f"/proc/{pid}/exe").exists()])
         assert "Traceback" not in err
         assert "no runs in" not in err
         return " ".join(err.split())

@@ -216,10 +216,8 @@ def _run(given: list[str]) -> int:
             what, advice = "the limit of processes is reached", "raise `ulimit -u`"
             if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
                 what, advice = "the limit of processes or memory is reached", f"{advice} or `ulimit -v`"
-            click.echo(
-                f"error: no thread can be started: {what}; {advice}, or end other processes, then `weft resume`",
-                err=True,
-            )
+            more = f"{advice}, or end other processes, then `weft resume`"
+            click.echo(f"error: no thread can be started: {what}; {more}", err=True)
             return 1
         if (entry := find_foreign_entry(error.__traceback__)) is None:
             raise

@@ -705,7 +705,7 @@ class _OpenPlace:
         raise self._describe()
 
     def _describe(self) -> StateMoved:
-        home, now = self._path.parent, Path(os.readlink(f"/proc/self/fd/{self._descriptor}"))
+        home, now = self._path.parent, Path(f"/proc/self/fd/{self._descriptor}").readlink()
         is_lost = not os.fstat(self._descriptor).st_nlink or now.name != self._path.name
         if not is_lost:
             what, aside = f"'{home}' was moved to '{now.parent}'", ""

@@ -165,7 +165,9 @@ def test_link_to_a_directory_outside_the_tree_is_refused(grounds) -> None:
         ("../pipe", "it is a link to a FIFO; remove the link"),
     ],
 )
-def test_link_to_no_file_inside_a_directory_is_refused_with_advice(grounds, target: str, refused: str) -> None:
+def test_link_to_no_file_inside_a_directory_is_refused_with_advice(
+    grounds, target: str, refused: str
+) -> None:
     os.mkfifo(grounds.work / "pipe")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "sub").symlink_to(target)

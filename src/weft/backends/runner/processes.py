@@ -481,7 +481,7 @@ def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFa
 
 
 def _find_cause(error: Exception) -> str:
-    """Return the cause of a failure at a directory of weft: one that is missing is no error of the program."""
+    """Return the cause of a failure at a directory of weft; a missing one is no error of the program."""
     return "lost" if isinstance(error, OSError) and error.errno in _MISSING else "error"
 
 

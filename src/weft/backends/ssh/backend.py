@@ -190,7 +190,7 @@ class SshMachine:
         self.is_wanted = False
         """Whether a file operation waits for the host, so that its loss must be noticed."""
         self.writes_bundle = True
-        """Whether the bundle is copied to the disk of the host; otherwise only file operations are possible."""
+        """Whether the bundle is copied to the disk of the host; without it only files can be accessed."""
         self._layout = layout
         self._is_known = is_known
         self._connections = connections
