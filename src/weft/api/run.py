@@ -47,7 +47,7 @@ from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Submitted
 from weft.engine.state.compiled import WorkflowLibrary
-from weft.errors import Infeasible, InvalidInput, Problem, collect_problems
+from weft.errors import Infeasible, InvalidInput, Problem, WeftError, collect_problems
 from weft.formats.profiles import DEFAULT_PRESET, load_profile_platform
 from weft.instance.instance import Instance
 from weft.platform.platform import Platform
@@ -334,6 +334,9 @@ def run(
         else:
             execution = _resume_execution(layout, lock, database, unfinished.number, compiled=request.library)
         return _drive(execution, watch, interrupted, resumed=unfinished is not None)
+    except (WeftError, OSError):
+        database.check_place()  # whatever failed, it may have failed because the state was moved
+        raise
     finally:
         database.close()
         lock.release()
@@ -375,6 +378,9 @@ def resume(
     try:
         made = _resume_execution(layout, lock, database, _resumable(database, layout, execution), cancel)
         return _drive(made, watch, interrupted, resumed=True)
+    except (WeftError, OSError):
+        database.check_place()
+        raise
     finally:
         database.close()
         lock.release()

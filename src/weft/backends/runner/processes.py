@@ -247,6 +247,9 @@ EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """Errors that mean that the host lacks processes, memory or open files now."""
 
 
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+
+
 class LaunchFailure(Exception):
     """A program could not be started; ``code`` is the exit code that a shell would return."""
 
@@ -335,9 +338,8 @@ class ProgramLauncher:
         try:
             os.chdir(order.cwd)
         except (OSError, ValueError) as error:
-            raise LaunchFailure(
-                126, f"the directory {order.cwd} cannot be entered: {_reason(error)}"
-            ) from None
+            what = f"the directory {order.cwd} cannot be entered: {_reason(error)}"
+            raise LaunchFailure(126, what, cause=_find_cause(error)) from None
         if (here := os.getcwd()) != order.cwd and here != os.path.normpath(order.cwd):
             os.chdir("/")
             raise LaunchFailure(
@@ -477,7 +479,9 @@ def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFa
         try:
             os.close(os.open(name, how, order.mode_of(name)))
         except (OSError, ValueError) as problem:
-            return LaunchFailure(126, f"{what} {name} cannot be opened: {_reason(problem)}", problem)
+            cause = "error" if what == "stdin" else _find_cause(problem)
+            text = f"{what} {name} cannot be opened: {_reason(problem)}"
+            return LaunchFailure(126, text, problem, cause=cause)
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.ENOENT and os.path.exists(path):
         return LaunchFailure(
@@ -490,6 +494,11 @@ def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFa
     if number == errno.ENOEXEC:
         return LaunchFailure(126, f"{path} cannot be executed on this host, and does not start with #!")
     return LaunchFailure(126, f"{path} cannot be started: {_reason(error)}", error)
+
+
+def _find_cause(error: Exception) -> str:
+    """Return the cause of a failure at a directory of weft; a missing one is no error of the program."""
+    return "lost" if isinstance(error, OSError) and error.errno in _MISSING else "error"
 
 
 def _reason(error: Exception) -> str:
