@@ -389,3 +389,22 @@ def test_reason_of_a_stay_names_the_selector_that_accepts_no_other_free_machine(
     engine.handle(ev.MachinesSelected(run=0, task=0, machines=(1,)), ev.Started(attempt=0))
     kept = engine.engine.handle(ev.Progressed(attempt=0, work_done=0.05), 20.0)[-1]
     assert kept.reason == "performance: no other machine that its selector accepts is free"
+
+
+def test_task_whose_job_is_not_submitted_waits_and_migrates_after_the_waiting_timeout():
+    engine = running(RunSettings(waiting_timeout_s=100.0))
+    engine.handle(ev.StartDelayed(attempt=0, reason="the queue is full"), at=10)
+    assert engine.state() == "SUBMITTED"
+    engine.handle(ev.JobQueued(attempt=0, job="17"), at=60)
+    assert engine.state() == "RUNNING"
+    assert engine.engine.state.attempts[0].started_s == 60
+    assert engine.handle(ev.TimerFired(timer="waiting:0"), at=110) == []
+    engine.handle(ev.StartDelayed(attempt=0, reason="no answer"), at=120)
+    words = engine.handle(ev.TimerFired(timer="waiting:0"), at=220)
+    assert words == ["cancel 0 m0: waiting", "assign 1 m1 after 0: waiting"]
+
+
+def test_job_that_was_accepted_at_once_runs_since_its_start_command():
+    engine = running(RunSettings())
+    engine.handle(ev.JobQueued(attempt=0, job="17"), at=10)
+    assert (engine.state(), engine.engine.state.attempts[0].started_s) == ("RUNNING", 0)

@@ -156,7 +156,7 @@ class ExecutionProgress:
                 attempt=attempt.number,
                 machine=state.machines[attempt.machine].name,
                 nodes=attempt.count,
-                since_s=started.submitted_s or 0.0,
+                since_s=started.started_s or started.submitted_s or 0.0,
                 host=state.machines[attempt.machine].share_of,
                 suspended_since_s=attempt.suspended_since_s,
                 job=started.job,

@@ -631,7 +631,7 @@ def _check_run(
     if not flows:
         raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
     platform = load_machines(on or load_profile_platform(found) or "local", most_nodes)
-    check_backend(platform)
+    check_backend(platform, connect=True)
     check_sandboxes(layout, platform.machines)
     folders = {**loaded.folders, **more.folders}
     places = {key: layout.project / folder for key, folder in folders.items()}

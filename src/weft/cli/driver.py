@@ -63,7 +63,7 @@ class RunDriver:
         self._only_errors = quiet and errors
         self._printed_failures = self._printed_moves = self._printed_changes = self._printed_modules = 0
         self._printed_stages = self._printed_reservations = self._printed_cancelled = 0
-        self._printed_stops = 0
+        self._printed_stops = self._printed_delays = 0
         self._recorded = 0
         """Number of journal entries that are written."""
         self._interrupt_printed = False
@@ -95,6 +95,7 @@ class RunDriver:
         self._printed_moves = len(self.view.progress.history.begun_moves)
         self._printed_cancelled = len(self.view.progress.history.cancelled_moves)
         self._printed_stops = len(self.view.progress.history.stops)
+        self._printed_delays = sum(each.until_s is not None for each in self.view.progress.history.delays)
         self._printed_reservations = len(self.view.progress.history.reservations)
         self._printed_changes = len(self.view.progress.history.machine_changes)
         self._printed_modules = len(self.view.progress.history.module_failures)
@@ -165,6 +166,11 @@ class RunDriver:
         for change in changes[self._printed_changes :] if not self._only_errors else ():
             self.live.say(self.view.describe_machine(change))
         self._printed_changes = len(changes)
+        delays = self.view.progress.history.delays
+        now_s = self.view.progress.history.now
+        for delay in delays[self._printed_delays :] if not self._only_errors else ():
+            self.live.say(self.view.describe_delay(delay, now_s))
+        self._printed_delays = len(delays)
         for failure in failures[self._printed_failures :]:
             if failure.for_good or not self._only_errors:
                 for line in self.view.describe_failure(failure):

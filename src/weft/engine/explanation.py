@@ -278,6 +278,8 @@ class _MessageText:
                 return f"it wrote restart files{share}"
             case messages.JobQueued(job=job):
                 return f"it is job {job} of the batch system"
+            case messages.StartDelayed(reason=reason):
+                return f"it waits: {reason}"
             case messages.Suspended():
                 return "it was suspended"
             case messages.Resumed():

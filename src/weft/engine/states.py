@@ -64,7 +64,7 @@ TRANSITIONS: dict[int, frozenset[TaskState]] = {
         _S.SCHEDULED: (_S.PROLOG, *_ASSIGNED),
         _S.PROLOG: (_S.SCHEDULED, *_ASSIGNED),
         _S.SUBMITTED: (_S.RUNNING, *_STARTED),
-        _S.RUNNING: _STARTED,
+        _S.RUNNING: (_S.SUBMITTED, *_STARTED),
         _S.EPILOG: (_S.COMPLETED, *_RETURNED),
         _S.MIGRATING: (
             *(_S.SCHEDULED, _S.PROLOG, _S.SUBMITTED, _S.RUNNING, _S.SUSPENDED, _S.EPILOG, _S.COMPLETED),

@@ -156,7 +156,7 @@ def _on_submitted(state: EngineState, event: messages.Submitted) -> None:
     state.pending.policy = True
 
 
-def _on_started(state: EngineState, event: messages.Started) -> None:
+def _on_started(state: EngineState, event: messages.Started | messages.JobQueued) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.SUBMITTED:
         return
@@ -170,6 +170,18 @@ def _on_started(state: EngineState, event: messages.Started) -> None:
     state.runs[attempt.run].began(attempt)
     if _is_leading(state, attempt):
         state.runs[attempt.run].move(attempt.task, TaskState.RUNNING)
+
+
+def _on_start_delayed(state: EngineState, event: messages.StartDelayed) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is None or attempt.stage != Stage.RUNNING:
+        return
+    attempt.stage, attempt.started_s = Stage.SUBMITTED, None
+    state.machines[attempt.machine].changed()
+    run = state.runs[attempt.run]
+    run.delayed(attempt)
+    if _is_leading(state, attempt) and run.state[attempt.task] == TaskState.RUNNING:
+        run.move(attempt.task, TaskState.SUBMITTED)
 
 
 def _is_leading(state: EngineState, attempt: Attempt) -> bool:
@@ -422,10 +434,6 @@ def _on_run_stalled(state: EngineState, event: messages.RunStalled) -> None:
     """Do nothing: the tasks of the run keep their states, so that the run can be resumed."""
 
 
-def _on_job_queued(state: EngineState, event: messages.JobQueued) -> None:
-    """Do nothing: no decision depends on the number of a job."""
-
-
 _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.Submitted: _on_submitted,
     messages.Started: _on_started,
@@ -435,7 +443,8 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.CleanedUp: _on_cleaned_up,
     messages.Progressed: _on_progressed,
     messages.Checkpointed: _on_checkpointed,
-    messages.JobQueued: _on_job_queued,
+    messages.JobQueued: _on_started,
+    messages.StartDelayed: _on_start_delayed,
     messages.Suspended: _on_suspended,
     messages.Resumed: _on_resumed,
     messages.RequirementsChanged: _on_requirements_changed,

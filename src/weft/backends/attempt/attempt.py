@@ -111,6 +111,8 @@ class ActiveAttempt:
     """Whether the attempt is terminated because the engine stops; its task will run again."""
     abandoned_at: float = math.inf
     """Monotonic time at which hashing and copying of the attempt's files stops; infinity: never."""
+    delay: str | None = None
+    """Why the job of the program waits; "": an earlier engine knew the reason; None: it does not wait."""
     launched: bool = False
     """Whether the program of the attempt was passed to the transport."""
     over: bool = False

@@ -560,8 +560,13 @@ class SshRunners:
         """By machine whose runner is connected: the boot of its host."""
         self._pids: dict[int, int] = {}
         self._alive_at_s: dict[int, float] = {}
-        self._started_at_s: dict[int, float] = {}
-        """By attempt: when the start of its program was reported, in seconds of the monotonic clock."""
+        self._ordered_at_s: dict[int, float] = {}
+        """By attempt: when the order of its program was sent, in seconds of the monotonic clock."""
+        self._least_lag_s: dict[int, float] = {}
+        """By machine whose messages state when they were sent: the shortest time from sending to arrival.
+
+        The clocks of two hosts differ, so this time can be negative.
+        """
         self._lost: dict[int, str] = {}
         self._backlog: list[ProgramReport] = []
         for machine, host in hosts.items():
@@ -592,7 +597,7 @@ class SshRunners:
         """Drop the stored end of an attempt's program."""
         self._cancelled.pop(attempt, None)
         self._known.pop(attempt, None)
-        self._started_at_s.pop(attempt, None)
+        self._ordered_at_s.pop(attempt, None)
         self._confirmed[machine].discard(attempt)
         self._forgotten.setdefault(machine, []).append(attempt)
 
@@ -641,6 +646,8 @@ class SshRunners:
         self._open(machine)
         if machine in self._ready:
             self._outgoing.setdefault(machine, []).append(message)
+            if message["do"] == "start":
+                self._ordered_at_s[int(message["attempt"])] = time.monotonic()
 
     def _open(self, machine: int) -> None:
         def deliver(message: dict[str, Any]) -> None:
@@ -693,20 +700,30 @@ class SshRunners:
             return [{**message, "machine": machine}]
         if what in ("started", "queued", "ended"):
             self._confirmed[machine].add(message["attempt"])
-        if what == "started":
-            self._started_at_s[int(message["attempt"])] = time.monotonic()
+        lag_s = self._find_lag(machine, message)
         if what == "ended":
             self._orders[machine].pop(message["attempt"], None)
-            message = {**message, "delayed": self._is_delayed(message)}
+            message = {**message, "delayed": self._is_delayed(message, lag_s)}
         return [] if what in ("beat", "problem") else [message]
 
-    def _is_delayed(self, ended: Mapping[str, Any]) -> bool:
+    def _find_lag(self, machine: int, message: Mapping[str, Any]) -> float | None:
+        """Return for how much longer than others a message was on the way; None: it does not state this."""
+        if (sent := message.get("sent")) is None:
+            return None
+        lag_s = time.time() - float(sent)
+        least_s = self._least_lag_s[machine] = min(lag_s, self._least_lag_s.get(machine, lag_s))
+        return lag_s - least_s
+
+    def _is_delayed(self, ended: Mapping[str, Any], lag_s: float | None) -> bool:
         """Return whether the report of an end was on the way for long, as when packets were dropped.
 
-        Clocks of hosts differ, so the run time that the runner measured is compared, not the time of the end.
+        Clocks of hosts differ, so the run time that the runner measured is compared with the time since the
+        order. The report of the start may have been on the way for long, too.
         """
-        started_s = self._started_at_s.get(int(ended["attempt"]))
-        passed_s = 0.0 if started_s is None else time.monotonic() - started_s
+        if lag_s is not None:  # between order and start, the program may have waited in a queue
+            return lag_s > _DELAYED_S
+        ordered_s = self._ordered_at_s.get(int(ended["attempt"]))
+        passed_s = 0.0 if ordered_s is None else time.monotonic() - ordered_s
         return passed_s - float(ended.get("seconds", 0.0)) > _DELAYED_S
 
     def _handle_greeting(self, machine: int, here: dict[str, Any]) -> list[ProgramReport]:

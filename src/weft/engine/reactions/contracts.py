@@ -388,6 +388,13 @@ def handle_suspension(context: DecisionContext, event: messages.Suspended) -> No
         context.set_timer(TimerKind.SUSPENDED.name_of(attempt.number), context.state.now + timeout_s)
 
 
+def handle_delay(context: DecisionContext, event: messages.StartDelayed) -> None:
+    """Set a timer to migrate an attempt whose job is not submitted or stays in the queue."""
+    attempt = context.state.attempts.get(event.attempt)
+    if attempt is not None and attempt.stage == Stage.SUBMITTED:
+        limit_waiting(context, attempt)
+
+
 def limit_waiting(context: DecisionContext, attempt: Attempt) -> None:
     """Set a timer to migrate an attempt that stays in its machine's own queue."""
     timeout_s = context.state.runs[attempt.run].settings_of(attempt.task).waiting_timeout_s

@@ -615,6 +615,11 @@ class RunState:
             self._progress.begin(task, self.compiled.mean_seconds[task], since, attempt.seconds or 1.0)
             self.ended(attempt)
 
+    def delayed(self, attempt: Attempt) -> None:
+        """Record that the program of an attempt has not started after all."""
+        if self._progress is not None and self.attempt_of.get(attempt.task) == attempt.number:
+            self._progress.stop(attempt.task)
+
     def ended(self, attempt: Attempt) -> None:
         """If the program of an attempt has ended, record that no work of its task is left."""
         leads = self.attempt_of.get(attempt.task) == attempt.number
