@@ -162,6 +162,10 @@ class Backend(Protocol):
     def busy(self) -> bool:
         """Return whether a program runs, or the end of a program has not been reported yet."""
 
+    @property
+    def has_programs(self) -> bool:
+        """Return whether a program runs or may run."""
+
     def halt(self, most_s: float = math.inf) -> float:
         """Terminate all programs; ``poll`` reports them with the exit code that requests another run.
 

@@ -14,6 +14,7 @@ import click
 from weft.cli import options
 from weft.cli.run_display import RunDisplay
 from weft.cli.terminal import LiveDisplay, ascii_only, width
+from weft.errors import InvalidInput
 from weft.redaction import redact, redact_words
 from weft.units import format_count
 
@@ -238,20 +239,29 @@ def drive_run(
     ``how``: further arguments of ``run``.
     """
     quiet = quiet or "-" in (report, trace)
-    from weft.repository.database import StorageProblem
+    from weft.repository.database import StateMoved, StorageProblem
 
     driver = RunDriver(quiet=quiet or as_json, errors=not as_json)
     with driver.signals:
         try:
             ran = run(**how, command=command_line(), watch=driver.watch, interrupted=driver.interrupted)
-        except StorageProblem:
+        except StorageProblem as error:
             driver.live.clear()
-            driver.print_unrecorded()
+            if not (isinstance(error, StateMoved) and error.is_lost):
+                driver.print_unrecorded()
             raise
         finally:
             driver.live.clear()
         driver.print_changes()
-        _finish(ran, driver, as_json=as_json, quiet=quiet, verbose=verbose, report=report, trace=trace)
+        try:
+            _finish(ran, driver, as_json=as_json, quiet=quiet, verbose=verbose, report=report, trace=trace)
+        except (InvalidInput, StorageProblem):
+            if os.path.lexists(ran.layout.database):
+                raise
+            raise StorageProblem(
+                f"the run has ended ({ran.outcome}), but '{ran.layout.home}' was moved or removed before its "
+                "reports were written; move it back, then `weft report` writes them"
+            ) from None
 
 
 def _finish(

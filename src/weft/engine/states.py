@@ -355,6 +355,8 @@ class Attempt:
     """Machine to which it migrates when ``awaited_count`` nodes are free there; None: it does not wait."""
     awaited_count: int = 1
     reason: str = ""
+    slow_machine: int | None = None
+    """Machine that its task left because it was too slow there; None: it did not."""
 
     @property
     def turn(self) -> tuple[float, int]:

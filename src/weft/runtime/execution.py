@@ -15,7 +15,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -46,7 +46,7 @@ from weft.platform.file_format import read_platform
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
 from weft.records import dataclass
-from weft.repository.database import Database, open_database
+from weft.repository.database import Database, StateMoved, open_database
 from weft.repository.journal import Journal, JournalHeader
 from weft.repository.journal_store import JournalStore
 from weft.repository.products import ProductTable
@@ -647,7 +647,22 @@ class Execution:
         )
 
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> ExecutionOutcome:
-        """Drive the execution until all runs have ended, none can continue, or ``interrupted()`` is True."""
+        """Drive the execution until all runs have ended, none can continue, or ``interrupted()`` is True.
+
+        Raises StateMoved, after all programs were ended, if the state was moved or removed meanwhile.
+        """
+        try:
+            return self._drive(interrupted)
+        except (WeftError, OSError):
+            # Whatever failed, it may have failed because the state is not there.
+            try:
+                self._database.check_place()
+            except StateMoved:
+                self._end_unrecorded()
+                raise
+            raise
+
+    def _drive(self, interrupted: Callable[[], bool]) -> ExecutionOutcome:
         with _infrequent_collection():
             self.loop.run(lambda: self._requests.joining is not None or interrupted())
         if self._requests.joining is not None and not interrupted():
@@ -691,6 +706,13 @@ class Execution:
         until = time.monotonic() + self.end_programs() + _AFTER_ENDING_S
         while self.backend.busy and time.monotonic() < until:
             loop.turn(0.1)
+
+    def _end_unrecorded(self) -> None:
+        """Terminate all programs and wait for their ends, which cannot be recorded."""
+        until = time.monotonic() + self.end_programs() + _AFTER_ENDING_S
+        while self.backend.has_programs and time.monotonic() < until:
+            with suppress(WeftError, OSError):  # such as an output whose directory is missing
+                self.backend.poll(0.1)
 
     def _worst_ending(self) -> str:
         found = {run.ending for run in self.engine.state.runs}

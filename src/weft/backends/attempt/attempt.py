@@ -141,6 +141,8 @@ class ActiveAttempt:
     """Progress as last reported by the program."""
     done: float | None = None
     """Completed share of the work as last reported by the program."""
+    sent_done: float | None = None
+    """Value of ``done`` that the engine got last; None: it got none."""
     unsaved: bool = False
     """Whether the restart files have changed since they were last copied."""
     copies_at_s: float = 0.0

@@ -1037,8 +1037,12 @@ class ProgramBackend:
     @property
     def busy(self) -> bool:
         """Return whether a program or an epilog runs, or the end of a program has not been reported."""
-        running = (attempt.start is not None and not attempt.over for attempt in self._attempts.values())
-        return bool(self._finishing or self._owed_epilogs) or any(running)
+        return bool(self._finishing or self._owed_epilogs) or self.has_programs
+
+    @property
+    def has_programs(self) -> bool:
+        """Return whether a program runs or may run."""
+        return any(attempt.start is not None and not attempt.over for attempt in self._attempts.values())
 
     def wake(self) -> None:
         """Make ``poll`` return."""

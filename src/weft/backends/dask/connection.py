@@ -274,7 +274,7 @@ class WorkerConnection:
         folder = f"{facts['home']}/.cache/weft"
         path = f"{folder}/{name}"
         if self.call("find_size", path) != len(content):
-            arriving = f"{path}.{os.urandom(4).hex()}"
+            arriving = f"{path}.{self._identity}"
             self.call("make_folder", folder)
             self.call("write_chunk", arriving, 0, content, timeout_s=_CHUNK_S)
             self.call("rename", arriving, path)

@@ -187,6 +187,9 @@ class DaskMachine(SshMachine):
             self._check_sharing(connection)
         return path
 
+    def _find_python(self, connection: WorkerConnection) -> str:  # type: ignore[override]
+        return str(connection.call("describe")["python"])
+
     def _check_sharing(self, connection: WorkerConnection) -> None:
         """Raise HostError if the worker does not see a file that was just written to the sandbox."""
         text = os.urandom(8).hex()

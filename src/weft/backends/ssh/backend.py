@@ -31,7 +31,7 @@ from weft.backends.attempt.host_files import decode_problem
 from weft.backends.attempt.remote_disk import RemoteDisk
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
-from weft.backends.bundle import bundle_name, make_bundle
+from weft.backends.bundle import MEMORY_MAIN, bundle_name, make_bundle
 from weft.backends.layout import ProjectLayout, path_component
 from weft.backends.runner.records import encode_record
 from weft.backends.runner.runner_link import RunnerScope, read_message
@@ -129,12 +129,16 @@ def clean_host(
     *,
     dry_run: bool,
 ) -> Mapping[str, Any]:
-    """Remove the directories of executions on a host (see ``SshBackend.clean_machine``)."""
+    """Remove the directories of executions on a host (see ``SshBackend.clean_machine``).
+
+    Nothing is written there, because its disk may be full.
+    """
     folders: list[str] = []
     for number, project in executions.items():
         own = layout.own_sandbox(machine, project).name
         scope = _runner_scope(layout, project, number)
         folders += [f"{own}/{number}", f"{own}/records/{number}", f"runners/{scope}"]
+    host.writes_bundle = False
     described = host.call_once("describe", sandbox=host.sandbox)
     name = host.disk.name
     kept = [each.removeprefix(name) for each in spared if each.startswith(f"{name}/")]
@@ -185,6 +189,8 @@ class SshMachine:
         """Whether the machine was reported as lost; file operations then fail at once."""
         self.is_wanted = False
         """Whether a file operation waits for the host, so that its loss must be noticed."""
+        self.writes_bundle = True
+        """Whether the bundle is copied to the disk of the host; without it only files can be accessed."""
         self._layout = layout
         self._is_known = is_known
         self._connections = connections
@@ -271,12 +277,26 @@ class SshMachine:
         connection = self._connect()
         with self._lock:
             if self._files is None or self._files.ended:
-                channel = connection.open_lines([self._python, "-I", "-S", self._bundle, "files"])
-                self._files = _HostFileServer(channel)
+                self._files = _HostFileServer(self._open_files(connection))
             return self._files
 
+    def _open_files(self, connection: HostConnection) -> LineChannel:
+        """Start a file server on the host; return the channel to it."""
+        if self._bundle:
+            return connection.open_lines([self._python, "-I", "-S", self._bundle, "files"])
+        content = make_bundle()
+        words = [self._find_python(connection), "-I", "-S", "-c", MEMORY_MAIN, str(len(content)), "files"]
+        channel = connection.open_lines(words)
+        channel.send(content)
+        return channel
+
+    def _find_python(self, connection: HostConnection) -> str:
+        """Return the Python interpreter on the host."""
+        del connection
+        return self._python
+
     def _connect(self) -> HostConnection:
-        """Return the connection after the bundle was copied; raises HostError."""
+        """Return the connection after the bundle was copied if this is wanted; raises HostError."""
         if self._closing:
             raise HostError(self.settings.host, HostFailure.LOST, "the engine stops")
         with self._lock:
@@ -284,7 +304,7 @@ class SshMachine:
                 self._connection = self._connections.host(self.settings)
             connection = self._connection
             connection.connect(max(_SHORTEST_CONNECT_S, min(_CONNECT_S, self.settings.silence_s)))
-            if not self._bundle:
+            if self.writes_bundle and not self._bundle:
                 self._bundle = self._copy_bundle(connection)
         return connection
 
@@ -305,6 +325,7 @@ class SshMachine:
             connection.put(local, arriving, resume=False)
         except HostError as error:
             if error.cause is HostFailure.DISK_FULL:  # nothing can run there until space is freed
+                connection.run(["rm", "-f", arriving], timeout_s=_CONNECT_S)
                 raise HostError(
                     self.settings.host, HostFailure.NO_ROOM, f"its disk is full: {error}"
                 ) from error
@@ -486,7 +507,9 @@ class _HostFileServer:
         self._channel.send(json.dumps({"id": number, "do": operation, **arguments}).encode())
         answer = answers.get()
         if answer is None:
-            raise self._channel.error or HostError("host", HostFailure.LOST, "its file server ended")
+            said = shorten(self._channel.stderr.decode(errors="replace").strip())
+            what = f"its file server ended: {said}" if said else "its file server ended"
+            raise self._channel.error or HostError("host", HostFailure.LOST, what)
         if "problem" in answer:
             raise decode_problem(answer["problem"])
         return answer["value"]

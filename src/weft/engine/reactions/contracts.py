@@ -245,8 +245,9 @@ def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
 
 def _is_watched(context: DecisionContext, attempt: Attempt) -> bool:
     """Return whether an attempt has a contract or an evaluator program."""
-    evaluated = context.state.runs[attempt.run].settings_of(attempt.task).evaluated
-    return evaluated or _find_contract(context, attempt) is not None
+    run = context.state.runs[attempt.run]
+    untimed = run.compiled.is_untimed(attempt.task)
+    return run.settings_of(attempt.task).polls_progress(untimed=untimed)
 
 
 def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:

@@ -177,6 +177,7 @@ def react(context: DecisionContext, event: messages.Event) -> None:
     """Run the reaction to an event, before the policy is called."""
     if (reaction := _REACTIONS.get(type(event))) is not None:
         reaction(context, event)
+    replanning.follow_plans(context)
 
 
 def finish_runs(context: DecisionContext) -> None:

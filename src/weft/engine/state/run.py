@@ -242,6 +242,8 @@ class TaskFacts:
     failed_on: set[int] = field(default_factory=set)
     """The machines in ``avoid``, except those on which the task was only lost or preempted.
 
+    If the task left a slow machine and could not start on the next one, the slow machine is one of them.
+
     The task uses them only if no other machine is usable, even if the plan puts it there.
     """
     avoid: set[int] = field(default_factory=set)
