@@ -141,8 +141,11 @@ class TaskMonitor:
         self._due_s = min((attempt.copies_at_s for attempt in self._attempts.values()), default=math.inf)
         return found
 
-    def report_progress(self, attempt: ActiveAttempt) -> list[ev.Event]:
-        """Observe one attempt; return events for its changes, then one for its progress."""
+    def report_progress(self, attempt: ActiveAttempt, silent_s: float = 0.0) -> list[ev.Event]:
+        """Observe one attempt; return events for its changes, then one for its progress.
+
+        ``silent_s``: seconds since the last sign of life of the attempt's host.
+        """
         seen = self._observe(attempt)
         answer = ev.Progressed(
             attempt=attempt.number,
@@ -152,6 +155,7 @@ class TaskMonitor:
             all_iterations=seen.all_iterations,
             age_s=None if attempt.reported_at is None else max(0.0, time.time() - attempt.reported_at),
             every_s=attempt.reports_every_s,
+            silent_s=silent_s,
         )
         return [*self._events(attempt, seen), answer]
 

@@ -80,6 +80,7 @@ def make_part(
         disks={index: node.disk for index, node in nodes.items()},
         give_up=give_up,
         release=connections.close,
+        find_silence=lambda machine: nodes[machine].unheard_s,
     )
 
 

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
 import select
 import socket
@@ -35,7 +36,13 @@ from weft.backends.bundle import bundle_name, make_bundle
 from weft.backends.layout import ProjectLayout, path_component
 from weft.backends.runner.records import encode_record
 from weft.backends.runner.runner_link import RunnerScope, read_message
-from weft.backends.ssh.connection import HostConnection, HostConnections, LineChannel, list_routes
+from weft.backends.ssh.connection import (
+    ConnectionState,
+    HostConnection,
+    HostConnections,
+    LineChannel,
+    list_routes,
+)
 from weft.backends.ssh.host import HostError, HostFailure, HostSettings, read_host_settings
 from weft.errors import InvalidInput, Problem, WeftError, shorten
 from weft.platform.machine import Machine
@@ -81,6 +88,7 @@ class SshBackend(ProgramBackend):
             disks={index: host.disk for index, host in hosts.items()},
             give_up=give_up,
             release=connections.close,
+            find_silence=lambda machine: hosts[machine].unheard_s,
         )
 
     @staticmethod
@@ -179,8 +187,16 @@ class SshMachine:
         """Whether a runner on the host has answered since this object was created."""
         self.on_use: Callable[[], None] = lambda: None
         """Called before each file operation; it starts the thread, which notices the loss of the host."""
+        self.outage_s = 0.0
+        """Seconds of the last time for which the host could not be reached."""
         self._heard_s: float | None = None
         """Time on the monotonic clock of the last message of the host since it was connected."""
+        self._began_s: float | None = None
+        """Time on the monotonic clock at which the last attempt to connect began; None: there was none."""
+        self._cannot_connect = False
+        """Whether the last attempt to connect has failed."""
+        self._connect_error: tuple[float, HostError] | None = None
+        """Why staging threads cannot connect: the time at which the last attempt began, and its error."""
         self.is_lost = False
         """Whether the machine was reported as lost; file operations then fail at once."""
         self.is_wanted = False
@@ -279,13 +295,24 @@ class SshMachine:
         """Return the connection after the bundle was copied; raises HostError."""
         if self._closing:
             raise HostError(self.settings.host, HostFailure.LOST, "the engine stops")
+        asked_s = time.monotonic()
         with self._lock:
-            if self._connection is None:
-                self._connection = self._connections.host(self.settings)
-            connection = self._connection
-            connection.connect(max(_SHORTEST_CONNECT_S, min(_CONNECT_S, self.settings.silence_s)))
-            if not self._bundle:
-                self._bundle = self._copy_bundle(connection)
+            if self._connect_error is not None and self._connect_error[0] >= asked_s:
+                raise self._connect_error[1]  # an attempt of another thread answers this one as well
+            began_s = time.monotonic()
+            try:
+                return self._connect_now()
+            except HostError as error:
+                self._connect_error = began_s, error
+                raise
+
+    def _connect_now(self) -> HostConnection:
+        if self._connection is None:
+            self._connection = self._connections.host(self.settings)
+        connection = self._connection
+        connection.connect(max(_SHORTEST_CONNECT_S, min(_CONNECT_S, self.settings.silence_s)))
+        if not self._bundle:
+            self._bundle = self._copy_bundle(connection)
         return connection
 
     def _copy_bundle(self, connection: HostConnection) -> str:
@@ -333,6 +360,30 @@ class SshMachine:
                 self._thread.start()
 
     @property
+    def unheard_s(self) -> float:
+        """Return the seconds since the last sign of life of the host; 0 if nothing was expected of it."""
+        for since_s in (self.down_since_s, self._heard_s, self._began_s):
+            if since_s is not None:
+                return time.monotonic() - since_s
+        return 0.0
+
+    @property
+    def silent_s(self) -> float | None:
+        """Return the seconds for which the host has not answered; None: it answers, or may do so soon.
+
+        A connection that was cut and can be renewed at once is no silence.
+        """
+        if self._cannot_connect:
+            return self.unheard_s
+        is_connecting = self.down_since_s is None and self._heard_s is None
+        if is_connecting and self._connection is not None:
+            is_connecting = self._connection.state is not ConnectionState.CONNECTED
+            if not is_connecting:
+                return None  # its runner is being started
+        unheard_s = self.unheard_s
+        return unheard_s if unheard_s > _SILENT_S else None
+
+    @property
     def is_open(self) -> bool:
         """Return whether the thread of the machine was started."""
         return self._thread is not None
@@ -367,7 +418,8 @@ class SshMachine:
     ) -> None:
         pause_s = _FIRST_PAUSE_S
         while not self._stopped.is_set():
-            text, refused, began_s = "", False, time.monotonic()
+            text, refused = "", False
+            self._began_s = began_s = time.monotonic()
             try:
                 self._serve_bridge(greeting, deliver)
                 pause_s = _FIRST_PAUSE_S
@@ -377,7 +429,7 @@ class SshMachine:
                 self.error = text
                 if self.down_since_s is None:
                     self.down_since_s = began_s if self._heard_s is None else self._heard_s
-                self._heard_s = None
+                self._cannot_connect, self._heard_s = self._heard_s is None, None
             deliver({"is": "disconnected", "text": text, "refused": refused})
             self._bundle = ""  # the host may have lost its disk
             self._pause(pause_s, deliver)
@@ -423,7 +475,8 @@ class SshMachine:
                     if message["is"] == "here":
                         reached, self._channel = True, channel
                         self.was_reached = True
-                        self.down_since_s, self.error = None, ""
+                        self.outage_s = 0.0 if self.down_since_s is None else self.unheard_s
+                        self._cannot_connect, self.down_since_s, self.error = False, None, ""
                     elif message["is"] == "failed":
                         cause = HostFailure.NO_COMMAND if message.get("lasting") else HostFailure.FILE
                         raise HostError(self.settings.host, cause, str(message["text"]))
@@ -449,7 +502,7 @@ _PASSING = {
 """Failures after which an operation is repeated when the host answers again."""
 
 
-_REFUSALS = {*HostFailure.permanent(), HostFailure.NO_COMMAND}
+_REFUSALS = {*HostFailure.permanent(), HostFailure.NO_COMMAND, HostFailure.NO_ROOM}
 """Failures after which a host runs no program until the user corrects the cause."""
 
 
@@ -540,6 +593,8 @@ class SshRunners:
         self._started_at_s: dict[int, float] = {}
         """By attempt: when the start of its program was reported, in seconds of the monotonic clock."""
         self._lost: dict[int, str] = {}
+        self._silent: dict[int, str] = {}
+        """By machine whose host was reported as silent: the reason that was reported last."""
         self._backlog: list[ProgramReport] = []
         for machine, host in hosts.items():
             host.on_use = partial(self._open, machine)
@@ -694,6 +749,9 @@ class SshRunners:
         if self._lost.pop(machine, None) is not None:
             self._hosts[machine].is_lost = False
             returned.append({"is": "back", "machine": machine})
+        elif self._silent.pop(machine, None) is not None or self._hosts[machine].outage_s:
+            outage_s = self._hosts[machine].outage_s
+            returned.append({"is": "answers", "machine": machine, "silent_s": outage_s})
         running = {int(each["attempt"]) for each in here["running"]}
         # They ended without a connection, so the time of their reports is not that of their ends.
         ended = {int(each["attempt"]): {**each, "delayed": True} for each in here["ended"]}
@@ -735,6 +793,24 @@ class SshRunners:
         down_since_s = host.down_since_s
         if down_since_s is not None and time.monotonic() - down_since_s > host.silence_s:
             self._lose(machine, host.error)
+        self._note_silence(machine)
+
+    def _note_silence(self, machine: int) -> None:
+        """Report that a host has stopped answering, or why it still does not answer."""
+        host = self._hosts[machine]
+        if machine in self._lost:
+            self._silent.pop(machine, None)
+            return
+        silent_s, why = host.silent_s, host.error
+        if silent_s is None:
+            if machine in self._ready and self._silent.pop(machine, None) is not None:
+                self._backlog.append({"is": "answers", "machine": machine, "silent_s": 0.0})
+        elif self._silent.get(machine) != why:
+            self._silent[machine] = why
+            left_s = max(0.0, host.silence_s - silent_s)
+            lost_in_s = left_s if math.isfinite(left_s) else None
+            silent = {"is": "silent", "machine": machine, "text": why}
+            self._backlog.append({**silent, "silent_s": silent_s, "lost_in_s": lost_in_s})
 
     def _lose(self, machine: int, text: str) -> None:
         # Not lasting: the thread of the machine goes on connecting, so a mended key or host is used at once.
