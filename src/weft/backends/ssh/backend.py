@@ -721,6 +721,13 @@ class SshRunners:
                     self._lose(machine, message["text"])
             self._find_lost(machine)
             return self._take_backlog()
+        if self._silent.pop(machine, None) is None:
+            return self._handle_report(machine, message)
+        answers = {"is": "answers", "machine": machine, "silent_s": 0.0}
+        return [answers, *self._handle_report(machine, message)]
+
+    def _handle_report(self, machine: int, message: dict[str, Any]) -> list[ProgramReport]:
+        what = message["is"]
         if what == "measured":
             return [{**message, "machine": machine}]
         if what in ("started", "queued", "ended"):
@@ -802,10 +809,7 @@ class SshRunners:
             self._silent.pop(machine, None)
             return
         silent_s, why = host.silent_s, host.error
-        if silent_s is None:
-            if machine in self._ready and self._silent.pop(machine, None) is not None:
-                self._backlog.append({"is": "answers", "machine": machine, "silent_s": 0.0})
-        elif self._silent.get(machine) != why:
+        if silent_s is not None and self._silent.get(machine) != why:
             self._silent[machine] = why
             left_s = max(0.0, host.silence_s - silent_s)
             lost_in_s = left_s if math.isfinite(left_s) else None
