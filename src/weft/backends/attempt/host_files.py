@@ -216,7 +216,10 @@ class HostFiles:
         return {**facts, "path": f"{folder}/{digest}", "digest": digest, "size_bytes": size_bytes}
 
     def offer_proof(self, folder: str) -> list[str]:
-        """Write a random text to a file; return its path and the text: who reads it has reached this host."""
+        """Write a random text to a file and return its path and the text.
+
+        A command that reads the text from this path reaches this host.
+        """
         make_folder(Path(folder))
         path, text = Path(folder) / f"proof-{os.urandom(8).hex()}", os.urandom(16).hex()
         write_file(path, text.encode(), is_private=True)

@@ -175,6 +175,7 @@ class SshMachine:
         connections: HostConnections,
         is_known: Callable[[int, int, str], bool],
     ) -> None:
+        self._machine = machine.name
         self.settings = self._read_settings(machine)
         self.sandbox, self._python = self._read_words(machine)
         self.down_since_s: float | None = None
@@ -196,7 +197,7 @@ class SshMachine:
         self._cannot_connect = False
         """Whether the last attempt to connect has failed."""
         self._connect_error: tuple[float, HostError] | None = None
-        """Why staging threads cannot connect: the time at which the last attempt began, and its error."""
+        """The time at which the last attempt to connect failed, and its error."""
         self.is_lost = False
         """Whether the machine was reported as lost; file operations then fail at once."""
         self.is_wanted = False
@@ -276,10 +277,10 @@ class SshMachine:
             except HostError as error:
                 lasting = error.cause.is_permanent
                 if error.cause in _REFUSALS:
-                    self.refusal = str(error)
+                    self.refusal = self._name_error(error)
                 if lasting or self.is_lost or self._closing or error.cause not in _PASSING:
                     what = "cannot be used"
-                    raise StagingProblem(what, self.settings.host, str(error), lasting=lasting) from error
+                    raise StagingProblem(what, self.settings.host, error.text, lasting=lasting) from error
                 self.is_wanted = True
             time.sleep(_RETRY_S)
 
@@ -288,7 +289,7 @@ class SshMachine:
         with self._lock:
             if self._files is None or self._files.ended:
                 channel = connection.open_lines([self._python, "-I", "-S", self._bundle, "files"])
-                self._files = _HostFileServer(channel)
+                self._files = _HostFileServer(channel, self.settings.host, self._python)
             return self._files
 
     def _connect(self) -> HostConnection:
@@ -298,12 +299,11 @@ class SshMachine:
         asked_s = time.monotonic()
         with self._lock:
             if self._connect_error is not None and self._connect_error[0] >= asked_s:
-                raise self._connect_error[1]  # an attempt of another thread answers this one as well
-            began_s = time.monotonic()
+                raise self._connect_error[1]  # another thread has tried meanwhile
             try:
                 return self._connect_now()
             except HostError as error:
-                self._connect_error = began_s, error
+                self._connect_error = time.monotonic(), error
                 raise
 
     def _connect_now(self) -> HostConnection:
@@ -332,18 +332,15 @@ class SshMachine:
             connection.put(local, arriving, resume=False)
         except HostError as error:
             if error.cause is HostFailure.DISK_FULL:  # nothing can run there until space is freed
-                raise HostError(
-                    self.settings.host, HostFailure.NO_ROOM, f"its disk is full: {error}"
-                ) from error
+                what = f"its disk is full: there is no space for {path}, which weft needs"
+                advice = "remove files there"
+                raise HostError(self.settings.host, HostFailure.NO_ROOM, what, advice) from error
             raise
         connection.run(["mv", arriving, path], timeout_s=_CONNECT_S)
         done = connection.run([self._python, "-I", "-S", path, "version"], timeout_s=_CONNECT_S)
         if done.code:
             said = shorten(done.err.decode(errors="replace").strip())
-            what = f"{self._python} cannot run weft's file there: {said}"
-            raise HostError(
-                self.settings.host, HostFailure.NO_COMMAND, what, "weft needs Python 3.8 or newer"
-            )
+            raise _explain_python(self.settings.host, self._python, said)
         return path
 
     # The bridge.
@@ -399,8 +396,10 @@ class SshMachine:
             channel.send("\n".join(map(encode_record, messages)).encode())
 
     def give_up(self) -> None:
-        """Let waiting file operations fail."""
+        """Let waiting file operations and attempts to connect fail."""
         self._closing = True
+        if (connection := self._connection) is not None:
+            connection.stop_connecting()
 
     def close(self, *, wait_s: float) -> None:
         """End the thread; the bridge may end by itself within ``wait_s`` seconds."""
@@ -424,7 +423,7 @@ class SshMachine:
                 self._serve_bridge(greeting, deliver)
                 pause_s = _FIRST_PAUSE_S
             except WeftError as error:
-                text = str(error)
+                text = self._name_error(error)
                 refused = isinstance(error, HostError) and error.cause in _REFUSALS
                 self.error = text
                 if self.down_since_s is None:
@@ -434,6 +433,11 @@ class SshMachine:
             self._bundle = ""  # the host may have lost its disk
             self._pause(pause_s, deliver)
             pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
+
+    def _name_error(self, error: WeftError) -> str:
+        """Return the text of an error; the host is named if the machine has another name."""
+        is_named = isinstance(error, HostError) and self._machine == self.settings.host
+        return error.text if isinstance(error, HostError) and is_named else str(error)
 
     def _pause(self, pause_s: float, deliver: Callable[[dict[str, Any]], None]) -> None:
         """Wait before the next attempt to connect; report the moment from which the host counts as lost."""
@@ -467,7 +471,7 @@ class SshMachine:
             while (lines := channel.receive()) is not None:
                 self._heard_s = time.monotonic() if lines else self._heard_s
                 for line in lines:
-                    message = _read_line(line)
+                    message = _read_line(line, self.settings.host)
                     if message["is"] == "programs":
                         known = [each for each in message["found"] if self._is_known(*each)]
                         channel.send(json.dumps({"known": known}).encode())
@@ -488,7 +492,10 @@ class SshMachine:
                 raise channel.error
             if not reached:
                 said = shorten(channel.stderr.decode(errors="replace").strip())
-                what = f"the bridge to its runner ended with code {channel.exit_code}: {said}"
+                what = (
+                    f"its runner was not reached: `{self._python}` ended with exit code {channel.exit_code}"
+                )
+                what = f"{what}: {said}" if said else what
                 raise HostError(self.settings.host, HostFailure.FILE, what)
         finally:
             self._channel = None
@@ -506,22 +513,31 @@ _REFUSALS = {*HostFailure.permanent(), HostFailure.NO_COMMAND, HostFailure.NO_RO
 """Failures after which a host runs no program until the user corrects the cause."""
 
 
-def _read_line(line: bytes) -> dict[str, Any]:
+def _explain_python(host: str, python: str, said: str) -> HostError:
+    """Return the error about an interpreter that cannot run the bundle; ``said`` is what it wrote."""
+    what = f"{python} cannot run weft's file there: {said}"
+    return HostError(host, HostFailure.NO_COMMAND, what, "weft needs Python 3.8 or newer")
+
+
+def _read_line(line: bytes, host: str) -> dict[str, Any]:
     if line.startswith((b'{"is":"programs"', b'{"is":"failed"', b'{"is":"beat"')):
         found: dict[str, Any] = json.loads(line)
         return found
     try:
         return read_message(line)
     except (ValueError, RecursionError) as error:
-        what = f"its bridge sent a line that is not a message: {shorten(str(error))}"
-        raise HostError("host", HostFailure.FILE, what) from None
+        what = f"weft's program there wrote a line that is not a message: {shorten(str(error))}"
+        raise HostError(host, HostFailure.FILE, what) from None
 
 
 class _HostFileServer:
     """The process ``files`` of the bundle on a host; several threads may call it."""
 
-    def __init__(self, channel: LineChannel) -> None:
+    def __init__(self, channel: LineChannel, host: str, python: str) -> None:
         self._channel = channel
+        self._host = host
+        self._python = python
+        self._has_answered = False
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._answers: dict[int, SimpleQueue[dict[str, Any] | None]] = {}
@@ -539,7 +555,7 @@ class _HostFileServer:
         self._channel.send(json.dumps({"id": number, "do": operation, **arguments}).encode())
         answer = answers.get()
         if answer is None:
-            raise self._channel.error or HostError("host", HostFailure.LOST, "its file server ended")
+            raise self._channel.error or self._explain_end()
         if "problem" in answer:
             raise decode_problem(answer["problem"])
         return answer["value"]
@@ -548,6 +564,14 @@ class _HostFileServer:
         """End the process."""
         self._channel.close()
 
+    def _explain_end(self) -> HostError:
+        """Return why the process has ended while the host was connected."""
+        code, said = self._channel.exit_code, shorten(self._channel.stderr.decode(errors="replace").strip())
+        if self._has_answered or code is None or code < 0:
+            what = "weft's process for file operations there has ended"
+            return HostError(self._host, HostFailure.LOST, what)
+        return _explain_python(self._host, self._python, said or f"it ended with exit code {code}")
+
     def _receive(self) -> None:
         poller = select.poll()
         with contextlib.suppress(OSError, ValueError):  # the channel was closed
@@ -555,6 +579,7 @@ class _HostFileServer:
             while (lines := self._channel.receive()) is not None:
                 for line in lines:
                     answer = json.loads(line)
+                    self._has_answered = True
                     self._answers.pop(answer["id"]).put(answer)
                 poller.poll(500.0)
         with self._lock:
