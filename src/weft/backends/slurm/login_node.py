@@ -64,7 +64,7 @@ def make_part(
     connections = HostConnections()
     nodes = {
         index: LoginNode(
-            context.layout, context.machines[index], connections, context.is_known,
+            context.layout, context.machines[index], connections, context.is_known, context.project,
             partition=_share_rate(partition, described),
         )
         for index, partition in zip(machines, described, strict=True)

@@ -9,6 +9,7 @@ double. A host that cannot be reached for longer than the stated silence is repo
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import itertools
 import json
@@ -29,7 +30,7 @@ from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import BackendPart, ProgramBackend, SurvivingPrograms
 from weft.backends.attempt.content import check_interruption
 from weft.backends.attempt.host_files import decode_problem
-from weft.backends.attempt.remote_disk import RemoteDisk
+from weft.backends.attempt.remote_disk import ARRIVALS, RemoteDisk
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
 from weft.backends.bundle import bundle_name, make_bundle
@@ -37,7 +38,6 @@ from weft.backends.layout import ProjectLayout, path_component
 from weft.backends.runner.records import encode_record
 from weft.backends.runner.runner_link import RunnerScope, read_message
 from weft.backends.ssh.connection import (
-    ConnectionState,
     HostConnection,
     HostConnections,
     LineChannel,
@@ -74,7 +74,9 @@ class SshBackend(ProgramBackend):
         """Return the transport to these machines, their disks, and the connections for both."""
         connections = HostConnections()
         hosts = {
-            index: SshMachine(context.layout, context.machines[index], connections, context.is_known)
+            index: SshMachine(
+                context.layout, context.machines[index], connections, context.is_known, context.project
+            )
             for index in machines
         }
 
@@ -143,6 +145,7 @@ def clean_host(
         own = layout.own_sandbox(machine, project).name
         scope = _runner_scope(layout, project, number)
         folders += [f"{own}/{number}", f"{own}/records/{number}", f"runners/{scope}"]
+        folders += [arrivals] if (arrivals := f"{own}/{ARRIVALS}") not in folders else []
     described = host.call_once("describe", sandbox=host.sandbox)
     name = host.disk.name
     kept = [each.removeprefix(name) for each in spared if each.startswith(f"{name}/")]
@@ -174,7 +177,9 @@ class SshMachine:
         machine: Machine,
         connections: HostConnections,
         is_known: Callable[[int, int, str], bool],
+        project: str = "",
     ) -> None:
+        """Create a machine without a connection; ``project`` is the identity of a project with tasks."""
         self._machine = machine.name
         self.settings = self._read_settings(machine)
         self.sandbox, self._python = self._read_words(machine)
@@ -195,7 +200,11 @@ class SshMachine:
         self._began_s: float | None = None
         """Time on the monotonic clock at which the last attempt to connect began; None: there was none."""
         self._cannot_connect = False
-        """Whether the last attempt to connect has failed."""
+        """Whether the last attempt to reach the runner has failed."""
+        self._is_reached = False
+        """Whether the runner has answered since the last attempt to reach it began."""
+        self.is_full = False
+        """Whether the disk is full, so that the runner is left until there is space again."""
         self._connect_error: tuple[float, HostError] | None = None
         """The time at which the last attempt to connect failed, and its error."""
         self.is_lost = False
@@ -214,7 +223,8 @@ class SshMachine:
         self._channel: LineChannel | None = None
         self._stopped = threading.Event()
         self._closing = False
-        self.disk = RemoteDisk(self, self._name_disk(), self.sandbox, layout.sandbox(machine))
+        own = layout.own_sandbox(machine, project).name
+        self.disk = RemoteDisk(self, self._name_disk(), self.sandbox, own, layout.sandbox(machine))
 
     def _read_settings(self, machine: Machine) -> HostSettings:
         return read_host_settings(machine.backend, machine.name)
@@ -244,8 +254,31 @@ class SshMachine:
     # File operations, called by staging threads.
 
     def call(self, operation: str, **arguments: Any) -> Any:
-        """Perform an operation of ``HostFiles``; wait while the host does not answer."""
-        return self._persist(lambda: self._file_server().call(operation, arguments))
+        """Perform an operation of ``HostFiles``; wait while the host does not answer.
+
+        If its disk is so full that no file can be written, the machine is lost until there is space again.
+        """
+        try:
+            return self._persist(lambda: self._file_server().call(operation, arguments))
+        except StagingProblem as problem:
+            if problem.number not in _FULL:
+                raise
+            try:
+                self._check_space()
+            except HostError as error:
+                self.refusal = self._name_error(error)
+                self.is_full = True
+                raise StagingProblem("cannot be used", self.settings.host, error.text) from problem
+            raise
+
+    def _check_space(self) -> None:
+        """Raise HostError if the disk has no space for a small file."""
+        try:
+            self.call_once("check_space", sandbox=self.sandbox)
+        except StagingProblem as problem:
+            if problem.number in _FULL:
+                raise _explain_full_disk(self.settings.host, self.sandbox) from problem
+            raise
 
     def call_once(self, operation: str, **arguments: Any) -> Any:
         """Perform an operation of ``HostFiles``; raises HostError if the host does not answer."""
@@ -280,7 +313,9 @@ class SshMachine:
                     self.refusal = self._name_error(error)
                 if lasting or self.is_lost or self._closing or error.cause not in _PASSING:
                     what = "cannot be used"
-                    raise StagingProblem(what, self.settings.host, error.text, lasting=lasting) from error
+                    number = errno.ENOSPC if error.cause is HostFailure.DISK_FULL else None
+                    host = self.settings.host
+                    raise StagingProblem(what, host, error.text, lasting=lasting, number=number) from error
                 self.is_wanted = True
             time.sleep(_RETRY_S)
 
@@ -332,9 +367,7 @@ class SshMachine:
             connection.put(local, arriving, resume=False)
         except HostError as error:
             if error.cause is HostFailure.DISK_FULL:  # nothing can run there until space is freed
-                what = f"its disk is full: there is no space for {path}, which weft needs"
-                advice = "remove files there"
-                raise HostError(self.settings.host, HostFailure.NO_ROOM, what, advice) from error
+                raise _explain_full_disk(self.settings.host, folder) from error
             raise
         connection.run(["mv", arriving, path], timeout_s=_CONNECT_S)
         done = connection.run([self._python, "-I", "-S", path, "version"], timeout_s=_CONNECT_S)
@@ -374,7 +407,7 @@ class SshMachine:
             return self.unheard_s
         is_connecting = self.down_since_s is None and self._heard_s is None
         if is_connecting and self._connection is not None:
-            is_connecting = self._connection.state is not ConnectionState.CONNECTED
+            is_connecting = not self._connection.is_connected
             if not is_connecting:
                 return None  # its runner is being started
         unheard_s = self.unheard_s
@@ -419,6 +452,7 @@ class SshMachine:
         while not self._stopped.is_set():
             text, refused = "", False
             self._began_s = began_s = time.monotonic()
+            self._is_reached = False
             try:
                 self._serve_bridge(greeting, deliver)
                 pause_s = _FIRST_PAUSE_S
@@ -428,7 +462,7 @@ class SshMachine:
                 self.error = text
                 if self.down_since_s is None:
                     self.down_since_s = began_s if self._heard_s is None else self._heard_s
-                self._cannot_connect, self._heard_s = self._heard_s is None, None
+                self._cannot_connect, self._heard_s = not self._is_reached, None
             deliver({"is": "disconnected", "text": text, "refused": refused})
             self._bundle = ""  # the host may have lost its disk
             self._pause(pause_s, deliver)
@@ -458,12 +492,13 @@ class SshMachine:
         """
         connection = self._connect()
         self.disk.refresh(self.call_once("describe", sandbox=self.sandbox))  # also while the machine is lost
+        self._check_space()
+        self.is_full = False
         sandbox = self.disk.sandbox
         mode, more = self._describe_bridge()
         place = {**greeting(), **more}
         folder = f"{sandbox}/{place.pop('folder')}"
         channel = connection.open_lines([self._python, "-I", "-S", self._bundle, mode, folder])
-        reached = False
         try:
             channel.send(json.dumps(place).encode())
             poller = select.poll()
@@ -477,20 +512,23 @@ class SshMachine:
                         channel.send(json.dumps({"known": known}).encode())
                         continue
                     if message["is"] == "here":
-                        reached, self._channel = True, channel
+                        self._is_reached, self._channel = True, channel
                         self.was_reached = True
                         self.outage_s = 0.0 if self.down_since_s is None else self.unheard_s
                         self._cannot_connect, self.down_since_s, self.error = False, None, ""
                     elif message["is"] == "failed":
+                        self._check_space()  # why a runner cannot be started
                         cause = HostFailure.NO_COMMAND if message.get("lasting") else HostFailure.FILE
                         raise HostError(self.settings.host, cause, str(message["text"]))
                     deliver(message)
-                if self._stopped.is_set() and not reached:
+                if self.is_full:
+                    raise _explain_full_disk(self.settings.host, sandbox)
+                if self._stopped.is_set() and not self._is_reached:
                     return
                 poller.poll(500.0)
             if channel.error is not None:
                 raise channel.error
-            if not reached:
+            if not self._is_reached:
                 said = shorten(channel.stderr.decode(errors="replace").strip())
                 what = (
                     f"its runner was not reached: `{self._python}` ended with exit code {channel.exit_code}"
@@ -509,8 +547,17 @@ _PASSING = {
 """Failures after which an operation is repeated when the host answers again."""
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 _REFUSALS = {*HostFailure.permanent(), HostFailure.NO_COMMAND, HostFailure.NO_ROOM}
 """Failures after which a host runs no program until the user corrects the cause."""
+
+
+def _explain_full_disk(host: str, folder: str) -> HostError:
+    """Return the error about a disk without space for a small file; ``folder`` is a folder on it."""
+    shown = folder if folder.startswith(("/", "~")) else f"~/{folder}"
+    what = f"its disk is full: nothing can be written below {shown}"
+    return HostError(host, HostFailure.NO_ROOM, what, "free space there, or set `sandbox` to another disk")
 
 
 def _explain_python(host: str, python: str, said: str) -> HostError:
@@ -846,7 +893,8 @@ class SshRunners:
         if machine not in self._lost:
             self._lost[machine] = text
             self._hosts[machine].is_lost = True
-            self._backlog.append({"is": "lost", "machine": machine, "text": text})
+            is_full = self._hosts[machine].is_full  # the inputs of an attempt may have filled it
+            self._backlog.append({"is": "lost", "machine": machine, "text": text, "full": is_full})
 
     # Start and end of the engine.
 
@@ -862,7 +910,7 @@ class SshRunners:
             self._open(machine)
         end_s = time.monotonic() + _RECOVER_S
         greetings: dict[int, dict[str, Any]] = {}
-        while set(machines) - greetings.keys() and time.monotonic() < end_s:
+        while set(machines) - greetings.keys() - self._lost.keys() and time.monotonic() < end_s:
             if self._inbox.empty():
                 time.sleep(0.01)
                 continue

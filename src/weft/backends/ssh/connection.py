@@ -118,6 +118,11 @@ class HostConnection:
         self._attempts: set[Future[None]] = set()
         """The calls of ``connect`` that have not returned."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Return whether the host is connected, as far as is known."""
+        return self.state is ConnectionState.CONNECTED
+
     def fileno(self) -> int:
         """Return the descriptor that is readable after a change of state."""
         return self._changed
@@ -747,10 +752,13 @@ def _describe_unusable_keys(files: Sequence[str]) -> str:
     for file in files:
         try:
             asyncssh.read_private_key(file)
-        except asyncssh.KeyEncryptionError:
-            problems.append(f"{file} is protected by a passphrase: run `ssh-add {file}`")
-        except (asyncssh.KeyImportError, OSError):
-            problems.append(f"{file} is not a private key that can be read")
+        except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError, OSError) as error:
+            is_encrypted = "passphrase" in str(error).lower()
+            problems.append(
+                f"{file} is protected by a passphrase: run `ssh-add {file}`"
+                if is_encrypted
+                else f"{file} is not a private key that can be read"
+            )
         else:
             return ""
     return "; ".join(problems)
