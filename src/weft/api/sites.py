@@ -24,7 +24,7 @@ from weft.api.cleanup import clean
 from weft.api.machines import list_machines
 from weft.api.project import OpenProject
 from weft.api.run import RunResult, run
-from weft.engine.messages import ContactChanged, Ended
+from weft.engine.states import TaskState
 from weft.errors import InvalidInput, WeftError, shorten, suggest
 from weft.formats.native import write_platform
 from weft.platform.local import local_machine
@@ -551,13 +551,13 @@ class _HostContact:
         self.problem = ""
         """Why the host does not answer; "": it answers, or has not been silent for long."""
         self.is_used = False
-        """Whether a program has ended there."""
+        """Whether a task has completed there."""
 
-    def note(self, entry: JournalEntry, _: Engine) -> None:
-        """Update the facts by one more entry."""
-        if isinstance(entry.event, ContactChanged):
-            self.problem = "" if entry.event.answers else entry.event.reason
-        self.is_used |= isinstance(entry.event, Ended) and entry.event.exit_code is not None
+    def note(self, _: JournalEntry, engine: Engine) -> None:
+        """Update the facts after one more entry."""
+        silence = engine.state.machines[0].silence
+        self.problem = "" if silence is None else silence.reason
+        self.is_used |= any(TaskState.COMPLETED in run.state for run in engine.state.runs)
 
 
 def _write_project(project: Path, machine: Machine, size_bytes: int) -> None:

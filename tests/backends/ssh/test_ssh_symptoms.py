@@ -19,9 +19,9 @@ def host(ssh_hosts: SshHosts) -> SshHost:
     return ssh_hosts[3]
 
 
-def write_machine(grid: Path, host: SshHost, **backend: object) -> None:
-    machine = {"nodes": 2, "backend": {"kind": "ssh", **host.backend, "silence": 5, **backend}}
-    (grid / "grid.yaml").write_text(json.dumps({"machines": {host.name: machine}}))
+def write_machine(grid: Path, at: SshHost, **backend: object) -> None:
+    machine = {"nodes": 2, "backend": {"kind": "ssh", **at.backend, "silence": 5, **backend}}
+    (grid / "grid.yaml").write_text(json.dumps({"machines": {at.name: machine}}))
 
 
 TASKS = {"a": {"command": "hostname > out", "inputs": ["data.txt"], "outputs": ["out"]}}
