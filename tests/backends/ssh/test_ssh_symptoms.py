@@ -134,7 +134,7 @@ def test_disk_that_becomes_full_while_tasks_run_there(grid: Path, host: SshHost)
     tasks = {"first": {"command": "echo begun; until [ -e /tmp/go ]; do sleep 0.1; done"}}
     engine = run(grid, {**tasks, "a": {**TASKS["a"], "after": ["first"]}})
     wait_until(lambda: "echo begun" in host.run("ps", "-eo", "args"), "first task")
-    host.run("sh", "-c", "touch /tmp/go; head -c 500M /dev/zero > /tmp/filling || :")
+    host.run("sh", "-c", "head -c 500M /dev/zero > /tmp/filling || :; touch /tmp/go")
     try:
         words = "its disk is full: nothing can be written below"
         wait_until(lambda: words in weft(grid, "machines", "ls"), "lost machine")
