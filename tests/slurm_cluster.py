@@ -161,6 +161,11 @@ class SlurmCluster:
         self._spawn("slurmctld", ["slurmctld", "-D"])
         self._await(lambda: "UP" in self.run("scontrol", "ping", check=False).split(), "slurmctld")
 
+    def read_logs(self) -> str:
+        """Return the last lines of the logs of all daemons."""
+        logs = sorted((*self.folder.glob("*.log"), *self.folder.glob("*.out")))
+        return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-3000:]}" for log in logs)
+
     def stop(self) -> None:
         """End every process of the cluster and its jobs, and remove its files."""
         for name in reversed(list(self._running)):  # nodes, slurmctld, munged
@@ -260,9 +265,7 @@ class SlurmCluster:
         while not reached():
             code = self._running[name].poll()
             if code is not None or time.monotonic() > end:
-                logs = sorted((*self.folder.glob("*.log"), *self.folder.glob("*.out")))
-                text = "\n".join(f"{log.name}: {log.read_text(errors='replace')[-1500:]}" for log in logs)
-                raise AssertionError(f"{name} does not answer (exit code {code})\n{text}")
+                raise AssertionError(f"{name} does not answer (exit code {code})\n{self.read_logs()}")
             time.sleep(0.1)
 
     def _find_processes(self, *also: str) -> list[int]:

@@ -140,7 +140,11 @@ def test_tasks_of_nodes_that_die_and_return_at_once_run_again(project) -> None:
     for name in names:
         project.cluster.return_node(name)
     code, text = project.finish(engine)
-    assert code == 0, text
-    assert "(2 lost)" in text, text
-    assert "cancelled from outside" not in text, text
+    evidence = f"{text}\n{project.cluster.read_logs()}"
+    assert code == 0, evidence
+    # A node that has just returned may be unable to start a job, which is then lost, too.
+    losses = re.search(r"^ *failures +\d+ \((\d+) lost\)$", text, re.MULTILINE)
+    assert losses is not None, evidence
+    assert int(losses[1]) >= 2, evidence
+    assert "cancelled from outside" not in text, evidence
     project.await_queue(lambda jobs: not jobs)

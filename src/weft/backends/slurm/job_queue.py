@@ -929,6 +929,10 @@ class JobQueue:
             self._waiting.append(job.files.attempt)
             return
         cause, text = _explain(job)
+        has_nodes = job.status is not None and bool(job.status.nodes)
+        if given is not None and has_nodes and state is JobState.CANCELLED and not job.silence:
+            # Slurm also calls a job cancelled whose script a node could not start.
+            cause, text = "lost", "its job was cancelled on its nodes before the program started"
         if not cause:
             how = f"ended as {state.value}" if state is not None else "disappeared from Slurm"
             cause = "error" if given is not None and state is JobState.FAILED else "lost"
