@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from driven_engine import DrivenEngine, one_task, platform_of
@@ -186,3 +188,10 @@ def test_lost_machine_is_no_longer_silent():
     assert state.silence == (20.0, 80.0, "no answer")
     engine.handle(ev.MachineChanged(machine=0, up=False, reason="no answer"), at=80)
     assert state.silence is None
+
+
+@pytest.mark.parametrize("times", [{"silent_s": math.inf}, {"lost_in_s": math.nan}])
+def test_damaged_times_of_a_silence_are_refused(times):
+    engine = running(RunSettings())
+    with pytest.raises(ValueError, match="must be finite"):
+        engine.handle(silent(**times), at=30)

@@ -259,7 +259,10 @@ class RunDisplay:
 
     def clock_time(self, at_s: float) -> str:
         """Return a time of the engine as the time of day here."""
-        return time.strftime("%H:%M:%S", time.localtime(self.zero_at_s + at_s))
+        try:
+            return time.strftime("%H:%M:%S", time.localtime(self.zero_at_s + at_s))
+        except (OverflowError, ValueError, OSError):  # the journal is damaged
+            return f"{at_s:g} s of the run"
 
     def module_lines(self) -> list[str]:
         """Return a line about each failure of a task's module that did not affect the task."""

@@ -11,6 +11,7 @@ attempt (docs/papers/adaptive-jobs.md, section 4).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -334,6 +335,8 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
 def _on_contact_changed(state: EngineState, event: messages.ContactChanged) -> None:
     machine = state.machines[event.machine]
     before, now = machine.silence, state.now
+    if not math.isfinite(event.silent_s + (event.lost_in_s or 0.0)):
+        raise ValueError("silent_s and lost_in_s must be finite")
     if not event.answers:
         lost_at_s = None if event.lost_in_s is None else now + event.lost_in_s
         since_s = now - event.silent_s if before is None else before.since_s

@@ -267,3 +267,26 @@ def test_outage_violates_no_contract(grid: Path, ssh_hosts: SshHosts) -> None:
     assert json.loads(weft(grid, "report", "1", "--json"))["migrations"] == []
     assert "violates its contract" not in weft(grid, "explain", "t")
     assert (grid / "out").read_text() == f"{host.name}\n"
+
+
+def test_silence_ends_with_the_engine_that_noticed_it(grid: Path, ssh_hosts: SshHosts) -> None:
+    """The next engine reports a host that still does not answer."""
+    write_grid(grid, ssh_hosts, silence=300)
+    for host in ssh_hosts:
+        host.run("rm", "-f", "/tmp/go")
+    engine = run(grid, {"t": {"command": "echo silence; until [ -e /tmp/go ]; do sleep 0.1; done"}})
+    host = next(each for each in ssh_hosts if each.name == wait_for(ssh_hosts, "echo silence"))
+    host.drop_packets()
+    try:
+        wait_until(lambda: json.loads(weft(grid, "status", "--json"))["silent"], "silent host")
+        engine.send_signal(signal.SIGKILL)
+        engine.communicate()
+    finally:
+        host.pass_packets()
+    engine = start(grid, "resume")
+    wait_until(lambda: json.loads(weft(grid, "status", "--json"))["running"], "task that was taken over")
+    wait_until(lambda: not json.loads(weft(grid, "status", "--json"))["silent"], "host that answers")
+    host.run("touch", "/tmp/go")
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, out
+    assert f"{host.name} has not answered" not in weft(grid, "machines", "ls")

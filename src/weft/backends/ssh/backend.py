@@ -266,6 +266,8 @@ class SshMachine:
             try:
                 self._check_space()
             except HostError as error:
+                if error.cause is not HostFailure.NO_ROOM:
+                    raise problem from None
                 self.refusal = self._name_error(error)
                 self.is_full = True
                 raise StagingProblem("cannot be used", self.settings.host, error.text) from problem
@@ -557,7 +559,7 @@ def _explain_full_disk(host: str, folder: str) -> HostError:
     """Return the error about a disk without space for a small file; ``folder`` is a folder on it."""
     shown = folder if folder.startswith(("/", "~")) else f"~/{folder}"
     what = f"its disk is full: nothing can be written below {shown}"
-    return HostError(host, HostFailure.NO_ROOM, what, "free space there, or set `sandbox` to another disk")
+    return HostError(host, HostFailure.NO_ROOM, what, "free space there")
 
 
 def _explain_python(host: str, python: str, said: str) -> HostError:
