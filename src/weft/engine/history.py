@@ -808,7 +808,11 @@ class History:
             return
         self._silent[event.machine] = why
         left_s = event.lost_in_s
-        then = "" if left_s is None else f"; it is lost in {format_seconds(round(left_s))} unless it answers"
+        then = (
+            ""
+            if left_s is None
+            else f"; it counts as lost in {format_seconds(round(left_s))} unless it answers"
+        )
         self._note_machine(event.machine, f"does not answer{why}: its tasks are unknown{then}")
 
     def _note_machine(self, machine: int, text: str) -> None:
