@@ -48,9 +48,9 @@ class MachineStatus:
     nodes: int
     free_nodes: int
     running: int
-    """Number of attempts on the machine that are submitted or running."""
+    """Number of attempts on the machine that are running."""
     queued: int
-    """Number of tasks that wait in the queue of the machine until nodes are free."""
+    """Number of tasks that wait until nodes of the machine are free, or until their jobs can start."""
     speed_factor: float
     """Estimated speed relative to the platform's description."""
     load: float | None
@@ -78,8 +78,8 @@ def _describe(state: EngineState, index: int) -> MachineStatus:
         silence="" if silence is None else describe_silence(silence),
         nodes=machine.nodes,
         free_nodes=machine.free_nodes,
-        running=sum(each.stage in (Stage.SUBMITTED, Stage.RUNNING) for each in here),
-        queued=len(machine.queue),
+        running=sum(each.stage == Stage.RUNNING for each in here),
+        queued=len(machine.queue) + sum(each.stage == Stage.SUBMITTED for each in here),
         speed_factor=machine.speed_factor,
         load=machine.measured.load,
         free_memory_bytes=machine.measured.free_memory_bytes,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         MigrationRecord,
         ReservationRecord,
         StageRetry,
+        StartDelay,
         StopRecord,
     )
     from weft.engine.kind_counts import KindCount
@@ -206,6 +207,31 @@ class RunDisplay:
         """Return a record for each retry of copying outputs in the displayed runs."""
         return [each for each in self.progress.history.stage_retries if self.run in (None, each.run)]
 
+    @property
+    def delays(self) -> list[StartDelay]:
+        """Return the times during which jobs of the displayed runs waited to be submitted or started."""
+        every = self.progress.history.delays
+        return [each for each in every if self.run is None or self.run in each.attempts.values()]
+
+    def delay_lines(self, now_s: float) -> list[str]:
+        """Return a line for each machine and reason about the jobs that wait to be submitted or started."""
+        delays = self.delays if self.has_engine else []
+        return [self.describe_delay(each, now_s) for each in delays if each.until_s is None]
+
+    def describe_delay(self, each: StartDelay, now_s: float) -> str:
+        """Return a line about jobs that wait, or have waited, to be submitted or started."""
+        return printable(redact(each.describe(self.progress.state.machines[each.machine].name, now_s)))
+
+    @property
+    def lost_machines(self) -> dict[str, str]:
+        """Return the names of the machines that are lost now, each with the reason."""
+        return {each.name: each.reason for each in self.progress.state.machines if not each.up}
+
+    def lost_lines(self) -> list[str]:
+        """Return a line about each machine that is lost now."""
+        lost = self.lost_machines.items()
+        return [printable(redact(f"machine {name} is lost: {reason}")) for name, reason in lost if reason]
+
     def describe_reservation(self, each: ReservationRecord) -> str:
         """Return a line about a migration that waits for a busy machine or was called off."""
         return printable(each.text)
@@ -284,6 +310,7 @@ class RunDisplay:
             moves += [*map(self.describe_machine, changes), *self.migration_lines()]
             stopped = map(self.describe_stop, self.stops[-_MIGRATIONS:])
             moves += [*stopped, *off, *waiting, *stages, *modules]
+        moves = [*self.delay_lines(now_s)[-_MIGRATIONS:], *moves]
         lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures) - len(moves)))
         lines += [self.line(now_s), *([promise] if promise else []), *moves]
         shown = [

@@ -101,6 +101,9 @@ def _show(
         click.echo(f"  {line}")
     for reservation in view.reservations:
         click.echo(printable(f"  {reservation.text}"))
+    lost = view.lost_lines() if state in ("running", "interrupted") else []
+    for line in (*lost, *view.delay_lines(now_s)):
+        click.echo(f"  {line}")
     if state == "running":
         click.echo(view.left_text(now_s))
     for line in view.slowdown_lines():
@@ -149,6 +152,18 @@ def _record(
             for each in _running_attempts(view)
         ],
         "silent": [_describe_silent(each) for each in view.silent_machines],
+        "delays": [
+            {
+                "machine": names[each.machine],
+                "reason": redact(each.reason),
+                "since_s": each.since_s,
+                "until_s": each.until_s,
+                "tasks": len(each.attempts),
+                "waiting": len(each.waiting),
+            }
+            for each in view.delays
+        ],
+        "lost_machines": {name: redact(reason) for name, reason in view.lost_machines.items()},
         "strays": sum(
             each.strays for each in view.progress.history.attempts.values() if each.run == view.run
         ),

@@ -8,6 +8,7 @@ before the Assign command of that placement.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -183,6 +184,10 @@ def _list_current_conditions(
         yield Condition(name="bound", holds=bound == machine.index, text=text)
     if run.facts and avoids_machine(state, run, task, index):
         yield Condition(name="failures", holds=False, text="the task failed there")
+    order = run.facts_of(task).order
+    if order is not None and index not in order:
+        text = f"its selector {run.compiled.selector(task)} does not accept it"
+        yield Condition(name="selector", holds=False, text=text)
     changed = run.facts_of(task).requirements
     if changed is not None and changed[0]:
         holds = accepts_machine(state, run, task, machine.index)
@@ -274,6 +279,8 @@ class _MessageText:
                 return f"it wrote restart files{share}"
             case messages.JobQueued(job=job):
                 return f"it is job {job} of the batch system"
+            case messages.StartDelayed(reason=reason):
+                return f"it waits: {reason}"
             case messages.Suspended():
                 return "it was suspended"
             case messages.Resumed():
@@ -393,7 +400,8 @@ def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str
         case TaskState.READY:
             return _describe_selector(run, task) or _describe_machines(state, run, task)
         case TaskState.HELD:
-            return ["a user to release it"]
+            waits = _describe_predecessors(run, task) if run.missing[task] else []
+            return ["a user to release it", *waits]
         case TaskState.STOPPED:
             return ["the user to resume it: its retries are used up"]
         case TaskState.SUSPENDED:
@@ -711,6 +719,8 @@ def explain(
     state = _last_state(chosen) if is_over else TaskState(there.state[position])
     waiting = not is_over and state in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
     waits = [] if is_over or state in FINAL else _list_wait_reasons(engine.state, there, position)
+    if waiting and state == TaskState.HELD:
+        waits[0] += _describe_hold(there.name(position), chosen, past)
     shown_counters = counters or current
     return Explanation(
         run=shown,
@@ -783,6 +793,20 @@ def _last_state(chosen: Sequence[_TaskMessage]) -> TaskState:
     """Return the final state of a task in one iteration, from the messages about that iteration."""
     settled = [each.message.state for each in chosen if isinstance(each.message, messages.Settle)]
     return settled[-1] if settled else TaskState.COMPLETED
+
+
+def _describe_hold(task: str, chosen: Sequence[_TaskMessage], entries: Sequence[JournalEntry]) -> str:
+    """Return how a held task is released, since when it is held, and why; ``chosen``: messages about it."""
+    holds = [
+        (entries[each.entry].now, each.message.reason)
+        for each in chosen
+        if isinstance(each.message, messages.Settle) and each.message.state == TaskState.HELD
+    ]
+    how = f" with `weft release {shlex.quote(task)}`"
+    if not holds:
+        return how
+    now, reason = holds[-1]
+    return f"{how}: {reason or 'held'} at {format_seconds(now)}"
 
 
 def find_iteration(run: RunState, name: str) -> tuple[int, tuple[int, ...] | None] | None:
@@ -866,6 +890,7 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
         by = f"{change}: {command.reason}" if command.reason else f"{by}, {change}"
     elif command.reason:
         by = f"{by}: {command.reason}"
+    by += _describe_order(state, run, command.task)
     return PlacementChoice(
         entry=entry.sequence,
         now=entry.now,
@@ -884,6 +909,17 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
         left=left if left != chosen else "",
         ran=ran,
     )
+
+
+def _describe_order(state: EngineState, run: RunState, task: int) -> str:
+    """Return in which order a task's selector program takes the machines; "": there is no such order."""
+    facts = run.facts_of(task)
+    if not facts.order:
+        return ""
+    names = ", ".join(_shorten_list([state.machines[machine].label for machine in facts.order]))
+    if facts.order_usual:
+        return f"; machines by rank and estimated end, since its selector failed: {names}"
+    return f"; machines in the order of its selector {run.compiled.selector(task)}: {names}"
 
 
 def _has_started(state: EngineState, attempt: Attempt | None) -> bool:

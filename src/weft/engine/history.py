@@ -343,6 +343,31 @@ class MachineChange:
     """What happened, to be shown after the name of the machine: "joined", "is lost: ..."."""
 
 
+@dataclass(slots=True, kw_only=True)
+class StartDelay:
+    """A time during which jobs on a machine were not submitted, or not started, for one reason."""
+
+    machine: int
+    reason: str
+    since_s: float
+    until_s: float | None = None
+    """Time at which the last of the jobs no longer waited; None: some still wait."""
+    waiting: set[int] = field(default_factory=set)
+    """Attempts whose jobs still wait."""
+    attempts: dict[int, int] = field(default_factory=dict)
+    """By number of an attempt whose job waits or has waited: its run."""
+
+    def describe(self, machine: str, now_s: float) -> str:
+        """Return a text about the jobs that wait, or have waited, on the machine of this name."""
+        count = len(self.attempts if self.until_s is not None else self.waiting)
+        tasks = "1 task" if count == 1 else f"{count} tasks"
+        verb = "waited" if self.until_s is not None else "waits" if count == 1 else "wait"
+        until_s = now_s if self.until_s is None else self.until_s
+        passed_s = round(until_s - self.since_s)
+        passed = f" for {format_seconds(passed_s)}" if passed_s > 0 else ""
+        return f"{tasks} {verb} on {machine}{passed}: {self.reason}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRecord:
     """The failure of an attempt, or the final failure of a task."""
@@ -567,6 +592,10 @@ class History:
         """By machine: the last recorded text that says that the machine was lost or came back."""
         self._silent: dict[int, str] = {}
         """By machine whose host does not answer: the reason that was noted last."""
+        self.delays: list[StartDelay] = []
+        """Times during which jobs waited to be submitted or started, by their begin."""
+        self._delay_of: dict[int, StartDelay] = {}
+        """By attempt: the delay of its job, which waits."""
         self.module_failures: Counter[ModuleFailure] = Counter()
         self._ignored_files: dict[tuple[int, str], ModuleFailure] = {}
         """Number of occurrences of each module failure, ordered by the first occurrence."""
@@ -701,15 +730,46 @@ class History:
         self._application_of[key] = found
         return found
 
-    def _started(self, event: messages.Started) -> None:
+    def _started(self, event: messages.Started | messages.JobQueued) -> None:
         attempt = self.attempts.get(event.attempt)
         if attempt is not None and attempt.started_s is None and not attempt.ending:
             attempt.started_s = self.now
             self._begin_move(attempt)
+            if self._end_delay(attempt.number):
+                self.running[attempt.number] = attempt
+
+    def _start_delayed(self, event: messages.StartDelayed) -> None:
+        attempt = self.attempts.get(event.attempt)
+        if attempt is None or attempt.ended_s is not None:
+            return
+        self._end_delay(attempt.number)
+        self.running.pop(attempt.number, None)
+        attempt.started_s = None
+        known = reversed(self.delays)
+        found = next((each for each in known if each.machine == attempt.machine and each.waiting), None)
+        if found is None or found.reason != event.reason:
+            found = StartDelay(machine=attempt.machine, reason=event.reason, since_s=self.now)
+            self.delays.append(found)
+        found.waiting.add(attempt.number)
+        found.attempts[attempt.number] = attempt.run
+        self._delay_of[attempt.number] = found
+
+    def _end_delay(self, number: int) -> bool:
+        """Record that the job of an attempt no longer waits; return whether it did."""
+        if (delay := self._delay_of.pop(number, None)) is None:
+            return False
+        delay.waiting.discard(number)
+        if not delay.waiting:
+            delay.until_s = self.now
+        return True
 
     def _ended(self, event: messages.Ended) -> None:
         attempt = self.attempts.get(event.attempt)
         was_running = self.running.pop(event.attempt, None) is not None
+        if self._end_delay(event.attempt):
+            was_running = True
+            if attempt is not None and event.exit_code is not None:
+                attempt.started_s = self.now  # its start was not reported
         if event.cause or event.exit_code is None or (event.exit_code and not requests_rerun(event)):
             self._problems[event.attempt] = event.story
         if attempt is None:
@@ -773,6 +833,8 @@ class History:
     def _job_queued(self, event: messages.JobQueued) -> None:
         if (attempt := self.attempts.get(event.attempt)) is not None:
             attempt.job = event.job
+            if attempt.number in self._delay_of:
+                self._started(event)
 
     def _suspend(self, event: messages.Suspended) -> None:
         self._suspended.setdefault(event.attempt, self.now)
@@ -1121,6 +1183,7 @@ class History:
             self._end_suspension(attempt)
         attempt.cause = command.cause
         self.running.pop(attempt.number, None)  # of a lost machine: no event will report its end
+        self._end_delay(attempt.number)
         if command.cause or command.state == TaskState.COMPLETED:
             self._begin_move(attempt)  # it was on the target, even if no program started there
         if command.state == TaskState.COMPLETED:
@@ -1220,6 +1283,7 @@ class History:
     def _lose_attempt(self, command: messages.LoseAttempt) -> None:
         attempt = self.attempts.get(command.attempt)
         self.running.pop(command.attempt, None)
+        self._end_delay(command.attempt)
         if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
 
@@ -1232,6 +1296,7 @@ class History:
         messages.Progressed: _progressed,
         messages.Checkpointed: _checkpointed,
         messages.JobQueued: _job_queued,
+        messages.StartDelayed: _start_delayed,
         messages.Suspended: _suspend,
         messages.Resumed: _resumed,
         messages.MachineChanged: _machine_changed,

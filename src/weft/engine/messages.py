@@ -191,11 +191,26 @@ class Checkpointed:
 
 @stored_as("JobQueued")
 class JobQueued:
-    """A batch system has accepted the job in which the program of an attempt runs."""
+    """A batch system has accepted the job in which the program of an attempt runs.
+
+    After StartDelayed, the program counts as started.
+    """
 
     attempt: int
     job: str
     """Number of the job in the batch system."""
+
+
+@stored_as("StartDelayed")
+class StartDelayed:
+    """The program of an attempt has not started: its job waits to be submitted, or in a batch queue.
+
+    JobQueued, Started or Ended follows when the wait is over.
+    """
+
+    attempt: int
+    reason: str
+    """Why the job waits, for the user; jobs that wait for the same reason have the same text."""
 
 
 @stored_as("Suspended")
@@ -808,6 +823,7 @@ Event = (
     | Progressed
     | Checkpointed
     | JobQueued
+    | StartDelayed
     | Suspended
     | Resumed
     | RequirementsChanged

@@ -12,7 +12,8 @@ attempt (docs/papers/adaptive-jobs.md, section 4).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from weft.engine import messages
@@ -156,7 +157,7 @@ def _on_submitted(state: EngineState, event: messages.Submitted) -> None:
     state.pending.policy = True
 
 
-def _on_started(state: EngineState, event: messages.Started) -> None:
+def _on_started(state: EngineState, event: messages.Started | messages.JobQueued) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.SUBMITTED:
         return
@@ -170,6 +171,18 @@ def _on_started(state: EngineState, event: messages.Started) -> None:
     state.runs[attempt.run].began(attempt)
     if _is_leading(state, attempt):
         state.runs[attempt.run].move(attempt.task, TaskState.RUNNING)
+
+
+def _on_start_delayed(state: EngineState, event: messages.StartDelayed) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is None or attempt.stage != Stage.RUNNING:
+        return
+    attempt.stage, attempt.started_s = Stage.SUBMITTED, None
+    state.machines[attempt.machine].changed()
+    run = state.runs[attempt.run]
+    run.delayed(attempt)
+    if _is_leading(state, attempt) and run.state[attempt.task] == TaskState.RUNNING:
+        run.move(attempt.task, TaskState.SUBMITTED)
 
 
 def _is_leading(state: EngineState, attempt: Attempt) -> bool:
@@ -236,6 +249,7 @@ def _close_predecessor(state: EngineState, attempt: Attempt) -> None:
     successor = state.find_attempt(attempt.replaced_by)
     state.close(attempt)
     if successor is not None:
+        state.pending.successors[successor.number] = None
         _mark_for_start(state, successor)
 
 
@@ -361,21 +375,37 @@ def _undo_start(attempt: Attempt) -> None:
         attempt.stage, attempt.started_s, attempt.tries = Stage.SUBMITTED, None, 0
 
 
+@contextmanager
+def _note_new_machines(state: EngineState, machines: Iterable[int]) -> Iterator[None]:
+    """Context manager that records which of the machines an answer to a query makes usable."""
+    inquiries = state.inquiries
+    before = [(index, state.machines.is_usable(index), inquiries.is_ruled_out(index)) for index in machines]
+    yield
+    for index, usable, ruled_out in before:
+        if not usable and state.machines.is_usable(index):
+            state.pending.usable[index] = None
+        if ruled_out and not inquiries.is_ruled_out(index):
+            state.pending.admitted[index] = None
+
+
 def _on_answered(state: EngineState, event: messages.ProbeAnswered) -> None:
     if event.of == ProbeTarget.ACCESS and event.machine is not None:
-        state.inquiries.answer_access(event.machine, event.alive, state.now)
+        with _note_new_machines(state, (event.machine,)):
+            state.inquiries.answer_access(event.machine, event.alive, state.now)
         state.pending.policy = True
 
 
 def _on_discovered(state: EngineState, event: messages.Discovered) -> None:
-    state.inquiries.set_listed(event.machines, state.now)
+    with _note_new_machines(state, range(len(state.machines))):
+        state.inquiries.set_listed(event.machines, state.now)
     state.pending.policy = True
 
 
 def _on_fetched(state: EngineState, event: messages.Fetched) -> None:
     measured = MeasuredValues(event.load, event.free_memory_bytes, event.free_disk_bytes)
     state.machines.set_measured(event.machine, measured, event.speed_factor, state.now)
-    state.inquiries.answer_state(event.machine, state.now)
+    with _note_new_machines(state, (event.machine,)):
+        state.inquiries.answer_state(event.machine, state.now)
     state.changes.note(event.machine)  # requirements that use these values may be met now
     state.pending.policy = True
 
@@ -423,10 +453,6 @@ def _on_run_stalled(state: EngineState, event: messages.RunStalled) -> None:
     """Do nothing: the tasks of the run keep their states, so that the run can be resumed."""
 
 
-def _on_job_queued(state: EngineState, event: messages.JobQueued) -> None:
-    """Do nothing: no decision depends on the number of a job."""
-
-
 _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.Submitted: _on_submitted,
     messages.Started: _on_started,
@@ -436,7 +462,8 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.CleanedUp: _on_cleaned_up,
     messages.Progressed: _on_progressed,
     messages.Checkpointed: _on_checkpointed,
-    messages.JobQueued: _on_job_queued,
+    messages.JobQueued: _on_started,
+    messages.StartDelayed: _on_start_delayed,
     messages.Suspended: _on_suspended,
     messages.Resumed: _on_resumed,
     messages.RequirementsChanged: _on_requirements_changed,
@@ -586,6 +613,7 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
         run.left_behind.pop(task, None)
         if command.reason == MigrationReason.PERFORMANCE:
             _count_failure(run, task, Cause.CONTRACT)
+            attempt.slow_machine = state.attempts[command.replaces].machine
     if task in run.attempt_of:
         run.move(task, TaskState.MIGRATING)
     else:
@@ -694,6 +722,7 @@ def _revert_migration(state: EngineState, command: messages.RevertMigration) -> 
         new.stage = Stage.OVER
         state.close(new)
         run.change_facts(old.task).migrations -= 1
+        _avoid_slow_machine(run, new)
     run.set_current(old)
     run.bind(old.task, old.machine)
     if old.live:
@@ -737,6 +766,19 @@ def _probe(state: EngineState, command: messages.Probe) -> None:
         attempt.probed_s = state.now
 
 
+def _never_ran(attempt: Attempt, cause: Cause) -> bool:
+    """Return whether an attempt failed before the command of its task ran."""
+    return attempt.started_s is None or cause in (Cause.PROLOG, Cause.STAGING)
+
+
+def _avoid_slow_machine(run: RunState, attempt: Attempt) -> None:
+    """Keep a task from returning to the machine that it left because it was too slow there."""
+    if attempt.slow_machine is not None:
+        facts = run.change_facts(attempt.task)
+        facts.avoid.add(attempt.slow_machine)
+        facts.failed_on.add(attempt.slow_machine)
+
+
 def _settle(state: EngineState, command: messages.Settle) -> None:
     run = state.runs[command.run]
     task, wanted = command.task, command.state
@@ -747,6 +789,8 @@ def _settle(state: EngineState, command: messages.Settle) -> None:
             run.change_facts(task).avoid.add(attempt.machine)
             if command.avoid or command.cause not in _CAUSED_BY_MACHINE:
                 run.change_facts(task).failed_on.add(attempt.machine)
+        if attempt is not None and _never_ran(attempt, command.cause):
+            _avoid_slow_machine(run, attempt)
         if command.growth is not None:
             run.change_facts(task).growth[command.cause] = command.growth
     if command.fresh and run.facts_of(task).restart_files is not None:

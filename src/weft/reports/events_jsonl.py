@@ -49,6 +49,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ),
     ev.Checkpointed: ("attempt-checkpointed", ("work_done", "problem")),
     ev.JobQueued: ("attempt-queued", ("job",)),
+    ev.StartDelayed: ("attempt-delayed", ("reason",)),
     ev.Suspended: ("attempt-suspended", ()),
     ev.Resumed: ("attempt-resumed", ()),
     ev.RequirementsChanged: ("attempt-demands", ("requirements", "rank", "mandatory", "problem")),

@@ -12,7 +12,7 @@ import pytest
 
 import backend_project
 from backend_project import BackendProject
-from dask_clusters import DaskProcesses, dask_processes
+from dask_clusters import DaskProcesses, await_workers, dask_processes
 from patience import PATIENCE_S
 from weft.backends.dask.backend import DaskBackend
 from weft.backends.runner.processes import read_process
@@ -274,6 +274,7 @@ def test_worker_without_the_shared_files_is_lost_with_advice(tmp_path, tmp_path_
     try:
         cluster.start_scheduler()
         cluster.start_worker("m0", "unshare", "-m", "sh", "-c", hide, "sh")
+        await_workers(cluster.address, 1)
         project = open_project(cluster, tmp_path, monkeypatch, shared=True)
         try:
             project.start(0, "quick")

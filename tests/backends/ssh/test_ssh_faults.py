@@ -290,3 +290,24 @@ def test_silence_ends_with_the_engine_that_noticed_it(grid: Path, ssh_hosts: Ssh
     out, _ = engine.communicate(timeout=PATIENCE_S)
     assert engine.returncode == 0, out
     assert f"{host.name} has not answered" not in weft(grid, "machines", "ls")
+
+
+def test_programs_on_hosts_end_if_the_state_of_their_run_is_moved(grid: Path, ssh_hosts: SshHosts) -> None:
+    number = f"{5000 + os.getpid() % 4000}.25"
+    go = "/var/tmp/weft-go"
+    command = f"test -e {go} || sleep {number}; echo 1 > a"
+    engine = run(grid, {"a": {"command": command, "outputs": ["a"], "requirements": 'arch == "x2"'}})
+    wait_for(ssh_hosts, f"sleep {number}")
+    (grid / ".weft").rename(grid / "taken")
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 1, out
+    assert "was moved to" in out
+    assert not (grid / ".weft").exists()
+    wait_until(lambda: not find_processes(ssh_hosts, f"sleep {number}"), "end of the program")
+    (grid / "taken").rename(grid / ".weft")
+    ssh_hosts[1].run("touch", go)
+    try:
+        weft(grid, "resume")
+    finally:
+        ssh_hosts[1].run("rm", go)
+    assert (grid / "a").read_text() == "1\n"

@@ -323,6 +323,7 @@ class ProgramBackend:
             attempt.recovered = True
             attempt.iteration, attempt.tries = earlier.iteration, earlier.tries
             attempt.owes_epilog = earlier.stage == "ended" and self._has_module(attempt, EPILOG)
+            attempt.delay = "" if earlier.is_delayed else None
 
     def _settle(self, command: cm.Settle) -> None:
         """Drop the ended attempt of a task, unless its directory is kept for the task's next attempt.
@@ -824,7 +825,17 @@ class ProgramBackend:
             if report["is"] == "ended":
                 self._program_ended(attempt, report)
             elif report["is"] == "queued" and not attempt.over:
-                self._events.append(ev.JobQueued(attempt=attempt.number, job=str(report["job"])))
+                if not report.get("again") or attempt.delay is not None:
+                    self._events.append(ev.JobQueued(attempt=attempt.number, job=str(report["job"])))
+                attempt.delay = None
+            elif report["is"] == "delayed" and not attempt.over:
+                if attempt.delay != (reason := str(report["text"])):
+                    self._events.append(ev.StartDelayed(attempt=attempt.number, reason=reason))
+                attempt.delay = reason
+            elif report["is"] == "started" and not attempt.over:
+                if attempt.delay is not None:
+                    self._events.append(ev.Started(attempt=attempt.number))
+                attempt.delay = None
             elif report["is"] == "stopped" and not attempt.over:
                 self._events.append(ev.Suspended(attempt=attempt.number))
             elif report["is"] == "continued" and not attempt.over:
@@ -1043,8 +1054,12 @@ class ProgramBackend:
     @property
     def busy(self) -> bool:
         """Return whether a program or an epilog runs, or the end of a program has not been reported."""
-        running = (attempt.start is not None and not attempt.over for attempt in self._attempts.values())
-        return bool(self._finishing or self._owed_epilogs) or any(running)
+        return bool(self._finishing or self._owed_epilogs) or self.has_programs
+
+    @property
+    def has_programs(self) -> bool:
+        """Return whether a program runs or may run."""
+        return any(attempt.start is not None and not attempt.over for attempt in self._attempts.values())
 
     def wake(self) -> None:
         """Make ``poll`` return."""

@@ -20,12 +20,14 @@ from typing import Any
 
 from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import SurvivingPrograms
+from weft.backends.attempt.command import RUN_MODULE
 from weft.backends.attempt.modules import is_module_number
 from weft.backends.backend import ProjectContext, RecoveredAttempt, find_unknown_keys
 from weft.backends.bundle import bundle_name, make_bundle
 from weft.backends.dask.connection import LEASE_SHARE, WorkerConnection, WorkerConnections, WorkerSettings
 from weft.backends.layout import ProjectLayout, path_component
 from weft.backends.ssh.backend import SshMachine, SshRunners
+from weft.backends.ssh.connection import HostConnection
 from weft.backends.ssh.host import DEFAULT_SILENCE_S, HostError, HostFailure, read_silence
 from weft.errors import InvalidInput, Problem, shorten
 from weft.platform.machine import Machine
@@ -33,6 +35,8 @@ from weft.private_files import make_folder, write_file
 
 _KEYS = ("kind", "scheduler", "worker", "workers", "sandbox", "shared", "silence", "cores")
 _SHORTEST_SILENCE_S = 3.0
+_ABSENT_S = 5.0
+"""Seconds after which a worker is lost if nothing has listened at the address of its scheduler so far."""
 
 
 def find_problems(machine: Machine) -> Iterator[Problem]:
@@ -58,9 +62,12 @@ def find_problems(machine: Machine) -> Iterator[Problem]:
 
 def find_address_problems(scheduler: object, where: str = "") -> Iterator[Problem]:
     """Yield the problem of the address of a scheduler; ``where`` is the start of the message."""
-    if not (isinstance(scheduler, str) and re.fullmatch(r"\w+://[^\s]+:\d+", scheduler)):
-        what = f"{where}scheduler {shorten(scheduler)}"
+    what = f"{where}scheduler {shorten(scheduler)}"
+    found = re.fullmatch(r"\w+://[^\s]+:([0-9]+)", scheduler) if isinstance(scheduler, str) else None
+    if found is None:
         yield Problem(what=what, rule="must be an address with a port", advice="write tcp://HOST:8786")
+    elif not 0 < int(found[1][:9]) < 65536:
+        yield Problem(what=what, rule="its port must be from 1 to 65535", advice="write tcp://HOST:8786")
 
 
 def find_missing_package() -> Iterator[Problem]:
@@ -131,6 +138,7 @@ class DaskMachine(SshMachine):
         self._worker = worker
         self.shared = not machine.has_own_disk
         self._local_sandbox = layout.sandbox(machine)
+        self._is_absent = False
         super().__init__(layout, machine, connections, is_known, project)  # type: ignore[arg-type]
 
     def _read_settings(self, machine: Machine) -> WorkerSettings:
@@ -141,6 +149,22 @@ class DaskMachine(SshMachine):
             worker=worker,
             silence_s=_read_silence(machine),
         )
+
+    @property
+    def silence_s(self) -> float:
+        """Return the seconds without an answer after which the worker is lost.
+
+        They are few if its scheduler was never reached and is not there: its address may be wrong.
+        """
+        is_absent = self._is_absent and not self.was_reached
+        return min(self.settings.silence_s, _ABSENT_S) if is_absent else self.settings.silence_s
+
+    def _connect(self) -> HostConnection:
+        try:
+            return super()._connect()
+        except HostError as error:
+            self._is_absent = error.cause in {HostFailure.REFUSED, HostFailure.CANNOT_RESOLVE}
+            raise
 
     no_routes = "Dask workers accept no direct copies"
 
@@ -164,6 +188,9 @@ class DaskMachine(SshMachine):
         if self.shared:
             self._check_sharing(connection)
         return path
+
+    def _find_python(self, connection: WorkerConnection) -> str:  # type: ignore[override]
+        return str(connection.call("describe")["python"])
 
     def _check_sharing(self, connection: WorkerConnection) -> None:
         """Raise HostError if the worker does not see a file that was just written to the sandbox."""
@@ -193,6 +220,18 @@ class DaskMachine(SshMachine):
             return place
 
         super()._serve_bridge(guarded, deliver)
+
+
+def _set_module_path(order: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an order in which a module of weft, such as a function's, has the module path of this process.
+
+    Without this, the program would have that of the worker, which may contain other modules, or no weft.
+    """
+    env: Mapping[str, Any] = order.get("env") or {}
+    is_module = tuple(order["argv"][: len(RUN_MODULE)]) == RUN_MODULE or "WEFT_FOLDER" in env
+    if not is_module or "PYTHONPATH" in env:
+        return order
+    return {**order, "env": {"PYTHONPATH": os.environ.get("PYTHONPATH"), **env}}
 
 
 _PLACE = "worker"
@@ -255,6 +294,8 @@ class WorkerGroups:
                 return f"its worker cannot be recorded: {error.strerror}"
         self._unit_of[attempt], self._nonces[attempt] = unit, nonce
         self._cores[attempt] = int(order.get("cores") or 1)
+        if self._workers[unit].shared:
+            order = _set_module_path(order)
         return self._runners.start(unit, order)
 
     def _count_cores(self, unit: int) -> int:

@@ -33,7 +33,7 @@ from weft.backends.attempt.host_files import decode_problem
 from weft.backends.attempt.remote_disk import ARRIVALS, RemoteDisk
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
-from weft.backends.bundle import bundle_name, make_bundle
+from weft.backends.bundle import MEMORY_MAIN, bundle_name, make_bundle
 from weft.backends.layout import ProjectLayout, path_component
 from weft.backends.runner.records import encode_record
 from weft.backends.runner.runner_link import RunnerScope, read_message
@@ -139,13 +139,17 @@ def clean_host(
     *,
     dry_run: bool,
 ) -> Mapping[str, Any]:
-    """Remove the directories of executions on a host (see ``SshBackend.clean_machine``)."""
+    """Remove the directories of executions on a host (see ``SshBackend.clean_machine``).
+
+    Nothing is written there, because its disk may be full.
+    """
     folders: list[str] = []
     for number, project in executions.items():
         own = layout.own_sandbox(machine, project).name
         scope = _runner_scope(layout, project, number)
         folders += [f"{own}/{number}", f"{own}/records/{number}", f"runners/{scope}"]
         folders += [arrivals] if (arrivals := f"{own}/{ARRIVALS}") not in folders else []
+    host.writes_bundle = False
     described = host.call_once("describe", sandbox=host.sandbox)
     name = host.disk.name
     kept = [each.removeprefix(name) for each in spared if each.startswith(f"{name}/")]
@@ -211,6 +215,8 @@ class SshMachine:
         """Whether the machine was reported as lost; file operations then fail at once."""
         self.is_wanted = False
         """Whether a file operation waits for the host, so that its loss must be noticed."""
+        self.writes_bundle = True
+        """Whether the bundle is copied to the disk of the host; without it only files can be accessed."""
         self._layout = layout
         self._is_known = is_known
         self._connections = connections
@@ -325,12 +331,27 @@ class SshMachine:
         connection = self._connect()
         with self._lock:
             if self._files is None or self._files.ended:
-                channel = connection.open_lines([self._python, "-I", "-S", self._bundle, "files"])
+                channel = self._open_files(connection)
                 self._files = _HostFileServer(channel, self.settings.host, self._python)
             return self._files
 
+    def _open_files(self, connection: HostConnection) -> LineChannel:
+        """Start a file server on the host; return the channel to it."""
+        if self._bundle:
+            return connection.open_lines([self._python, "-I", "-S", self._bundle, "files"])
+        content = make_bundle()
+        words = [self._find_python(connection), "-I", "-S", "-c", MEMORY_MAIN, str(len(content)), "files"]
+        channel = connection.open_lines(words)
+        channel.send(content)
+        return channel
+
+    def _find_python(self, connection: HostConnection) -> str:
+        """Return the Python interpreter on the host."""
+        del connection
+        return self._python
+
     def _connect(self) -> HostConnection:
-        """Return the connection after the bundle was copied; raises HostError."""
+        """Return the connection after the bundle was copied if this is wanted; raises HostError."""
         if self._closing:
             raise HostError(self.settings.host, HostFailure.LOST, "the engine stops")
         asked_s = time.monotonic()
@@ -348,7 +369,7 @@ class SshMachine:
             self._connection = self._connections.host(self.settings)
         connection = self._connection
         connection.connect(max(_SHORTEST_CONNECT_S, min(_CONNECT_S, self.settings.silence_s)))
-        if not self._bundle:
+        if self.writes_bundle and not self._bundle:
             self._bundle = self._copy_bundle(connection)
         return connection
 
@@ -369,6 +390,7 @@ class SshMachine:
             connection.put(local, arriving, resume=False)
         except HostError as error:
             if error.cause is HostFailure.DISK_FULL:  # nothing can run there until space is freed
+                connection.run(["rm", "-f", arriving], timeout_s=_CONNECT_S)
                 raise _explain_full_disk(self.settings.host, folder) from error
             raise
         connection.run(["mv", arriving, path], timeout_s=_CONNECT_S)
@@ -664,8 +686,13 @@ class SshRunners:
         """By machine whose runner is connected: the boot of its host."""
         self._pids: dict[int, int] = {}
         self._alive_at_s: dict[int, float] = {}
-        self._started_at_s: dict[int, float] = {}
-        """By attempt: when the start of its program was reported, in seconds of the monotonic clock."""
+        self._ordered_at_s: dict[int, float] = {}
+        """By attempt: when the order of its program was sent, in seconds of the monotonic clock."""
+        self._least_lag_s: dict[int, float] = {}
+        """By machine whose messages state when they were sent: the shortest time from sending to arrival.
+
+        The clocks of two hosts differ, so this time can be negative.
+        """
         self._lost: dict[int, str] = {}
         self._silent: dict[int, str] = {}
         """By machine whose host was reported as silent: the reason that was reported last."""
@@ -698,7 +725,7 @@ class SshRunners:
         """Drop the stored end of an attempt's program."""
         self._cancelled.pop(attempt, None)
         self._known.pop(attempt, None)
-        self._started_at_s.pop(attempt, None)
+        self._ordered_at_s.pop(attempt, None)
         self._confirmed[machine].discard(attempt)
         self._forgotten.setdefault(machine, []).append(attempt)
 
@@ -747,6 +774,8 @@ class SshRunners:
         self._open(machine)
         if machine in self._ready:
             self._outgoing.setdefault(machine, []).append(message)
+            if message["do"] == "start":
+                self._ordered_at_s[int(message["attempt"])] = time.monotonic()
 
     def _open(self, machine: int) -> None:
         def deliver(message: dict[str, Any]) -> None:
@@ -806,20 +835,30 @@ class SshRunners:
             return [{**message, "machine": machine}]
         if what in ("started", "queued", "ended"):
             self._confirmed[machine].add(message["attempt"])
-        if what == "started":
-            self._started_at_s[int(message["attempt"])] = time.monotonic()
+        lag_s = self._find_lag(machine, message)
         if what == "ended":
             self._orders[machine].pop(message["attempt"], None)
-            message = {**message, "delayed": self._is_delayed(message)}
+            message = {**message, "delayed": self._is_delayed(message, lag_s)}
         return [] if what in ("beat", "problem") else [message]
 
-    def _is_delayed(self, ended: Mapping[str, Any]) -> bool:
+    def _find_lag(self, machine: int, message: Mapping[str, Any]) -> float | None:
+        """Return for how much longer than others a message was on the way; None: it does not state this."""
+        if (sent := message.get("sent")) is None:
+            return None
+        lag_s = time.time() - float(sent)
+        least_s = self._least_lag_s[machine] = min(lag_s, self._least_lag_s.get(machine, lag_s))
+        return lag_s - least_s
+
+    def _is_delayed(self, ended: Mapping[str, Any], lag_s: float | None) -> bool:
         """Return whether the report of an end was on the way for long, as when packets were dropped.
 
-        Clocks of hosts differ, so the run time that the runner measured is compared, not the time of the end.
+        Clocks of hosts differ, so the run time that the runner measured is compared with the time since the
+        order. The report of the start may have been on the way for long, too.
         """
-        started_s = self._started_at_s.get(int(ended["attempt"]))
-        passed_s = 0.0 if started_s is None else time.monotonic() - started_s
+        if lag_s is not None:  # between order and start, the program may have waited in a queue
+            return lag_s > _DELAYED_S
+        ordered_s = self._ordered_at_s.get(int(ended["attempt"]))
+        passed_s = 0.0 if ordered_s is None else time.monotonic() - ordered_s
         return passed_s - float(ended.get("seconds", 0.0)) > _DELAYED_S
 
     def _handle_greeting(self, machine: int, here: dict[str, Any]) -> list[ProgramReport]:

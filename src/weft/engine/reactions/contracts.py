@@ -246,8 +246,9 @@ def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
 
 def _is_watched(context: DecisionContext, attempt: Attempt) -> bool:
     """Return whether an attempt has a contract or an evaluator program."""
-    evaluated = context.state.runs[attempt.run].settings_of(attempt.task).evaluated
-    return evaluated or _find_contract(context, attempt) is not None
+    run = context.state.runs[attempt.run]
+    untimed = run.compiled.is_untimed(attempt.task)
+    return run.settings_of(attempt.task).polls_progress(untimed=untimed)
 
 
 def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
@@ -393,6 +394,13 @@ def handle_suspension(context: DecisionContext, event: messages.Suspended) -> No
     timeout_s = context.state.runs[attempt.run].settings_of(attempt.task).suspension_timeout_s
     if timeout_s is not None:
         context.set_timer(TimerKind.SUSPENDED.name_of(attempt.number), context.state.now + timeout_s)
+
+
+def handle_delay(context: DecisionContext, event: messages.StartDelayed) -> None:
+    """Set a timer to migrate an attempt whose job is not submitted or stays in the queue."""
+    attempt = context.state.attempts.get(event.attempt)
+    if attempt is not None and attempt.stage == Stage.SUBMITTED:
+        limit_waiting(context, attempt)
 
 
 def limit_waiting(context: DecisionContext, attempt: Attempt) -> None:

@@ -27,7 +27,9 @@ _RUN = (
 )  # fmt: skip
 _BY_TASK = ("attempt_of", "binding", "left_behind")
 _MACHINE = ("up", "free_nodes", "speed_factor", "believed_at_s")
-_LATER = {"learned_factor": 1.0, "measured_factor": 1.0, "reason": "", "lasting": False}
+_LATER = {
+    "learned_factor": 1.0, "confirmed_factor": 1.0, "measured_factor": 1.0, "reason": "", "lasting": False,
+}  # fmt: skip
 """Attributes of a machine that older snapshots lack, and their default values."""
 _STATE = ("now", "next_attempt")
 _ASKED = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
