@@ -87,7 +87,7 @@ def test_stored_names_never_change() -> None:
     """A renamed class keeps its stored name; a removed or changed one needs a conversion."""
     names = (
         "Submitted Started Ended StagedIn StagedOut CleanedUp Progressed Checkpointed JobQueued StartDelayed Suspended "
-        "Resumed RequirementsChanged MachineChanged Answered Discovered Fetched Selected PlanReady TimerFired TasksAdded "
+        "Resumed RequirementsChanged MachineChanged ContactChanged Answered Discovered Fetched Selected PlanReady TimerFired TasksAdded "
         "Stalled Asked Assign StageIn Start Signal Cancel StageOut CleanUp Probe Discover Fetch Select Replan SetTimer "
         "Drop Return "
         "Settle Repeat Leave Finish StopRun EstimateSpeed MarkMachine AbandonAttempt LoseAttempt CountRequeue "

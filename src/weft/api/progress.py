@@ -69,6 +69,8 @@ class RunningAttempt:
     """The physical machine if ``machine`` is a share of one, else None."""
     suspended_since_s: float | None = None
     """Time at which the program was suspended; None: it is not suspended."""
+    silent_since_s: float | None = None
+    """Time since which its host has not answered, so that its state is unknown; None: the host answers."""
     job: str = ""
     """Number of its job in the batch system; "": it has none, or none is known."""
 
@@ -159,6 +161,9 @@ class ExecutionProgress:
                 since_s=started.started_s or started.submitted_s or 0.0,
                 host=state.machines[attempt.machine].share_of,
                 suspended_since_s=attempt.suspended_since_s,
+                silent_since_s=None
+                if (silence := state.machines[attempt.machine].silence) is None
+                else silence.since_s,
                 job=started.job,
             )
             for number, started in self.history.running.items()

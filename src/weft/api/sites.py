@@ -24,6 +24,7 @@ from weft.api.cleanup import clean
 from weft.api.machines import list_machines
 from weft.api.project import OpenProject
 from weft.api.run import RunResult, run
+from weft.engine.states import TaskState
 from weft.errors import InvalidInput, WeftError, shorten, suggest
 from weft.formats.native import write_platform
 from weft.platform.local import local_machine
@@ -37,7 +38,9 @@ from weft.units import parse_bytes, round_memory
 if TYPE_CHECKING:
     from weft.backends.dask.connection import ConnectedWorker, WorkerConnection, WorkerConnections
     from weft.backends.slurm.commands import NodeGroup
+    from weft.engine.engine import Engine
     from weft.engine.history import AttemptRecord
+    from weft.engine.journal import JournalEntry
 
 _CONNECT_S = 20.0
 _FACTS = (
@@ -500,6 +503,7 @@ def _check_machine(machine: Machine, folder: Path, size_bytes: int, timeout_s: f
     kind = str(machine.backend["kind"])
     project = folder / f".weft-check-{os.urandom(8).hex()}"
     make_folder(project)
+    contact = _HostContact()
     try:
         _write_project(project, machine, size_bytes)
         end_s = time.monotonic() + timeout_s
@@ -509,19 +513,37 @@ def _check_machine(machine: Machine, folder: Path, size_bytes: int, timeout_s: f
                 on=project / "machine.yaml",
                 project=project,
                 plan_steps=1,
-                interrupted=lambda: time.monotonic() > end_s,
+                interrupted=lambda: bool(contact.problem) or time.monotonic() > end_s,
+                watch=lambda _: [contact.note],
             )
-            problem = _find_problem(result, project, timeout_s)
+            problem = contact.problem or _find_problem(result, project, timeout_s)
             measured = _measure(result, size_bytes)
         except WeftError as error:
             problem, measured = str(error), {}
-        with suppress(WeftError), OpenProject.at(str(project)) as opened:
-            clean(opened, (), everything=True)  # a stated sandbox is outside of the project
+        if not contact.problem or contact.is_used:  # otherwise there is nothing to remove
+            with suppress(WeftError), OpenProject.at(str(project)) as opened:
+                clean(opened, (), everything=True)  # a stated sandbox is outside of the project
         if not problem and not _has_copy(project):
             problem = "the copied file that came back differs from the one that was sent"
         return MachineCheck(machine=machine.name, kind=kind, problem=problem, **measured)
     finally:
         shutil.rmtree(project, ignore_errors=True)
+
+
+class _HostContact:
+    """Whether the host of a machine answers, from the journal of the machine's check."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        """Why the host does not answer; "": it answers, or has not been silent for long."""
+        self.is_used = False
+        """Whether a task has completed there."""
+
+    def note(self, _: JournalEntry, engine: Engine) -> None:
+        """Update the facts after one more entry."""
+        silence = engine.state.machines[0].silence
+        self.problem = "" if silence is None else silence.reason
+        self.is_used |= any(TaskState.COMPLETED in run.state for run in engine.state.runs)
 
 
 def _write_project(project: Path, machine: Machine, size_bytes: int) -> None:

@@ -89,6 +89,7 @@ class RunDriver:
             ),
             color=colored_errors(),
             began_s=began_s,
+            zero_at_s=execution.header.started_at_s,
             promises=execution.promises,
         )
         self._printed_failures = len(self.view.progress.history.failures)

@@ -24,7 +24,7 @@ from weft.engine.ranking import accepts_machine, find_requirement
 from weft.engine.reactions.failures import requests_rerun
 from weft.engine.replay import apply_entry, rebuild, refuse_damage
 from weft.engine.selection import avoids_machine, may_use
-from weft.engine.state.machines import MachineState
+from weft.engine.state.machines import HostSilence, MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import STATE_UNKNOWN, EngineState
@@ -160,7 +160,8 @@ def _list_current_conditions(
 ) -> Iterator[Condition]:
     """Yield those conditions for running a task on a machine that can change during a run."""
     down = f"is lost: {machine.reason}" if machine.reason else "is down"
-    yield Condition(name="up", holds=machine.up, text="is up" if machine.up else down)
+    up = "is up" if machine.silence is None else f"is not lost, but {describe_silence(machine.silence)}"
+    yield Condition(name="up", holds=machine.up, text=up if machine.up else down)
     settings, index, inquiries = state.settings, machine.index, state.inquiries
     if machine.admission != Admission.OPEN:
         yield Condition(name="admission", holds=False, text=state.obstacle(index))
@@ -496,8 +497,23 @@ def _find_reservation(state: EngineState, attempt: Attempt) -> Reservation:
     return Reservation(attempt.run, label, attempt.number, state.machines[machine].name, nodes)
 
 
+def describe_silence(silence: HostSilence, moment: Callable[[float], str] | None = None) -> str:
+    """Return since when a host has not answered and when it counts as lost, to follow its name.
+
+    ``moment`` returns a time of the engine as text (default: seconds since the start of the run).
+    """
+    show = moment or (lambda at_s: f"{format_seconds(round(at_s))} of the run")
+    why = f" ({silence.reason})" if silence.reason else ""
+    lost_at_s = silence.lost_at_s
+    then = "does not become lost by that" if lost_at_s is None else f"counts as lost at {show(lost_at_s)}"
+    return f"has not answered since {show(silence.since_s)}{why}: its tasks are unknown; it {then}"
+
+
 def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> list[str]:
     found = _describe_stage(state, run, attempt)
+    machine = state.machines[attempt.machine]
+    if machine.silence is not None and attempt.stage != Stage.CLEANING:
+        found.append(f"an answer of {machine.label}, which {describe_silence(machine.silence)}")
     if attempt.awaited_machine is not None:
         found.insert(0, f"{_find_reservation(state, attempt).needed}, to which the user moves it")
     return found

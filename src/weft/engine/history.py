@@ -335,7 +335,7 @@ class StopRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChange:
-    """A machine was lost, came back, joined, or was drained, removed or opened."""
+    """A machine did not answer, was lost, came back, joined, or was drained, removed or opened."""
 
     at_s: float
     machine: int
@@ -587,9 +587,11 @@ class History:
         self.down: list[tuple[int, float, float | None]] = []
         """(machine, start, end) of every outage; end None: still down."""
         self.machine_changes: list[MachineChange] = []
-        """Machines that were lost, came back, joined, or were drained, removed or opened."""
+        """Machines that did not answer, were lost, came back, joined, or were drained, removed or opened."""
         self._up_text: dict[int, str] = {}
         """By machine: the last recorded text that says that the machine was lost or came back."""
+        self._silent: dict[int, str] = {}
+        """By machine whose host does not answer: the reason that was noted last."""
         self.delays: list[StartDelay] = []
         """Times during which jobs waited to be submitted or started, by their begin."""
         self._delay_of: dict[int, StartDelay] = {}
@@ -858,10 +860,28 @@ class History:
             joined = event.reason == "joined"
             self._note_machine(event.machine, "joined" if joined else f"is {event.admission}")
 
+    def _contact_changed(self, event: messages.ContactChanged) -> None:
+        if event.answers:
+            if self._silent.pop(event.machine, None) is not None and not event.reason:
+                self._note_machine(event.machine, "answers again")
+            return
+        why = f" ({event.reason})" if event.reason else ""
+        if self._silent.get(event.machine) == why:
+            return
+        self._silent[event.machine] = why
+        left_s = event.lost_in_s
+        then = (
+            ""
+            if left_s is None
+            else f"; it counts as lost in {format_seconds(round(left_s))} unless it answers"
+        )
+        self._note_machine(event.machine, f"does not answer{why}: its tasks are unknown{then}")
+
     def _note_machine(self, machine: int, text: str) -> None:
         self.machine_changes.append(MachineChange(at_s=self.now, machine=machine, text=text))
 
     def _set_up(self, machine: int, up: bool, reason: str) -> None:
+        self._silent.pop(machine, None)
         text = "is back" if up else f"is lost: {reason}" if reason else "is lost"
         if self._up_text.get(machine) != text:  # a loss is reported again when the execution is reopened
             self._note_machine(machine, text)
@@ -1280,6 +1300,7 @@ class History:
         messages.Suspended: _suspend,
         messages.Resumed: _resumed,
         messages.MachineChanged: _machine_changed,
+        messages.ContactChanged: _contact_changed,
         messages.PlanReady: _plan_ready,
         messages.Assign: _assign,
         messages.StageIn: _stage_in,

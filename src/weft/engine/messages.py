@@ -174,6 +174,8 @@ class Progressed:
     """Longest time between two reports of the program so far; None: unknown."""
     problem: str = ""
     """Why the task's evaluator program failed; "": it did not fail, or the task has no evaluator."""
+    silent_s: float = 0.0
+    """Seconds since the last sign of life of the host, for which nothing is known about the program."""
 
 
 @stored_as("Checkpointed")
@@ -260,6 +262,22 @@ class MachineChanged:
     the machine have not started, although a Start command was sent. None: every Start command was carried
     out.
     """
+
+
+@stored_as("ContactChanged")
+class ContactChanged:
+    """The host of a machine has stopped answering, or answers again; a repeated event updates the reason.
+
+    While it does not answer, the state of the programs on it is unknown.
+    """
+
+    machine: int
+    answers: bool
+    silent_s: float = 0.0
+    """Seconds since the last sign of life of the host; if it answers again: since the one before."""
+    lost_in_s: float | None = None
+    """Seconds after which the machine is reported as lost if the host does not answer; None: never."""
+    reason: str = ""
 
 
 @stored_as("Answered")
@@ -810,6 +828,7 @@ Event = (
     | Resumed
     | RequirementsChanged
     | MachineChanged
+    | ContactChanged
     | ProbeAnswered
     | Discovered
     | Fetched

@@ -343,6 +343,8 @@ class Attempt:
     stage_failures: int = 0
     """How often its outputs could not be copied."""
     suspended_since_s: float | None = None
+    silent_s: float = 0.0
+    """Seconds since its start for which its host did not answer, without a silence that continues."""
     ratio: float | None = None
     violating: bool = False
     """Whether it violates its contract."""

@@ -11,6 +11,7 @@ attempt (docs/papers/adaptive-jobs.md, section 4).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from weft.engine import messages
 from weft.engine.ranking import check_requirement
 from weft.engine.state.compiled import LoopState, parse_or_none
-from weft.engine.state.machines import MeasuredValues
+from weft.engine.state.machines import HostSilence, MeasuredValues
 from weft.engine.state.plan import RunPlan
 from weft.engine.state.run import RestartFiles, RunState, RunTerms, TaskOutcome
 from weft.engine.state.state import EngineState
@@ -330,6 +331,7 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
             if attempt.machine == event.machine and attempt.number not in event.started:
                 _undo_start(attempt)
     if event.up is not None:
+        state.machines[event.machine].silence = None
         state.machines[event.machine].reason = "" if event.up else event.reason
         state.machines[event.machine].lasting = event.lasting
         state.inquiries.set_up(event.machine, event.up, state.now)
@@ -342,6 +344,23 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
         state.inquiries.set_admission(event.machine, event.admission, state.now)
     state.pending.queues[event.machine] = None
     state.pending.policy = True
+
+
+def _on_contact_changed(state: EngineState, event: messages.ContactChanged) -> None:
+    machine = state.machines[event.machine]
+    before, now = machine.silence, state.now
+    if not math.isfinite(event.silent_s + (event.lost_in_s or 0.0)):
+        raise ValueError("silent_s and lost_in_s must be finite")
+    if not event.answers:
+        lost_at_s = None if event.lost_in_s is None else now + event.lost_in_s
+        since_s = now - event.silent_s if before is None else before.since_s
+        machine.silence = HostSilence(since_s, lost_at_s, event.reason)
+        return
+    machine.silence = None
+    since_s = now - event.silent_s if before is None else before.since_s
+    for attempt in state.attempts.values():
+        if attempt.machine == event.machine and attempt.started_s is not None:
+            attempt.silent_s += max(0.0, now - max(since_s, attempt.started_s))
 
 
 def _readmit_machine(state: EngineState, machine: int) -> None:
@@ -449,6 +468,7 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.Resumed: _on_resumed,
     messages.RequirementsChanged: _on_requirements_changed,
     messages.MachineChanged: _on_machine_changed,
+    messages.ContactChanged: _on_contact_changed,
     messages.ProbeAnswered: _on_answered,
     messages.Discovered: _on_discovered,
     messages.Fetched: _on_fetched,
@@ -931,6 +951,7 @@ def _estimate_speed(state: EngineState, command: messages.EstimateSpeed) -> None
 def _mark_machine(state: EngineState, command: messages.MarkMachine) -> None:
     machine = state.machines[command.machine]
     machine.reason, machine.lasting = "" if command.up else command.reason, False
+    machine.silence = None
     state.inquiries.set_up(command.machine, command.up, state.now)
     if command.up:
         _readmit_machine(state, command.machine)

@@ -67,6 +67,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.CleanedUp: ("attempt-cleaned", ("problem", "module")),
     cm.Settle: ("task-settled", ("state", "cause", "reason", "again")),
     ev.MachineChanged: ("machine-changed", ("up", "speed_factor", "reason")),
+    ev.ContactChanged: ("machine-contact", ("answers", "silent_s", "lost_in_s", "reason")),
     ev.Fetched: (
         "machine-measured",
         ("load", "free_memory_bytes", "free_disk_bytes", "free_nodes", "speed_factor"),

@@ -619,6 +619,10 @@ class Execution:
         state = self.engine.state
         more = (find_pending_plans, find_pending_selections, find_sensors, find_lost_machines)
         self.loop.resume([*commands, *(command for find in more for command in find(state))])
+        # The new backend reports a host that still does not answer.
+        silent = [machine.index for machine in state.machines if machine.silence is not None]
+        contact = [ev.ContactChanged(machine=each, answers=True, reason="resumed") for each in silent]
+        self.loop.expect([(state.now, event) for event in contact])
 
     def request(self, what: str, runs: Sequence[int]) -> None:
         """Schedule a request about these runs; the engine handles it when the loop starts."""

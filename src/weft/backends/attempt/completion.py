@@ -146,10 +146,13 @@ class TaskMonitor:
         self._due_s = min((attempt.copies_at_s for attempt in self._attempts.values()), default=math.inf)
         return found
 
-    def report_progress(self, attempt: ActiveAttempt) -> list[ev.Event]:
-        """Observe one attempt; return events for its changes, then one for its progress."""
+    def report_progress(self, attempt: ActiveAttempt, silent_s: float = 0.0) -> list[ev.Event]:
+        """Observe one attempt; return events for its changes, then one for its progress.
+
+        ``silent_s``: seconds since the last sign of life of the attempt's host.
+        """
         seen = self._observe(attempt)
-        return [*self._events(attempt, seen), self._describe_progress(attempt, seen)]
+        return [*self._events(attempt, seen), self._describe_progress(attempt, seen, silent_s)]
 
     def _has_noticeable_progress(self, attempt: ActiveAttempt) -> bool:
         """Return whether an attempt that the engine does not poll has reported progress for the time left."""
@@ -159,7 +162,9 @@ class TaskMonitor:
         untimed = self._context.compiled_workflow(attempt.run).is_untimed(attempt.task)
         return not settings.polls_progress(untimed=untimed)
 
-    def _describe_progress(self, attempt: ActiveAttempt, seen: Observation) -> ev.Progressed:
+    def _describe_progress(
+        self, attempt: ActiveAttempt, seen: Observation, silent_s: float = 0.0
+    ) -> ev.Progressed:
         attempt.sent_done = attempt.done
         return ev.Progressed(
             attempt=attempt.number,
@@ -169,6 +174,7 @@ class TaskMonitor:
             all_iterations=seen.all_iterations,
             age_s=None if attempt.reported_at is None else max(0.0, time.time() - attempt.reported_at),
             every_s=attempt.reports_every_s,
+            silent_s=silent_s,
         )
 
     def describe(self, attempt: ActiveAttempt) -> dict[str, Any]:

@@ -268,6 +268,14 @@ class WorkerConnection:
         if not self._address:
             self._wait(self._connect(timeout_s))
 
+    @property
+    def is_connected(self) -> bool:
+        """Return whether the worker has answered, as far as is known."""
+        return bool(self._address)
+
+    def stop_connecting(self) -> None:
+        """Do nothing: an attempt to connect takes a few seconds at most."""
+
     def install(self, name: str, content: bytes) -> WorkerFacts:
         """Put the bundle into the home folder on the worker unless it is there; return where it is."""
         facts = self.call("describe")

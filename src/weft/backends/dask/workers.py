@@ -132,12 +132,14 @@ class DaskMachine(SshMachine):
         connections: WorkerConnections,
         is_known: Callable[[int, int, str], bool],
         worker: str,
+        project: str = "",
     ) -> None:
+        """Create a machine without a connection; ``project`` is the identity of a project with tasks."""
         self._worker = worker
         self.shared = not machine.has_own_disk
         self._local_sandbox = layout.sandbox(machine)
         self._is_absent = False
-        super().__init__(layout, machine, connections, is_known)  # type: ignore[arg-type]
+        super().__init__(layout, machine, connections, is_known, project)  # type: ignore[arg-type]
 
     def _read_settings(self, machine: Machine) -> WorkerSettings:
         scheduler, worker = str(machine.backend["scheduler"]), self._worker
@@ -267,6 +269,8 @@ class WorkerGroups:
         self._nonces: dict[int, str] = {}
         self._lost: dict[int, str] = {}
         """By number of a lost worker: the reason."""
+        self._silent: set[int] = set()
+        """Workers that do not answer and are not lost."""
         self._measured: dict[int, ProgramReport] = {}
 
     # Requests.
@@ -363,6 +367,10 @@ class WorkerGroups:
         if report["is"] == "measured":
             self._measured[unit] = report
             return [self._sum_measurements(machine, report)]
+        if report["is"] in ("silent", "answers"):
+            return self._translate_contact(unit, report)
+        is_silent = unit in self._silent
+        self._silent.discard(unit)
         if report["is"] == "back":
             was_lost = all(each in self._lost for each in units)
             self._lost.pop(unit, None)
@@ -375,7 +383,20 @@ class WorkerGroups:
         lost = {"is": "ended", "cause": "lost", "text": report["text"]}
         for attempt in ended:
             self._end(attempt)
-        return [{**lost, "attempt": attempt, "nonce": self._nonces[attempt]} for attempt in ended]
+        reports = [{**lost, "attempt": attempt, "nonce": self._nonces[attempt]} for attempt in ended]
+        answers = {"is": "answers", "machine": unit, "silent_s": 0.0}
+        return [*(self._translate_contact(unit, answers) if is_silent else []), *reports]
+
+    def _translate_contact(self, unit: int, report: ProgramReport) -> list[ProgramReport]:
+        """Return a report on a machine, which is silent while one of its workers is."""
+        machine = self._machine_of[unit]
+        if report["is"] == "silent":
+            self._silent.add(unit)
+        else:
+            self._silent.discard(unit)
+            if self._silent & set(self._units[machine]):
+                return []
+        return [{**report, "machine": machine}]
 
     def _sum_measurements(self, machine: int, report: ProgramReport) -> ProgramReport:
         """Return load and memory of all workers, and the smallest free disk."""

@@ -76,7 +76,7 @@ def make_part(
     connections = HostConnections()
     nodes = {
         index: LoginNode(
-            context.layout, context.machines[index], connections, context.is_known,
+            context.layout, context.machines[index], connections, context.is_known, context.project,
             partition=_share_rate(partition, described),
         )
         for index, partition in zip(machines, described, strict=True)
@@ -92,6 +92,7 @@ def make_part(
         disks={index: node.disk for index, node in nodes.items()},
         give_up=give_up,
         release=connections.close,
+        find_silence=lambda machine: nodes[machine].unheard_s,
     )
 
 

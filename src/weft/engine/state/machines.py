@@ -50,6 +50,16 @@ class MeasuredValues(NamedTuple):
 NOT_MEASURED = MeasuredValues()
 
 
+class HostSilence(NamedTuple):
+    """A time for which the host of a machine has not answered."""
+
+    since_s: float
+    """Time of its last sign of life."""
+    lost_at_s: float | None
+    """Time at which the machine will be reported as lost; None: never."""
+    reason: str
+
+
 class MachineState:
     """The state of one machine."""
 
@@ -85,6 +95,7 @@ class MachineState:
         "served_until_s",
         "service_s",
         "share_of",
+        "silence",
         "speed_factor",
         "time_shared",
         "unlimited",
@@ -106,6 +117,8 @@ class MachineState:
         """Why the machine is down; "": the machine is up, or the reason is unknown."""
         self.lasting = False
         """Whether the machine is down and not expected to come back by itself."""
+        self.silence: HostSilence | None = None
+        """The silence of its host; None: the host answers, or the machine is lost."""
         self.index = index
         self.name = machine.name
         self.label = machine.label
