@@ -27,15 +27,21 @@ __all__ = ["TIMEOUT_S", "BackendProject", "platform_of"]
 TIMEOUT_S = PATIENCE_S
 
 
-def platform_of(kind: str, hosts: SshHosts | Sequence[DaskDisk] | None = None) -> Platform:
-    """Return a platform of two machines, which are the first of ``hosts``, if given."""
+def platform_of(
+    kind: str, hosts: SshHosts | Sequence[DaskDisk] | None = None, **settings: object
+) -> Platform:
+    """Return a platform of two machines, which are the first of ``hosts``, if given.
+
+    ``settings`` are further keys of the backend of each machine.
+    """
     names = ("m0", "m1")
     more = {name: _settings(kind, name) for name in names}
     if hosts is not None:
         more = {name: hosts[index].backend for index, name in enumerate(names)}
     kinds = dict(zip(names, ("local", "slurm") if kind == "mixed" else (kind, kind), strict=True))
     machines = (
-        Machine(name=name, nodes=4, memory=8e9, backend={"kind": kinds[name], **more[name]}) for name in names
+        Machine(name=name, nodes=4, memory=8e9, backend={"kind": kinds[name], **more[name], **settings})
+        for name in names
     )
     return Platform(machines=tuple(machines))
 
@@ -52,14 +58,15 @@ def _settings(kind: str, name: str) -> dict[str, object]:
 class BackendProject:
     """A backend in a project of its own; tests send it commands without an engine."""
 
-    def __init__(self, kind, folder, tasks, backend=None, hosts=None):
+    def __init__(self, kind, folder, tasks, backend=None, hosts=None, **settings):
         """Open the backend registered as ``kind``, or the class ``backend`` if one is given.
 
-        ``hosts`` are the hosts of machines with disks of their own, in the same order.
+        ``hosts`` are the hosts of machines with disks of their own, in the same order. ``settings`` are
+        further keys of the backend of each machine.
         """
         self.folder = folder
         self.hosts = hosts
-        self.platform = platform_of(kind, hosts)
+        self.platform = platform_of(kind, hosts, **settings)
         self.compiled = CompiledWorkflow("flow", instance(tasks, self.platform))
         self.layout = ProjectLayout(folder.resolve())
         self.database = open_database(self.layout.database, create=True)

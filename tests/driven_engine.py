@@ -41,13 +41,13 @@ def one_task(**facets):
 class DrivenEngine:
     """An engine with one run, driven by a test instead of a backend."""
 
-    def __init__(self, workflow, platform, settings=None, policy="fcfs"):
+    def __init__(self, workflow, platform, settings=None, policy="fcfs", *, submit=True):
         instance = compile_instance(check_and_unfold(workflow), platform)
         self.engine = Engine(
             WorkflowLibrary({"w": instance}), instance, make_policy(policy), settings or RunSettings()
         )
         self.now = 0.0
-        self.first = self.handle(ev.Submitted(run=0, workflow="w"))
+        self.first = self.handle(ev.Submitted(run=0, workflow="w")) if submit else []
 
     @property
     def run(self):

@@ -19,6 +19,7 @@ from weft.private_files import (
     open_stream,
     prepare_file,
     read_state,
+    set_in_use,
     write_file,
 )
 
@@ -183,6 +184,25 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         write_file(tmp_path / "text", "no bytes")  # type: ignore[arg-type]
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_state_folder_in_use_that_was_moved_is_not_created_again(tmp_path: Path) -> None:
+    home = tmp_path / "a" / ".weft"
+    make_folder(home / "reports")
+    set_in_use(home, in_use=True)
+    make_folder(home / "attempts" / "1")
+    home.rename(tmp_path / "taken")
+    for folder in (home, home / "attempts", home / "attempts" / "2"):
+        with pytest.raises(FileNotFoundError):
+            make_folder(folder)
+    (tmp_path / "a").rename(tmp_path / "b")
+    with pytest.raises(FileNotFoundError):
+        make_folder(home / "attempts")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "taken"]
+    assert list((tmp_path / "b").iterdir()) == []
+    set_in_use(home, in_use=False)
+    make_folder(home / "attempts")
+    assert (home / "attempts").is_dir()
 
 
 def test_existing_folders_of_the_state_become_private(home: Path) -> None:

@@ -5,7 +5,8 @@ Every message says four things: what was found and where, the value, the rule it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from weft.records import dataclass
@@ -141,6 +142,15 @@ class InvalidInput(WeftError):
             problems = Problem(what=problems, rule=rule, advice=advice, path=path, location=location)
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+@contextmanager
+def collect_problems(found: list[Problem]) -> Iterator[None]:
+    """Context manager that appends the problems of InvalidInput to a list instead of raising the error."""
+    try:
+        yield
+    except InvalidInput as error:
+        found += [each for each in error.problems if each not in found]
 
 
 class Infeasible(WeftError):

@@ -36,6 +36,10 @@ _IN_PLACE = ("/dev", "/proc")
 """Directories whose links lead to open files of the process, such as ``/dev/stdout``."""
 
 
+_in_use: set[Path] = set()
+"""Folders ``.weft`` that this process has locked: a missing one was moved away, and is not created again."""
+
+
 class UnsafeFile(OSError):
     """A file or directory that weft does not use: a link, a hard link, or the file of another user."""
 
@@ -118,6 +122,14 @@ def make_folder(folder: Path) -> None:
         return
     with _open_folder(folder, make=True):
         pass
+
+
+def set_in_use(home: Path, *, in_use: bool) -> None:
+    """State whether a folder ``.weft`` exists and is used: if it is moved away, no new one is created."""
+    if in_use:
+        _in_use.add(home.absolute())
+    else:
+        _in_use.discard(home.absolute())
 
 
 def close_to_others(path: Path) -> bool:
@@ -214,16 +226,18 @@ def _refuse_foreign(status: os.stat_result, folder: int, path: Path) -> None:
 def _open_folder(folder: Path, *, make: bool = False) -> Iterator[int]:
     """Yield a descriptor of a folder; if ``make``, create missing folders.
 
-    The component ``.weft`` and those below it must not be links.
+    The component ``.weft`` and those below it must not be links. A ``.weft`` in use is not created.
     """
     parts = folder.absolute().parts
     depth = parts.index(STATE_FOLDER) if STATE_FOLDER in parts else len(parts)
-    if make:
+    may_make = make and Path(*parts[: depth + 1]) not in _in_use
+    if may_make:
         Path(*parts[:depth]).mkdir(parents=True, exist_ok=True)
     entered = os.open(Path(*parts[:depth]), _ENTER)
     try:
         for position in range(depth, len(parts)):
-            entered = _enter(entered, Path(*parts[: position + 1]), make=make)
+            may_make = may_make or (make and position > depth)
+            entered = _enter(entered, Path(*parts[: position + 1]), make=may_make)
         yield entered
     finally:
         os.close(entered)

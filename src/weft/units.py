@@ -54,6 +54,33 @@ def parse_bytes(text: str) -> float | None:
     return None if part is None or unit is None else _finite(float(part[1]) * unit)
 
 
+def exact_bytes(amount: float) -> float | int | str:
+    """Return a size as ``parse_bytes`` reads it back unchanged: with a short number and a unit if possible.
+
+    >>> exact_bytes(8e9), exact_bytes(23.5 * 2**30), exact_bytes(1234567891.0), exact_bytes(0.5)
+    ('8GB', '23.5GiB', 1234567891, 0.5)
+    """
+    if not math.isfinite(amount):
+        return amount
+    texts = (f"{amount / size:.4g}{unit}" for unit, size in BYTES.items() if size <= abs(amount) and size > 1)
+    exact = [text for text in texts if parse_bytes(text) == amount]
+    if exact:
+        return min(exact, key=len)
+    return int(amount) if amount == int(amount) else amount
+
+
+def round_memory(amount: float) -> float:
+    """Return a detected amount of memory, rounded down to a short number of GiB or MiB unless it has one.
+
+    >>> exact_bytes(round_memory(25276518400.0)), exact_bytes(round_memory(4e9))
+    ('23.5GiB', '4GB')
+    """
+    if isinstance(exact_bytes(amount), str):
+        return amount
+    unit = BYTES["GiB"] if amount >= BYTES["GiB"] else BYTES["MiB"]
+    return math.floor(10.0 * amount / unit) * unit / 10.0
+
+
 def parse_rate(text: str) -> float | None:
     """Return the bytes per second of a bandwidth (``12.5MB/s``, ``12.5MB``); None for other texts."""
     return parse_bytes(re.sub("/s$", "", text.strip()))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from weft.api.sites import MachineCheck, apply_checks, check_site, detect_local
 from weft.errors import InvalidInput
+from weft.formats.files import load_platform
+from weft.formats.native import write_platform
 from weft.platform.machine import Machine
 from weft.platform.platform import Link, Platform
 
@@ -72,6 +76,30 @@ def test_this_computer_is_detected_and_checked(tmp_path):
     assert (measured.machine, measured.kind) == ("local", "local")
     assert None not in (measured.seconds, measured.startup_s, measured.bandwidth_Bps)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_all_problems_of_a_platform_are_named(tmp_path):
+    machines = (
+        Machine(name="a", backend={"kind": "dask", "scheduler": "tcp://h:99999", "worker": "w"}),
+        Machine(name="b", backend={"kind": "ssh", "host": "h", "port": 0}),
+        Machine(name="c", backend={"kind": "slurm", "unit": "rack", "via": "h"}),
+        Machine(name="d", backend={"kind": "local", "wrong": 1}),
+        Machine(name="e", backend={"kind": "nothing"}),
+        Machine(name="f"),
+    )
+    with pytest.raises(InvalidInput) as caught:
+        check_site(Platform(machines=machines), tmp_path)
+    text = str(caught.value)
+    for word in ("99999", "port 0", "'rack'", "'wrong'", "'nothing'", "machine 'f' has no backend"):
+        assert word in text
+
+
+def test_detected_memory_is_written_with_a_short_number(tmp_path):
+    (machine,) = detect_local().platform.machines
+    text = write_platform(detect_local().platform)
+    assert re.search(r"\bmemory: [0-9]{1,4}(\.[0-9])?[kMGTP]i?B", text), text
+    (tmp_path / "here.yaml").write_text(text)
+    assert load_platform(str(tmp_path / "here.yaml")).machines[0].memory == machine.memory
 
 
 def test_machine_that_cannot_run_programs_is_reported_with_the_reason(tmp_path):

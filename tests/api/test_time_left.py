@@ -164,6 +164,20 @@ def test_without_estimates_the_time_left_is_unknown_until_a_task_of_the_same_kin
     assert hand.progress.paces == {}
 
 
+def test_time_left_of_tasks_without_estimates_follows_the_progress_that_one_of_them_reports():
+    flow = Builder("unknown")
+    flow.task("a", sweep={"k": "1..2"})
+    hand = CountedEngine(flow.build())
+    assert hand.left(5.0).p50_s is None
+    hand.handle(ev.Progressed(attempt=0, work_done=0.25), 10.0)
+    assert hand.left(10.0) == TimeLeft(p50_s=pytest.approx(30.0 + 40.0), p90_s=None)
+    assert hand.left(14.0).p50_s == pytest.approx(26.0 + 40.0)
+    hand.handle(ev.Progressed(attempt=0, work_done=0.5), 30.0)
+    assert hand.left(30.0).p50_s == pytest.approx(30.0 + 60.0)
+    hand.handle(ev.Ended(attempt=0), 50.0)
+    assert hand.left(50.0).p50_s == pytest.approx(50.0)
+
+
 def test_time_left_uses_stated_durations_of_some_kinds_and_measured_durations_of_others():
     flow = Builder("mixed")
     flow.task("probe", command="true", sweep={"k": "1..2"})

@@ -10,6 +10,7 @@ import pytest
 
 from cli.projects import Project
 from cli.shell import refused
+from patience import PATIENCE_S
 from weft.backends.attempt import backend
 from weft.backends.attempt.attempt import AttemptRecords
 from weft.backends.layout import ProjectLayout
@@ -230,3 +231,27 @@ def test_unfinished_run_is_not_resumed_in_a_copy_while_the_original_exists(
     assert "kept unfinished run 1; `weft resume 1` or `weft cancel 1` ends it" in done.out
     assert copy.weft("cancel", "1", "--project", str(copy.folder)).code == 0
     assert "run 1;" not in copy.weft("clean", "--project", str(copy.folder)).out
+
+
+def test_commands_in_a_copy_do_not_take_the_engine_of_the_original_for_their_own(project: Project) -> None:
+    original = Project(project.folder / "one", project._capture)
+    original.folder.mkdir()
+    go = project.folder / "go"
+    original.write(
+        "flow.yaml",
+        f'weft: 1\ntasks: {{a: {{command: "echo on; until test -e {go}; do sleep 0.05; done"}}}}\n',
+    )
+    engine = original.start("run", "flow.yaml", "-q")
+    try:
+        original.running(engine, "on")
+        copy = copy_of(original, "copy")
+        there = ("--project", str(copy.folder))
+        found = copy.json("status", *there)
+        assert (found["state"], found["engine"]) == ("interrupted", None)
+        refused(copy.weft("stop", *there), 1, "no engine is running in this project")
+        refused(copy.weft("hold", "a", *there), 1, "no engine is running in this project")
+        assert original.json("status", "--project", str(original.folder))["state"] == "running"
+        go.touch()
+        assert engine.wait(PATIENCE_S) == 0
+    finally:
+        original.end(engine)

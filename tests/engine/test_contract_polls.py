@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from driven_engine import DrivenEngine, one_task, platform_of
@@ -143,3 +145,53 @@ def test_contract_of_a_task_without_an_estimate_has_no_effect():
     limited = DrivenEngine(untimed(), platform_of(1, 1), RunSettings(iteration_limit_s=8.0))
     limited.handle(ev.Started(attempt=0))
     assert "watch" in limited.engine.state.timers
+
+
+def silent(answers=False, silent_s=0.0, **more):
+    return ev.ContactChanged(machine=0, answers=answers, silent_s=silent_s, **more)
+
+
+def test_attempt_on_a_silent_host_is_not_polled_and_its_silence_does_not_count():
+    # 100 units of work take 50 s on m0; the contract is violated after 75 s.
+    engine = running(RunSettings(contract=0.5, **EAGER))
+    engine.handle(silent(silent_s=10.0, lost_in_s=50.0), at=30)
+    assert engine.handle(ev.TimerFired(timer="watch"), at=100) == []
+    assert engine.handle(ev.Progressed(attempt=0), at=101) == []  # it was on the way
+    engine.handle(silent(answers=True), at=120)  # 100 s of silence
+    assert engine.engine.state.attempts[0].silent_s == 100.0
+    assert engine.handle(ev.TimerFired(timer="watch"), at=174) == ["probe progress 0"]
+    assert "cancel 0 m0: performance" not in engine.handle(ev.Progressed(attempt=0), at=174)
+    assert "cancel 0 m0: performance" in engine.handle(ev.Progressed(attempt=0), at=176)
+
+
+def test_contract_is_judged_at_the_last_sign_of_life():
+    """The silence is too short to be reported as such."""
+    engine = running(RunSettings(contract=0.5, **EAGER))
+    assert "cancel 0 m0: performance" not in engine.handle(ev.Progressed(attempt=0, silent_s=4.0), at=78)
+    assert "cancel 0 m0: performance" in engine.handle(ev.Progressed(attempt=0, silent_s=2.0), at=78)
+
+
+def test_short_outage_is_reported_by_its_end():
+    engine = running(RunSettings(contract=0.5, **EAGER))
+    engine.handle(silent(answers=True, silent_s=4.0), at=70)
+    assert engine.engine.state.machines[0].silence is None
+    assert "cancel 0 m0: performance" not in engine.handle(ev.Progressed(attempt=0), at=78)
+    assert "cancel 0 m0: performance" in engine.handle(ev.Progressed(attempt=0), at=80)
+
+
+def test_lost_machine_is_no_longer_silent():
+    engine = running(RunSettings())
+    engine.handle(silent(silent_s=10.0, lost_in_s=50.0, reason="refused"), at=30)
+    state = engine.engine.state.machines[0]
+    assert state.silence == (20.0, 80.0, "refused")
+    engine.handle(silent(silent_s=15.0, lost_in_s=45.0, reason="no answer"), at=35)
+    assert state.silence == (20.0, 80.0, "no answer")
+    engine.handle(ev.MachineChanged(machine=0, up=False, reason="no answer"), at=80)
+    assert state.silence is None
+
+
+@pytest.mark.parametrize("times", [{"silent_s": math.inf}, {"lost_in_s": math.nan}])
+def test_damaged_times_of_a_silence_are_refused(times):
+    engine = running(RunSettings())
+    with pytest.raises(ValueError, match="must be finite"):
+        engine.handle(silent(**times), at=30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driven_engine import platform_of
+from driven_engine import DrivenEngine, one_task, platform_of
 from weft.api.journal import explanation_lines
 from weft.backends.simulation.scenario import Arrival, Failure, Scenario
 from weft.engine import messages as ev
@@ -256,3 +256,54 @@ def test_nodes_kept_for_a_requested_migration_are_not_called_free():
         "a machine: m1: its next free nodes are kept for wide, which the user moves there",
     )  # fmt: skip
     assert explained("wide").waits_for == ("2 free nodes of m1, to which the user moves it",)
+
+
+def journal_of(fresh, *events):
+    """Return the journal of a new engine that handles the submission of its run and (time, event) pairs."""
+    engine, entries = fresh(), []
+    for at_s, event in ((0.0, ev.Submitted(run=0, workflow="w")), *events):
+        commands = tuple(engine.handle(event, at_s))
+        entries.append(JournalEntry(sequence=len(entries), now=at_s, event=event, commands=commands))
+    return entries
+
+
+def test_choice_of_a_migration_names_the_order_of_the_selector_program():
+    """Of three equal machines the selector accepts the first and, preferred, the last."""
+    facets = {"checkpoint": {"files": ["restart"], "every": 5}, "progress": "steps", "selector": "./select"}
+    settings = RunSettings(contract=0.5, migrate="always")
+
+    def fresh():
+        return DrivenEngine(one_task(**facets), platform_of(1, 1, 1, 1), settings, submit=False).engine
+
+    entries = journal_of(
+        fresh,
+        (0.0, ev.MachinesSelected(run=0, task=0, machines=(0, 3, 1))),
+        (0.0, ev.Started(attempt=0)),
+        (20.0, ev.Progressed(attempt=0, work_done=0.05)),
+    )
+    choice = explain(fresh, entries, {}, "job").choice
+    assert choice.machine == "m3"
+    assert choice.by == "migration: performance; machines in the order of its selector ./select: m0, m3, m1"
+    assert failing(by_name(choice.candidates)["m2"]) == ["selector"]
+
+
+def test_explanation_of_a_held_task_says_since_when_why_and_how_it_is_released():
+    chain = Builder("chain")
+    chain.task("first", work=10)
+    chain.task("next one", work=10, after="first")
+
+    def fresh():
+        return DrivenEngine(chain.build(), platform_of(1), submit=False).engine
+
+    entries = journal_of(
+        fresh,
+        (2.0, ev.RequestReceived(what="hold", run=0, task=1)),
+        (3.0, ev.RequestReceived(what="release", run=0, task=1)),
+        (5.0, ev.RequestReceived(what="hold", run=0, task=1)),
+        (7.0, ev.Started(attempt=0)),
+    )
+    found = explain(fresh, entries, {}, "next one")
+    assert found.waits_for == (
+        "a user to release it with `weft release 'next one'`: held by the user at 5 s",
+        "first, which is running",
+    )

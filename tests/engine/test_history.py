@@ -425,3 +425,36 @@ def test_failure_of_a_loop_that_has_not_converged_states_the_reason():
     history = simulate_history({"loops": flow.build()}, {"m": {}}, scenario=scenario)
     (failure,) = history.failures
     assert failure.text.startswith("loop again has not converged after 2 iterations")
+
+
+def test_jobs_that_are_not_submitted_are_displayed_with_machine_time_and_reason():
+    engine = RecordedEngine(one_task(sweep={"i": "1..2"}), platform_of(1.0, 1.0))
+    history = engine.history
+    for attempt in (0, 1):
+        engine.handle(ev.Started(attempt=attempt), at=1)
+    display = RunDisplay(progress=SimpleNamespace(state=engine.engine.state, history=history), logs=None)
+    engine.handle(ev.StartDelayed(attempt=0, reason="the queue is full"), at=10)
+    assert list(history.running) == [1]
+    assert display.delay_lines(30.0) == ["1 task waits on m0 for 20 s: the queue is full"]
+    assert display.delays[0].since_s == 10
+    engine.handle(ev.StartDelayed(attempt=0, reason="no answer"), at=40)
+    assert display.delay_lines(40.0) == ["1 task waits on m0: no answer"]
+    engine.handle(ev.JobQueued(attempt=0, job="17"), at=50)
+    assert display.delay_lines(60.0) == []
+    assert sorted(history.running) == [0, 1]
+    assert history.attempts[0].started_s == 50
+    ended = [(each.since_s, each.until_s, each.reason) for each in history.delays]
+    assert ended == [(10, 40, "the queue is full"), (40, 50, "no answer")]
+    engine.handle(ev.Ended(attempt=0), at=60)
+    assert [each.number for each in history.succeeded] == [0]
+
+
+def test_task_that_ends_without_a_report_of_its_start_has_succeeded():
+    """The engine was killed, and the job ran and ended before the next engine looked."""
+    engine = RecordedEngine(one_task(), platform_of(1.0))
+    engine.handle(ev.Started(attempt=0), at=1)
+    engine.handle(ev.StartDelayed(attempt=0, reason="no answer"), at=2)
+    engine.handle(ev.Ended(attempt=0, ran_s=5.0), at=30)
+    (attempt,) = engine.history.succeeded
+    assert (attempt.ended_s - attempt.started_s, attempt.ending) == (5.0, "completed")
+    assert engine.history.delays[0].until_s == 30

@@ -86,8 +86,8 @@ def test_every_event_and_command_has_a_stored_name() -> None:
 def test_stored_names_never_change() -> None:
     """A renamed class keeps its stored name; a removed or changed one needs a conversion."""
     names = (
-        "Submitted Started Ended StagedIn StagedOut CleanedUp Progressed Checkpointed JobQueued Suspended "
-        "Resumed RequirementsChanged MachineChanged Answered Discovered Fetched Selected PlanReady TimerFired TasksAdded "
+        "Submitted Started Ended StagedIn StagedOut CleanedUp Progressed Checkpointed JobQueued StartDelayed Suspended "
+        "Resumed RequirementsChanged MachineChanged ContactChanged Answered Discovered Fetched Selected PlanReady TimerFired TasksAdded "
         "Stalled Asked Assign StageIn Start Signal Cancel StageOut CleanUp Probe Discover Fetch Select Replan SetTimer "
         "Drop Return "
         "Settle Repeat Leave Finish StopRun EstimateSpeed MarkMachine AbandonAttempt LoseAttempt CountRequeue "

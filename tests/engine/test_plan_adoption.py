@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from driven_engine import DrivenEngine, platform_of
 from journal_audit import audit_journal
 from planning_examples import instance, platform
 from weft.backends.simulation.scenario import (
@@ -22,14 +23,18 @@ from weft.backends.simulation.scenario import (
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.invariants import check_engine
+from weft.engine.replan.remainder import prepare_replan
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import PlanLine, RunPlan, StoredPlan
-from weft.engine.states import TaskState
+from weft.engine.states import Admission, Stage, TaskState
 from weft.formats.profiles import preset_settings
 from weft.instance.compilation import compile_instance
 from weft.papers.dynamic_grid import grid_testbed, wien2k
+from weft.planners.planner import Budget, make_planner
 from weft.policies.policy import make_policy
+from weft.randomness import generator
 from weft.runtime.simulation import Simulation
+from weft.workflow.builder import Builder
 from weft.workflow.settings import RunSettings
 from weft.workflow.unfold import unfold
 
@@ -323,3 +328,66 @@ def test_periodic_plan_moves_a_task_that_waits_behind_an_overdue_one_to_a_free_m
     done = Done(made, RunSettings(replan_every_s=15.0), replace(UNDISTURBED, durations=durations))
     starts = {done.names[each.task]: (now, each.machine) for now, each in done.commands(cm.Start)}
     assert starts == {"long": (0.0, 1), "other": (0.0, 0), "wait": (15.0, 0)}
+
+
+class PlannedJobs(DrivenEngine):
+    """An engine that follows plans of equal tasks of 100 s on two machines; every plan is made at once."""
+
+    def __init__(self, number, **settings):
+        jobs = Builder("jobs")
+        jobs.task("job", work=100, sweep={"i": f"1..{number}"})
+        real = RunSettings(begins_at_once=True, brings_results=True, pushes_state=True)
+        super().__init__(jobs.build(), platform_of(1, 1), replace(real, **settings), "plan")
+        self.first += self.plan()
+
+    def handle(self, *events, at=None):
+        return super().handle(*events, at=at) + self.plan()
+
+    def plan(self):
+        words = []
+        while self.run.plan_wanted:
+            state = self.engine.state
+            stored = prepare_replan(state, 0).answered(make_planner("heft"), Budget(steps=20), generator(0))
+            state.plans[stored.key] = stored
+            ready = ev.PlanReady(plan=stored.key, run=0, version=self.run.version)
+            words += super().handle(ready)
+        return words
+
+    def where(self, stage):
+        """Return the machines of the attempts in a stage."""
+        return [each.machine for each in self.engine.state.attempts.values() if each.stage == stage]
+
+
+def answers(*machines):
+    return [ev.Fetched(machine=machine, speed_factor=1.0, load=0.0) for machine in machines]
+
+
+def test_queued_task_starts_on_a_returned_machine_as_soon_as_its_state_is_measured():
+    engine = PlannedJobs(3, fetch_every_s=10.0)
+    engine.handle(*answers(0, 1))
+    engine.handle(ev.MachineChanged(machine=1, up=False), at=10)
+    assert engine.where(Stage.ASSIGNED) == [0, 0]
+    engine.handle(ev.MachineChanged(machine=1, up=True), at=40)
+    assert engine.where(Stage.RUNNING) == [0]  # the state of the other machine is not known yet
+    engine.handle(*answers(1), at=41)
+    assert engine.where(Stage.RUNNING) == [0, 1]
+
+
+def test_queued_task_starts_on_a_machine_that_is_listed_again():
+    engine = PlannedJobs(3, discover_every_s=10.0)
+    engine.handle(ev.Discovered(machines=(0,)))
+    assert engine.where(Stage.RUNNING) == [0]
+    assert engine.where(Stage.ASSIGNED) == [0, 0]
+    engine.handle(ev.Discovered(machines=(0, 1)), at=10)
+    assert engine.where(Stage.RUNNING) == [0, 1]
+
+
+def test_queued_task_starts_on_a_reopened_machine_after_the_files_of_its_earlier_attempt_are_removed():
+    engine = PlannedJobs(3)
+    engine.handle(ev.MachineChanged(machine=1, admission=Admission.REMOVED), at=10)
+    (cancelled,) = [each.number for each in engine.engine.state.attempts.values() if each.cancelled]
+    engine.handle(ev.Ended(attempt=cancelled, exit_code=None, cause="cancelled"), at=11)
+    engine.handle(ev.MachineChanged(machine=1, admission=Admission.OPEN), at=40)
+    assert engine.where(Stage.RUNNING) == [0]
+    engine.handle(ev.CleanedUp(attempt=cancelled), at=41)
+    assert engine.where(Stage.RUNNING) == [0, 1]

@@ -21,10 +21,12 @@ from weft.planners.planner import Budget, make_planner
 from weft.policies.policy import make_policy
 from weft.predictors.chain import default_chain
 from weft.randomness import generator
+from weft.reports.text import doubt_text, time_text
 from weft.runtime.simulation import Simulation
 from weft.schedule.schedule import expected_total_seconds
 from weft.workflow.settings import RunSettings
 from weft.workflow.unfold import unfold
+from weft.workflow.workflow import set_growth_lines
 
 LOOP = {
     "before": {"work": 1},
@@ -129,6 +131,41 @@ class TestUnknown:
         assert (found.p50_s, found.least_s, found.least_cost, found.planned_s) == (None, None, None, 2.0)
 
 
+GROWING = {
+    "list": {"work": 1, "outputs": ["found"]},
+    "each": {"work": 2, "sweep": {"k": "lines(list.found)"}, "command": "true {k}"},
+    "last": {"work": 3, "after": "each"},
+}
+
+
+class TestGrowth:
+    def test_growing_sweep_gives_the_lower_bound_with_one_subtask_and_its_reason(self):
+        found = promised(GROWING, PRICED)
+        assert (found.p50_s, found.p90_s, found.cost_p50, found.planned_s) == (None, None, None, 6.0)
+        assert (found.least_s, found.growing) == (6.0, ("each",))
+        assert found.least_cost == pytest.approx(6)
+        assert time_text(found) == "at least 6 s"
+        assert doubt_text(found) == "number of subtasks of each"
+
+    def test_growing_sweep_without_a_stated_time_takes_no_time_in_the_lower_bound(self):
+        untimed = GROWING | {"each": {"sweep": {"k": "lines(list.found)"}, "command": "true {k}"}}
+        found = promised(untimed)
+        assert (found.least_s, found.untimed_kinds, found.growing) == (4.0, ("each",), ("each",))
+
+    def test_stored_plan_with_a_growing_sweep_has_no_p50(self):
+        made = instance(GROWING, PRICED)
+        stored = store_schedule(planned(made), CompiledWorkflow("w", made), planner="heft", steps=1)
+        found = derive_promise(stored, made, 0.0)
+        assert (found.p50_s, found.planned_s, found.growing) == (None, 6.0, ("each",))
+
+    def test_known_lines_give_an_estimate(self):
+        graph = unfold(set_growth_lines(instance(GROWING, PRICED).graph.workflow, {"list.found": ["x", "y"]}))
+        made = compile_instance(graph, PRICED, predictor=default_chain())
+        schedule = planned(made)
+        found = compute_promise(schedule, made, forecast_schedule(schedule, made, seed=0))
+        assert (found.p50_s, found.growing) == (8.0, ())
+
+
 @given(workflows(), platforms())
 def test_promise_never_counts_placeholder_durations(workflow, on):
     try:
@@ -137,7 +174,7 @@ def test_promise_never_counts_placeholder_durations(workflow, on):
         return
     schedule = planned(made)
     found = compute_promise(schedule, made, forecast_schedule(schedule, made, seed=0))
-    assert (found.p50_s is None) == bool(found.untimed or found.open_loops)
+    assert (found.p50_s is None) == bool(found.untimed or found.open_loops or found.growing)
     assert found.planned_s == pytest.approx(expected_total_seconds(schedule, made.graph))
     if found.untimed:
         event("unknown" if found.least_s is None else "at least")

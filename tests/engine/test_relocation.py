@@ -4,6 +4,7 @@ sections 1, 3).
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from driven_engine import DrivenEngine, one_task, platform_of, simulated
 from weft.backends.simulation.scenario import CompetingLoad, Perturbation, Scenario, Span
 from weft.engine import messages as ev
+from weft.engine.state.snapshot import restore_snapshot, take_snapshot
 from weft.formats.profiles import list_presets, load_preset
 from weft.workflow.settings import DEFAULTS, RunSettings
 
@@ -30,20 +32,71 @@ def slow(done=0.1):
     return ev.Progressed(attempt=0, work_done=done)
 
 
-def test_slow_speed_learned_from_progress_is_kept_after_the_next_machine_measurement():
-    engine = running(replace(EAGER, fetch_every_s=30.0, pushes_state=True, poll_every_s=600.0))
+def learned_slow(**settings):
+    """Return an engine and its first machine, which a report at 20 s shows to run at a quarter of its speed."""
+    measured = {"fetch_every_s": 30.0, "pushes_state": True, "poll_every_s": 600.0} | settings
+    engine = running(replace(EAGER, **measured))
     for machine in (0, 1):
-        engine.handle(ev.Fetched(machine=machine, speed_factor=1.0))
+        engine.handle(ev.Fetched(machine=machine, speed_factor=1.0, load=0.0))
     engine.handle(ev.Started(attempt=0))
     engine.handle(slow(), at=20)
     machine = engine.engine.state.machines[0]
-    learned = machine.speed_factor
-    assert learned == pytest.approx(0.25)
-    engine.handle(ev.Fetched(machine=0, speed_factor=1.0, load=0.0), at=30)
-    assert machine.speed_factor == learned
-    engine.handle(ev.Fetched(machine=0, speed_factor=0.25, load=3.0), at=60)
-    engine.handle(ev.Fetched(machine=0, speed_factor=1.0, load=0.0), at=90)
+    assert machine.speed_factor == pytest.approx(0.25)
+    return engine, machine
+
+
+def measure_load(engine, load, at):
+    engine.handle(ev.Fetched(machine=0, speed_factor=1.0 / (load + 1.0), load=load), at=at)
+
+
+def test_slow_speed_learned_from_progress_is_kept_after_the_next_machine_measurement():
+    engine, machine = learned_slow()
+    measure_load(engine, 0.0, at=30)
+    assert machine.speed_factor == pytest.approx(0.25)
+
+
+def test_load_in_the_first_measurement_after_learning_explains_the_slow_speed():
+    engine, machine = learned_slow()
+    measure_load(engine, 3.0, at=30)
+    measure_load(engine, 0.0, at=60)
     assert machine.speed_factor == 1.0  # the load explained it and is over
+
+
+def test_load_measured_later_does_not_erase_a_learned_slow_speed():
+    engine, machine = learned_slow()
+    for load, at in ((0.0, 30), (9.0, 60)):
+        measure_load(engine, load, at)
+    assert machine.speed_factor == pytest.approx(0.1)  # the lower of both
+    measure_load(engine, 0.0, at=90)
+    assert machine.speed_factor == pytest.approx(0.25)
+
+
+def test_load_that_is_reported_long_after_learning_does_not_erase_the_slow_speed():
+    """Machines report noticeable changes only: without a report the load is the one that was last measured."""
+    engine, machine = learned_slow(belief_s=6000.0)
+    measure_load(engine, 3.0, at=300)
+    measure_load(engine, 0.0, at=330)
+    assert machine.speed_factor == pytest.approx(0.25)
+
+
+def test_explained_further_slowness_leaves_what_was_learned_before():
+    engine, machine = learned_slow()
+    measure_load(engine, 0.0, at=30)
+    engine.engine.state.machines.set_speed(0, 0.1, 31.0, learned=True)
+    measure_load(engine, 9.0, at=40)
+    measure_load(engine, 0.0, at=70)
+    assert machine.speed_factor == pytest.approx(0.25)
+
+
+def test_snapshot_keeps_that_a_learned_slow_speed_is_confirmed():
+    engine, _ = learned_slow()
+    measure_load(engine, 0.0, at=30)
+    engine.handle(ev.Fetched(machine=0, speed_factor=0.5, load=1.0), at=40)
+    other = DrivenEngine(one_task(**WATCHED), platform_of(2, 1)).engine.state
+    other.runs.clear()
+    restore_snapshot(other, json.loads(json.dumps(take_snapshot(engine.engine.state))))
+    machine = other.machines[0]
+    assert (machine.learned_factor, machine.confirmed_factor) == (pytest.approx(0.25), pytest.approx(0.25))
 
 
 @pytest.mark.parametrize(
@@ -93,6 +146,28 @@ def test_violation_always_migrates_the_task_under_the_rule_always():
         "cancel 0 m0: performance",
         "assign 1 m1 after 0: performance",
     ]
+
+
+@pytest.mark.parametrize("cause", ["prolog", "staging"])
+def test_task_does_not_return_to_its_slow_machine_if_it_cannot_start_on_the_next_one(cause):
+    """At a quarter of its speed the first machine is still twice as fast as the last one."""
+    engine = running(EAGER, platform_of(8, 4, 1))
+    engine.handle(ev.Checkpointed(attempt=0, work_done=0.02), at=5)
+    assert engine.handle(slow(0.1), at=5)[-1] == "assign 1 m1 after 0: performance"
+    engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=6)
+    words = engine.handle(ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0), at=7)
+    assert words[-1].startswith("start 1 m1")
+    words = engine.handle(ev.Ended(attempt=1, exit_code=None, cause=cause), at=8)
+    assert "assign 2 m2" in " / ".join(words)
+
+
+def test_task_does_not_return_to_its_slow_machine_if_the_next_one_is_lost():
+    engine = running(EAGER, platform_of(8, 4, 1))
+    engine.handle(ev.Checkpointed(attempt=0, work_done=0.02), at=5)
+    engine.handle(slow(0.1), at=5)
+    engine.handle(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=6)
+    words = engine.handle(ev.MachineChanged(machine=1, up=False), at=7)
+    assert "assign 2 m2 after 0: performance" in words
 
 
 def test_task_without_a_violation_is_not_migrated():
@@ -314,3 +389,22 @@ def test_reason_of_a_stay_names_the_selector_that_accepts_no_other_free_machine(
     engine.handle(ev.MachinesSelected(run=0, task=0, machines=(1,)), ev.Started(attempt=0))
     kept = engine.engine.handle(ev.Progressed(attempt=0, work_done=0.05), 20.0)[-1]
     assert kept.reason == "performance: no other machine that its selector accepts is free"
+
+
+def test_task_whose_job_is_not_submitted_waits_and_migrates_after_the_waiting_timeout():
+    engine = running(RunSettings(waiting_timeout_s=100.0))
+    engine.handle(ev.StartDelayed(attempt=0, reason="the queue is full"), at=10)
+    assert engine.state() == "SUBMITTED"
+    engine.handle(ev.JobQueued(attempt=0, job="17"), at=60)
+    assert engine.state() == "RUNNING"
+    assert engine.engine.state.attempts[0].started_s == 60
+    assert engine.handle(ev.TimerFired(timer="waiting:0"), at=110) == []
+    engine.handle(ev.StartDelayed(attempt=0, reason="no answer"), at=120)
+    words = engine.handle(ev.TimerFired(timer="waiting:0"), at=220)
+    assert words == ["cancel 0 m0: waiting", "assign 1 m1 after 0: waiting"]
+
+
+def test_job_that_was_accepted_at_once_runs_since_its_start_command():
+    engine = running(RunSettings())
+    engine.handle(ev.JobQueued(attempt=0, job="17"), at=10)
+    assert (engine.state(), engine.engine.state.attempts[0].started_s) == ("RUNNING", 0)

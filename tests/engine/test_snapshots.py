@@ -7,8 +7,10 @@ import json
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from driven_engine import DrivenEngine, one_task, platform_of
 from engine_strategies import simulations
 from state_digest import digest_state
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.invariants import check_engine
 from weft.engine.state.snapshot import restore_snapshot, take_snapshot
@@ -60,3 +62,18 @@ def test_entries_are_applied_to_a_restored_state(simulation, share):
     for entry in entries[at + 1 :]:
         found.apply(entry.event, entry.now, entry.commands)
     assert digest_state(found.state) == digests[-1]
+
+
+def test_silence_of_a_host_is_restored():
+    driven = DrivenEngine(one_task(), platform_of(2, 1))
+    driven.handle(ev.Started(attempt=0))
+    driven.handle(ev.ContactChanged(machine=0, answers=False, silent_s=5.0, lost_in_s=55.0), at=10)
+    driven.handle(ev.ContactChanged(machine=0, answers=True), at=20)
+    driven.handle(ev.ContactChanged(machine=0, answers=False, silent_s=2.0, reason="refused"), at=30)
+    kept = json.dumps(take_snapshot(driven.engine.state))
+    fresh = DrivenEngine(one_task(), platform_of(2, 1)).engine
+    found = Engine(fresh.state.library, fresh.instance, fresh.policy, fresh.settings)
+    restore_snapshot(found.state, json.loads(kept))
+    assert found.state.machines[0].silence == (28.0, None, "refused")
+    assert found.state.attempts[0].silent_s == 15.0
+    assert json.dumps(take_snapshot(found.state)) == kept

@@ -249,6 +249,7 @@ def test_requirements_select_machines():
         ("TYPE = multiple", 2, "must be single or mpi"),
         ("JOB_DEPENDENCIES = 3 4", 2, "list the templates in a DAGMan file"),
         ("RESTART_FILES = gsiftp://h/f", 2, "under CHECKPOINT_URL"),
+        ("CHECKPOINT_URL = kept", 2, "CHECKPOINT_URL = kept without RESTART_FILES"),
         ("INPUT_FILES = a b c", 2, "an entry has one name, or two"),
         ("INPUT_FILES = /a b", 2, "write file:///a b"),
         ("INPUT_FILES = http://host/", 2, "names no file"),

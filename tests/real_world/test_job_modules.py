@@ -175,6 +175,15 @@ echo "too slow on $1"
 [ "$1" != m1 ]"""
 
 
+def test_evaluator_gets_the_process_number_of_the_command_under_a_wrapper(machines):
+    program(machines, "judge", '[ "$WEFT_PID" != "$(cat "$LOG.pid")" ] || touch "$LOG.judged"')
+    flow(
+        machines, settings="{poll_every: 0.3s}", evaluator="./judge", wrapper="nice env", work="1s", time_limit="60s",
+        command="echo $$ > $LOG.pid; while [ ! -e $LOG.judged ]; do sleep 0.05; done", retries=0,
+    )  # fmt: skip
+    assert machines.run("flow.yaml", on="one.yaml").completed
+
+
 def moving(real, **facets):
     """Write a task that its evaluator sends from m1 to m2, where it ends."""
     program(real, "judge", JUDGE)

@@ -316,3 +316,24 @@ def test_missing_inputs_of_a_job_template_are_noted(real, capsys):
     assert [line.partition("'")[2] for line in noted if line.startswith("note: ")] == [
         f"{name}' does not exist and no task produces it; create it before the task starts" for name in "ad"
     ]
+
+
+BAD = """\
+weft: 1
+tasks:
+  a: {command: "true", evaluator: ./judge, rank: speeed}
+  b: {command: "true", selector: ./choose, requirements: colour == 1}
+  c: {work: 1s}
+"""
+
+
+def test_run_names_missing_modules_unknown_names_and_missing_commands_together(real, capsys):
+    (real.folder / "bad.yaml").write_text(BAD)
+    real.write("machines.yaml", LOCAL)
+    shell = Project(real.folder, capsys)
+    for command in (("run",), ("run", "-n"), ("check",)):
+        done = shell.weft(*command, "bad.yaml", "--on", "machines.yaml")
+        assert done.code == 2, (command, done)
+        for words in ("./judge", "./choose", "'speeed'", "'colour'", "1 task without a program (c)"):
+            assert words in done.err, (command, words, done.err)
+    assert not (real.folder / ".weft" / "weft.db").exists()

@@ -164,6 +164,27 @@ def test_task_queued_elsewhere_uses_a_machine_that_came_back(tmp_path, inputs):
         assert not history.cancelled_moves
 
 
+def test_queued_task_uses_a_machine_whose_state_is_measured_when_it_has_come_back(tmp_path):
+    flow, machines = prepare(tmp_path, f"{WAITING}settings: {{state_every: 1s}}\n", TWO)
+    started = tmp_path / "2-on-box-second"
+
+    def lose() -> None:
+        try:
+            started.unlink()
+            (tmp_path / "box-second").rename(tmp_path / "away")
+            wait_for(started)
+        finally:
+            let_end(tmp_path)
+
+    ran = run_disturbed(flow, on=machines, when=started, action=lose)
+    assert ran.completed, str(ran)
+    (tmp_path / "truth.yaml").write_text("weft: 1\nfailures: [{machine: second, at: 1, repair: 2}]\n")
+    simulated = weft.simulate(flow, on=machines, scenario=tmp_path / "truth.yaml", plan_steps=50).first
+    for history in (ran.report.executed.history, simulated.history):
+        begun = [each for each in history.attempts.values() if each.started_s is not None]
+        assert [each.machine for each in begun if each.label == "a[2]"] == [1, 1]
+
+
 def test_queued_task_uses_the_machine_that_became_free_by_a_migration_of_the_user(tmp_path):
     flow, machines = prepare(tmp_path, WAITING, TWO)
     said = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import fields
+from typing import ClassVar
 
 import pytest
 
@@ -41,6 +42,7 @@ TASKS = {
     "numbered": {"command": "echo $$ > ready; sleep 60", "seconds": 60},
     "absent": {"command": ["no-such-program-anywhere"]},
     "forgetful": {"command": "true", "outputs": ["never"]},
+    "brief": {"command": "echo up > ready; sleep 2; echo hello > late", "outputs": ["late"]},
     "telling": {"command": "echo '{{\"delta\": 0.5}}' > $WEFT_RESULT_FILE"},
     "hungry": {"command": ["python3", "-c", "x = bytearray(400_000_000); import time; time.sleep(30)"]},
     "stubborn": {"command": "trap '' TERM; echo trapped > ready; while true; do sleep 0.05; done"},
@@ -68,8 +70,11 @@ def provide_service(kind, request, monkeypatch):
             monkeypatch.setenv(name, cluster.environment[name])
 
 
-def open_project(request, tmp_path, monkeypatch):
-    """Return a project for the backend that is the parameter of a fixture."""
+def open_project(request, tmp_path, monkeypatch, **settings):
+    """Return a project for the backend that is the parameter of a fixture.
+
+    ``settings`` are further keys of the backend of each machine.
+    """
     kind = request.param
     provide_service(kind, request, monkeypatch)
     hosts = request.getfixturevalue("ssh_hosts") if kind == "ssh" else None
@@ -77,7 +82,7 @@ def open_project(request, tmp_path, monkeypatch):
         cluster = request.getfixturevalue("dask_cluster")
         hosts = [DaskDisk(cluster, name) for name in ("m0", "m1")]
     registered = "dask" if kind == OWN_DISK else kind
-    return BackendProject(registered, tmp_path, TASKS, TESTED[kind], hosts)
+    return BackendProject(registered, tmp_path, TASKS, TESTED[kind], hosts, **settings)
 
 
 @pytest.fixture(params=list(TESTED))
@@ -394,3 +399,166 @@ def test_progress_probe_is_answered(programs):
     programs.wait_for_file(0)
     programs.backend.execute([cm.Probe(of="progress", attempt=0)])
     assert programs.wait_for(ev.Progressed)[0].attempt == 0
+
+
+def test_sensors_measure_a_machine(programs):
+    programs.backend.execute([cm.Fetch(machine=0, every_s=0.2)])
+    found = programs.wait_for(ev.Fetched)[0]
+    assert found.machine == 0
+    values = (found.load, found.free_memory_bytes, found.free_disk_bytes)
+    if programs.platform.machines[0].backend["kind"] == "slurm" or programs.make is TESTED["child"]:
+        assert values == (None, None, None), "the nodes of a job are not known before it starts"
+    else:
+        assert values[0] >= 0.0
+        assert min(values[1:]) > 0.0
+
+
+# Faults of machines and connections.
+
+
+class MachineFaults:
+    """Causes the faults that the first machine of a backend can have, and mends them."""
+
+    settings: ClassVar = {}
+    """Keys of the backend of each machine with which a fault is noticed soon."""
+
+    def __init__(self, project, request):
+        self.project = project
+
+    def kill(self):
+        """Let the machine die with all programs on it."""
+        sandbox = self.project.layout.sandbox(self.project.platform.machines[0])
+        sandbox.rename(sandbox.with_name("away"))
+
+    def restart(self):
+        """Start the dead machine again; a sandbox is created again by weft."""
+
+    def disconnect(self):
+        """Interrupt the connection to the machine, or to what manages it; programs continue."""
+        pytest.skip("the backend needs no connection to the machine")
+
+    def reconnect(self):
+        """Restore the connection."""
+
+
+class HostFaults(MachineFaults):
+    """Faults of an ssh host."""
+
+    settings: ClassVar = {"silence": 5}
+
+    def __init__(self, project, request):
+        self._host = request.getfixturevalue("ssh_hosts")[0]
+
+    def kill(self):
+        self._host.kill()
+
+    def restart(self):
+        self._host.restart()
+
+    def disconnect(self):
+        self._host.cut_connections()
+
+
+class ClusterFaults(MachineFaults):
+    """Faults of a node and of the controller of a Slurm cluster."""
+
+    settings: ClassVar = {"heartbeat": 5, "commands_per_s": 20}
+
+    def __init__(self, project, request):
+        self._cluster = request.getfixturevalue("slurm_cluster")
+        self._killed = ""
+
+    def kill(self):
+        [self._killed] = self._cluster.run("squeue", "-h", "-t", "R", "-o", "%N").split()
+        self._cluster.kill_node(self._killed)
+
+    def restart(self):
+        if self._killed:
+            self._cluster.return_node(self._killed)
+
+    def disconnect(self):
+        self._cluster.kill_controller()
+
+    def reconnect(self):
+        self._cluster.start_controller()
+
+
+class WorkerFaults(MachineFaults):
+    """Faults of a worker and of the scheduler of a Dask cluster."""
+
+    settings: ClassVar = {"silence": 5}
+
+    def __init__(self, project, request):
+        self._cluster = request.getfixturevalue("dask_cluster")
+
+    def kill(self):
+        self._cluster.kill("m0")
+
+    def restart(self):
+        self._cluster.start_worker("m0")
+
+    def disconnect(self):
+        self._cluster.stop("")
+
+    def reconnect(self):
+        self._cluster.resume("")
+
+
+FAULTS = {
+    "local": MachineFaults,
+    "ssh": HostFaults,
+    "slurm": ClusterFaults,
+    "dask": WorkerFaults,
+}
+
+
+@pytest.fixture(params=[kind for kind in TESTED if kind in FAULTS])
+def faults(request, tmp_path, monkeypatch):
+    """Yield a project for each backend whose machines can fail, and what causes the faults."""
+    kind = FAULTS[request.param]
+    made = open_project(request, tmp_path, monkeypatch, **kind.settings)
+    yield made, kind(made, request)
+    made.close()
+
+
+def test_death_of_a_machine_is_reported_and_it_can_be_used_again(faults):
+    project, machine = faults
+    project.start(0, "numbered")
+    project.wait_for_file(0)
+    machine.kill()
+    try:
+        lost = project.wait_for(ev.MachineChanged, ev.Ended)[0]
+    finally:
+        machine.restart()
+    if isinstance(lost, ev.MachineChanged):
+        assert (lost.machine, lost.up, lost.started) == (0, False, (0,))
+        back = project.wait_for(ev.MachineChanged)[0]
+        assert (back.machine, back.up) == (0, True)
+    else:
+        assert (lost.attempt, lost.cause, lost.exit_code) == (0, "lost", None)
+    project.start(1, "quick")
+    assert project.wait_for(ev.Ended)[0] == ev.Ended(attempt=1, exit_code=0, work_done=1.0)
+
+
+def test_program_that_ends_during_an_outage_is_reported_once(faults):
+    project, machine = faults
+    project.start(0, "brief")
+    project.wait_for_file(0)
+    machine.disconnect()
+    found, end = [], time.monotonic() + TIMEOUT_S
+    try:
+        file = project.workdir(0) / "late"
+        while not (file.exists() and file.stat().st_size):
+            assert time.monotonic() < end
+            found += project.backend.poll(0.05)
+    finally:
+        machine.reconnect()
+    while not any(isinstance(event, ev.Ended) for event in found):
+        assert time.monotonic() < end
+        found += project.backend.poll(0.2)
+    found += project.poll_for(0.5)
+    [ended] = [event for event in found if isinstance(event, ev.Ended)]
+    assert (ended.attempt, ended.exit_code, ended.cause) == (0, 0, "")
+    assert not [event for event in found if isinstance(event, ev.MachineChanged)]
+    project.start(1, "quick")
+    assert project.end().exit_code == 0

@@ -78,7 +78,15 @@ def test_promise_is_stored_with_its_run(database):
     runs = RunTable(database)
     for execution, position in ((1, 0), (1, 1), (2, 1)):
         add(runs, execution, position)
-    printed = Promise(planned_s=3.0, least_s=2.0, tasks=3, untimed=1, untimed_kinds=("b",), open_loops=("l",))
+    printed = Promise(
+        planned_s=3.0,
+        least_s=2.0,
+        tasks=3,
+        untimed=1,
+        untimed_kinds=("b",),
+        open_loops=("l",),
+        growing=("g",),
+    )
     runs.promise(1, 1, printed)
     database.commit()
     assert [run.promise for run in runs.all()] == [None, printed, None]

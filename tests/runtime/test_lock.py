@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,6 +98,19 @@ def test_the_lock_is_free_after_release(path, other):
         assert mine.previous_owner is None
         assert find_holder(path) == mine.owner
     assert find_holder(path) is None
+
+
+def test_a_copy_of_a_kernel_lock_is_not_held(path, tmp_path):
+    """The engine of a project must not be taken for the engine of a copy of the project."""
+    copy = tmp_path / "copy" / ".weft" / "lock"
+    copy.parent.mkdir(parents=True, mode=0o700)
+    with Lock(path) as original:
+        shutil.copy(path, copy)
+        assert find_holder(path) == original.owner
+        assert find_holder(copy) is None
+        with Lock(copy) as mine:
+            assert find_holder(copy) == mine.owner
+        assert find_holder(path) == original.owner
 
 
 def test_the_lock_of_a_killed_process_can_be_acquired(path, other):

@@ -399,19 +399,21 @@ tasks:
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
 @pytest.mark.parametrize("seconds", [0, 3], ids=["by the next attempt", "by the check of its machine"])
-def test_state_folder_that_is_renamed_during_a_run_is_created_private(
+def test_state_folder_that_is_renamed_during_a_run_is_not_created_again(
     folder: Path, umask: int, seconds: int
 ) -> None:
     project = _make_project(folder)
     text = _REMOVED.replace("FOLDER", str(project)).replace("SECONDS", str(seconds))
     (project / "w.yaml").write_text(text)
-    subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "weft", "run", "w.yaml", "--quiet"],
-        cwd=project, env=environment(), capture_output=True, timeout=PATIENCE_S, check=False, umask=umask,
+        cwd=project, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        umask=umask,
     )  # fmt: skip
-    assert (project / ".weft" / "sandbox").is_dir(), "it was not created again"
-    for home in (project / ".weft", project / "taken"):
-        found = [home, *home.rglob("*")]
-        modes = {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_dir()}
-        assert modes == {0o700}
-        assert not any(path.stat().st_mode & 0o077 for path in found if path.is_file())
+    assert done.returncode == 1
+    assert "was moved to" in done.stderr
+    assert not (project / ".weft").exists()
+    home = project / "taken"
+    found = [home, *home.rglob("*")]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_dir()} == {0o700}
+    assert not any(path.stat().st_mode & 0o077 for path in found if path.is_file())

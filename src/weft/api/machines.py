@@ -11,6 +11,7 @@ from typing import Any
 from weft.api.project import NO_ENGINE, REPLY_TIMEOUT_S, OpenProject, follow_run, send_request
 from weft.backends.layout import check_sandboxes, refuse_wrong_sandboxes
 from weft.documents import DocumentNode, from_python
+from weft.engine.explanation import describe_silence
 from weft.engine.state.state import EngineState
 from weft.engine.states import Admission, Stage
 from weft.errors import InvalidInput, nearest
@@ -36,15 +37,20 @@ class MachineStatus:
 
     name: str
     state: str
-    """``open``, ``lost``, ``drained``, ``removed``, or ``absent`` (the machine joins later)."""
+    """``open``, ``unknown`` (its host does not answer), ``lost``, ``drained``, ``removed``, or ``absent``.
+
+    A machine is ``absent`` before it joins.
+    """
     reason: str
     """Why the machine is lost; "" if it is not lost, if it was removed, or if the reason is unknown."""
+    silence: str
+    """Since when and why its host has not answered, and when it counts as lost; "": the host answers."""
     nodes: int
     free_nodes: int
     running: int
-    """Number of attempts on the machine that are submitted or running."""
+    """Number of attempts on the machine that are running."""
     queued: int
-    """Number of tasks that wait in the queue of the machine until nodes are free."""
+    """Number of tasks that wait until nodes of the machine are free, or until their jobs can start."""
     speed_factor: float
     """Estimated speed relative to the platform's description."""
     load: float | None
@@ -63,15 +69,17 @@ def list_machines(opened: OpenProject, run: int | None = None) -> tuple[RunRecor
 def _describe(state: EngineState, index: int) -> MachineStatus:
     machine = state.machines[index]
     here = [each for each in state.attempts.values() if each.machine == index]
-    closed = machine.admission != Admission.OPEN
+    closed, silence = machine.admission != Admission.OPEN, machine.silence
+    up = "open" if silence is None else "unknown"
     return MachineStatus(
         name=machine.name,
-        state=str(machine.admission) if closed else "open" if machine.up else "lost",
+        state=str(machine.admission) if closed else up if machine.up else "lost",
         reason="" if machine.admission == Admission.REMOVED else machine.reason,
+        silence="" if silence is None else describe_silence(silence),
         nodes=machine.nodes,
         free_nodes=machine.free_nodes,
-        running=sum(each.stage in (Stage.SUBMITTED, Stage.RUNNING) for each in here),
-        queued=len(machine.queue),
+        running=sum(each.stage == Stage.RUNNING for each in here),
+        queued=len(machine.queue) + sum(each.stage == Stage.SUBMITTED for each in here),
         speed_factor=machine.speed_factor,
         load=machine.measured.load,
         free_memory_bytes=machine.measured.free_memory_bytes,

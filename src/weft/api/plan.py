@@ -50,7 +50,7 @@ from weft.randomness import generator
 from weft.records import dataclass
 from weft.reports import REPORTS
 from weft.reports.report import GanttView
-from weft.reports.text import time_text, untimed_text
+from weft.reports.text import growth_text, time_text, untimed_text
 from weft.runtime.budget import DEFAULT_PLAN_TIME_S, exclude_compilation, is_search, make_budget
 from weft.schedule.bounds import Bounds
 from weft.schedule.metrics import Metrics, critical_path, measure_schedule
@@ -214,6 +214,9 @@ class PlannedWorkflow:
         if self.promise.untimed:
             untimed = untimed_text(self.promise, verbose=verbose)
             found.append(f"{untimed}: the plan uses a placeholder of 1 s on speed 1")
+        if self.promise.growing:
+            grown = growth_text(self.promise, verbose=verbose)
+            found.append(f"the plan has one subtask of each growing sweep; the {grown} is unknown")
         if self.graph.unsized_files:
             found.append(
                 f"{format_count(self.graph.unsized_files, 'file transfer')} of unknown size: "
@@ -742,6 +745,8 @@ def _makespan_text(planned: PlannedWorkflow) -> str:
         # With loops the prediction covers all iterations; it is printed in the line "all iterations".
         known = "unknown" if planned.graph.loops else time_text(planned.promise)
         return f"{known}; {format_seconds(planned.makespan_s)} with placeholders"
+    if planned.promise.growing:
+        return time_text(planned.promise)
     late = planned.outlook.makespan_p90_s
     spread = f" (P90 {format_seconds(late)})" if late != planned.makespan_s else ""
     return format_seconds(planned.makespan_s) + spread
@@ -752,6 +757,8 @@ def _loop_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
     text = "unknown" if total is None else format_seconds(total)
     if planned.promise.untimed and total is not None:
         text = f"{time_text(planned.promise)}; {text} with placeholders"
+    elif planned.promise.growing and total is not None:
+        text = time_text(planned.promise)
     return [("all iterations", text)] if planned.graph.loops else []
 
 
@@ -761,6 +768,8 @@ def _cost_text(planned: PlannedWorkflow) -> str:
         return "0 (no prices)"
     if planned.promise.untimed:
         return f"unknown; {cost:.4g} with placeholders"
+    if planned.promise.growing:
+        return f"at least {cost:.4g}"
     return f"{cost:.4g} (P90 {dear:.4g})" if dear != cost else f"{cost:.4g}"
 
 

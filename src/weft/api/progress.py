@@ -8,13 +8,15 @@ machines, multiplied by an expected pace. So a slow machine is counted once: a p
 does not slow has a pace below 1 there. For tasks with a stated time, the expected pace is the median (for
 P50) or the 90 % quantile (for P90) of the paces of completed tasks; before any of these tasks has completed,
 it is computed from the promise. For tasks without a stated time, which have a placeholder in the plan, it is
-the same statistic over completed tasks of the same kind. The paces of the tasks with a stated time and of
-each kind without one are averaged, weighted by their expected seconds.
+the same statistic over completed tasks of the same kind, or, before one has completed, over the projected
+times of its running tasks that have reported progress. The paces of the tasks with a stated time and of each
+kind without one are averaged, weighted by their expected seconds.
 
 The time left is unknown in these cases: there is no plan; held tasks block the run; all machines are lost;
 the selector or the requirement of a ready task accepts no machine; an unfinished task has neither an estimate
-nor a completed task of its kind; a loop states no expected number of iterations or exceeds it; the planned
-end has passed; all programs have ended, and only outputs are still copied or epilogs run.
+nor a task of its kind that has completed or reported progress; a loop states no expected number of iterations
+or exceeds it; the planned end has passed; all programs have ended, and only outputs are still copied or
+epilogs run.
 
 The rest of the plan keeps its machines and its order: a task begins when its predecessors, their transfers
 and the tasks planned before it on its machine have ended. So a late task delays only the tasks that wait for
@@ -67,6 +69,8 @@ class RunningAttempt:
     """The physical machine if ``machine`` is a share of one, else None."""
     suspended_since_s: float | None = None
     """Time at which the program was suspended; None: it is not suspended."""
+    silent_since_s: float | None = None
+    """Time since which its host has not answered, so that its state is unknown; None: the host answers."""
     job: str = ""
     """Number of its job in the batch system; "": it has none, or none is known."""
 
@@ -154,9 +158,12 @@ class ExecutionProgress:
                 attempt=attempt.number,
                 machine=state.machines[attempt.machine].name,
                 nodes=attempt.count,
-                since_s=started.submitted_s or 0.0,
+                since_s=started.started_s or started.submitted_s or 0.0,
                 host=state.machines[attempt.machine].share_of,
                 suspended_since_s=attempt.suspended_since_s,
+                silent_since_s=None
+                if (silence := state.machines[attempt.machine].silence) is None
+                else silence.since_s,
                 job=started.job,
             )
             for number, started in self.history.running.items()
@@ -272,7 +279,8 @@ def time_left(
     if not tasks:
         return TimeLeft(p50_s=0.0, p90_s=0.0)
     untimed = mark_untimed_tasks(run.instance)
-    mute = [task for task in tasks if untimed[task] and _key(run, task) not in progress.untimed]
+    paces = _untimed_paces(run, progress)
+    mute = [task for task in tasks if untimed[task] and _key(run, task) not in paces]
     if mute:
         return TimeLeft(p50_s=None, p90_s=None, why=f"{format_count(len(mute), 'task')} of unknown duration")
     planned_s = {task: lines[task].finish_s - lines[task].start_s for task in open_tasks}
@@ -281,7 +289,7 @@ def time_left(
     machines = progress.state.machines
     for task, attempt in unplanned.items():
         expected_s[task] = attempt.seconds / machines[attempt.machine].speed_factor
-    usual, slow = _mean_pace(run, progress, expected_s, untimed.tolist(), promise)
+    usual, slow = _mean_pace(run, progress, expected_s, untimed.tolist(), paces, promise)
 
     def rest_of(attempt: Attempt) -> float:
         """Return the remaining seconds of an attempt on the plan's time axis."""
@@ -420,11 +428,35 @@ def _key(run: RunState, task: int) -> tuple[int, str]:
     return run.index, run.compiled.description(task).program
 
 
+def _untimed_paces(run: RunState, progress: ExecutionProgress) -> dict[tuple[int, str], Iterable[float]]:
+    """Return the paces of tasks without a stated time, by kind; see the module's docstring."""
+    projected: dict[tuple[int, str], list[float]] = {}
+    for number in progress.history.running:
+        attempt = progress.state.attempts.get(number)
+        if attempt is None or attempt.run != run.index or not run.compiled.is_untimed(attempt.task):
+            continue
+        if (pace := _projected_pace(progress, attempt)) is not None:
+            projected.setdefault(_key(run, attempt.task), []).append(pace)
+    return {**projected, **progress.untimed}
+
+
+def _projected_pace(progress: ExecutionProgress, attempt: Attempt) -> float | None:
+    """Return the pace of a running attempt that has reported progress; None: it has not."""
+    began_s, whole = progress.began_s(attempt.number), 1.0 - attempt.restart_from
+    if began_s is None or attempt.work_done is None or attempt.reported_s is None or attempt.seconds <= 0.0:
+        return None
+    if (done := attempt.work_done - attempt.restart_from) <= 0.0 or attempt.reported_s <= began_s:
+        return None
+    speed = progress.state.machines[attempt.machine].speed_factor
+    return (attempt.reported_s - began_s) * whole / done * speed / attempt.seconds
+
+
 def _mean_pace(
     run: RunState,
     progress: ExecutionProgress,
     expected_s: Mapping[int, float],
     untimed: Sequence[bool],
+    untimed_paces: Mapping[tuple[int, str], Iterable[float]],
     promise: Promise | None,
 ) -> _Pace:
     """Return the mean pace that unfinished tasks are expected to have, weighted by their ``expected_s``."""
@@ -436,7 +468,7 @@ def _mean_pace(
             weights[key] = weights.get(key, 0.0) + seconds
         else:
             stated_s += seconds
-    paces = [(seconds, _measured_pace(progress.untimed[key])) for key, seconds in weights.items()]
+    paces = [(seconds, _measured_pace(untimed_paces[key])) for key, seconds in weights.items()]
     if stated_s > 0.0 or not paces:
         paces.append((max(stated_s, 1e-9), _stated_pace(progress.paces.get(run.index, ()), promise)))
     whole = sum(weight for weight, _ in paces) or 1.0

@@ -158,6 +158,8 @@ def write_reports(
         return None
     report = read_report(opened, execution, compiled=compiled)
     folder = reports_folder(opened.layout, runs[0].number)
+    if not os.path.lexists(opened.layout.database):
+        raise InvalidInput(f"'{opened.layout.home}' was moved or removed", advice="move it back")
     try:
         make_folder(folder)
     except OSError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from weft.documents import Document, locate_problems
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
-from weft.errors import Infeasible, InvalidInput, Problem, nearest, shorten, suggest
+from weft.errors import Infeasible, InvalidInput, Problem, collect_problems, nearest, shorten, suggest
 from weft.formats.files import STDIN, describes_machines, load_platform, read_workflow_file
 from weft.formats.native import replace_unwritable_names
 from weft.formats.services import bind_services
@@ -358,18 +358,28 @@ def compile_request(
     ``will_run``: also check what only a run needs, such as the program of every task. Raises InvalidInput
     with all problems; Infeasible names the workflow that cannot run on the platform.
     """
-    graphs = {key: check_and_unfold(bind_services(flow, platform)) for key, flow in workflows.items()}
+    problems: list[Problem] = []
+    graphs: dict[str, TaskGraph] = {}
+    for key, flow in workflows.items():
+        with collect_problems(problems):
+            graphs[key] = check_and_unfold(bind_services(flow, platform))
     if will_run:
         from weft.api.file_names import check_runnable  # loads backends, which planning does not need
 
-        check_runnable(graphs.values(), platform)
+        with collect_problems(problems):
+            check_runnable(graphs.values(), platform)
     instances = {}
     for key, graph in graphs.items():
         try:
-            instances[key] = compile_graph(graph, platform)
+            with collect_problems(problems):
+                instances[key] = compile_graph(graph, platform)
+                _log.info("compiled %s: %d tasks", key, len(graph))
         except Infeasible as error:
+            if problems:
+                break
             raise Infeasible(f"{key}: {error}") from None
-        _log.info("compiled %s: %d tasks", key, len(instances[key].graph))
+    if problems:
+        raise InvalidInput(problems)
     return Request(platform=platform, instances=instances, folders=folders or {})
 
 

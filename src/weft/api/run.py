@@ -47,7 +47,7 @@ from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
 from weft.engine.messages import Submitted
 from weft.engine.state.compiled import WorkflowLibrary
-from weft.errors import InvalidInput
+from weft.errors import Infeasible, InvalidInput, Problem, WeftError, collect_problems
 from weft.formats.profiles import DEFAULT_PRESET, load_profile_platform
 from weft.instance.instance import Instance
 from weft.platform.platform import Platform
@@ -70,7 +70,7 @@ from weft.workflow.settings import (
     suit_real_runs,
 )
 from weft.workflow.task import CAUSES, Isolation
-from weft.workflow.workflow import isolate_tasks
+from weft.workflow.workflow import Workflow, isolate_tasks
 
 if TYPE_CHECKING:
     from weft.api.plan import PlannedWorkflow
@@ -334,6 +334,9 @@ def run(
         else:
             execution = _resume_execution(layout, lock, database, unfinished.number, compiled=request.library)
         return _drive(execution, watch, interrupted, resumed=unfinished is not None)
+    except (WeftError, OSError):
+        database.check_place()  # whatever failed, it may have failed because the state was moved
+        raise
     finally:
         database.close()
         lock.release()
@@ -375,6 +378,9 @@ def resume(
     try:
         made = _resume_execution(layout, lock, database, _resumable(database, layout, execution), cancel)
         return _drive(made, watch, interrupted, resumed=True)
+    except (WeftError, OSError):
+        database.check_place()
+        raise
     finally:
         database.close()
         lock.release()
@@ -555,6 +561,30 @@ class _CheckedRun:
     """All submissions, in the order of their times."""
 
 
+def _compile_run(
+    flows: Mapping[str, Workflow], platform: Platform, folders: Mapping[str, str], places: Mapping[str, Path]
+) -> Request:
+    """Check and compile the workflows of a run. Raises InvalidInput with all their problems, or Infeasible.
+
+    By workflow, ``folders`` holds the folder of its file in the project, ``places`` the path of this folder.
+    """
+    problems: list[Problem] = []
+    with collect_problems(problems):
+        check_isolation(flows.values())
+    with collect_problems(problems):
+        check_programs(flows, places)
+    try:
+        with collect_problems(problems):
+            request = compile_request(flows, platform, folders, will_run=True)
+            check_staged_files({key: each.graph for key, each in request.instances.items()}, places)
+    except Infeasible:
+        if not problems:
+            raise
+    if problems:
+        raise InvalidInput(problems)
+    return request
+
+
 def _check_run(
     workflows: WorkflowSource | Sequence[WorkflowSource],
     *,
@@ -601,14 +631,11 @@ def _check_run(
     if not flows:
         raise InvalidInput("no workflow to run", advice="name a workflow, or a file with arrivals")
     platform = load_machines(on or load_profile_platform(found) or "local", most_nodes)
-    check_backend(platform)
+    check_backend(platform, connect=True)
     check_sandboxes(layout, platform.machines)
-    check_isolation(flows.values())
     folders = {**loaded.folders, **more.folders}
     places = {key: layout.project / folder for key, folder in folders.items()}
-    check_programs(flows, places)
-    request = compile_request(flows, platform, folders, will_run=True)
-    check_staged_files({key: each.graph for key, each in request.instances.items()}, places)
+    request = _compile_run(flows, platform, folders, places)
     layers = replace(layers, base=suit_real_runs(layers.base))
     layers = set_poll_interval(layers, request.instances.values())
     layers = set_state_interval(layers, request.instances.values())

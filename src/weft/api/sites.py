@@ -24,6 +24,7 @@ from weft.api.cleanup import clean
 from weft.api.machines import list_machines
 from weft.api.project import OpenProject
 from weft.api.run import RunResult, run
+from weft.engine.states import TaskState
 from weft.errors import InvalidInput, WeftError, shorten, suggest
 from weft.formats.native import write_platform
 from weft.platform.local import local_machine
@@ -32,12 +33,14 @@ from weft.platform.platform import Link, Platform
 from weft.private_files import make_folder, write_file
 from weft.records import dataclass
 from weft.runtime.execution import check_backend
-from weft.units import parse_bytes
+from weft.units import parse_bytes, round_memory
 
 if TYPE_CHECKING:
     from weft.backends.dask.connection import ConnectedWorker, WorkerConnection, WorkerConnections
     from weft.backends.slurm.commands import NodeGroup
+    from weft.engine.engine import Engine
     from weft.engine.history import AttemptRecord
+    from weft.engine.journal import JournalEntry
 
 _CONNECT_S = 20.0
 _FACTS = (
@@ -63,7 +66,9 @@ class DetectedSite:
 
 def detect_local() -> DetectedSite:
     """Return this computer, whose nodes are its usable cores."""
-    return DetectedSite(platform=Platform(name="local", machines=(local_machine(),)))
+    machine = local_machine()
+    memory = None if machine.memory is None else round_memory(machine.memory)
+    return DetectedSite(platform=Platform(name="local", machines=(replace(machine, memory=memory),)))
 
 
 def detect_ssh(hosts: Sequence[str], settings: Mapping[str, object]) -> DetectedSite:
@@ -98,11 +103,9 @@ def _describe_host(connections: object, host: str, settings: Mapping[str, object
         facts = json.loads(done.out)
         version = tuple(facts["python"])
     except (ValueError, KeyError, TypeError):
-        said = shorten(done.err.decode(errors="replace").strip())
-        raise WeftError(
-            f"host {host}: {python} does not work there: {said}; weft needs Python 3.8 or newer on the host; "
-            "name one with --python"
-        ) from None
+        said = shorten(done.err.decode(errors="replace").strip()) or f"it ended with exit code {done.code}"
+        advice = "weft needs Python 3.8 or newer on the host; name one with --python"
+        raise WeftError(f"host {host}: {python} does not work there ({said}); {advice}") from None
     if version < _OLDEST_PYTHON:
         found = ".".join(map(str, version))
         advice = "weft needs 3.8 or newer; name one with --python"
@@ -110,7 +113,7 @@ def _describe_host(connections: object, host: str, settings: Mapping[str, object
     return Machine(
         name=host,
         nodes=int(facts["cores"]),
-        memory=float(facts["memory"]),
+        memory=round_memory(float(facts["memory"])),
         arch=str(facts["arch"]),
         os=str(facts["os"]),
         backend=backend,
@@ -173,27 +176,13 @@ def _list_partitions(login: Mapping[str, object]) -> tuple[NodeGroup, ...]:
                 advice="run weft on a login node of the cluster, or name one with `--via HOST`",
             )
         return SlurmController(timeout_s=_CONNECT_S).list_partitions()
+    from weft.backends.slurm.login_node import list_partitions
     from weft.backends.ssh.connection import HostConnections
-    from weft.backends.ssh.host import HostError, HostFailure, read_login_settings
+    from weft.backends.ssh.host import read_login_settings
 
     connections = HostConnections()
     try:
-        connection = connections.host(read_login_settings(login, "slurm"))
-        connection.connect(_CONNECT_S)
-
-        def run_there(arguments: Sequence[str], text: str, timeout_s: float) -> tuple[int, str, str]:
-            done = connection.run(arguments, text.encode(), timeout_s)
-            return done.code, done.out.decode(errors="replace"), done.err.decode(errors="replace")
-
-        return SlurmController(run_there, timeout_s=_CONNECT_S).list_partitions()
-    except HostError as error:
-        if error.cause is not HostFailure.NO_COMMAND:
-            raise
-        raise InvalidInput(
-            f"Slurm is not installed on {login['via']} (no sinfo)",
-            rule="sbatch, squeue, scancel and sinfo must be on the PATH of commands that ssh runs there",
-            advice=f"`ssh {login['via']} which sinfo` must print its path",
-        ) from None
+        return tuple(list_partitions(connections, read_login_settings(login, "slurm"), _CONNECT_S))
     finally:
         connections.close()
 
@@ -252,7 +241,7 @@ def _describe_partition(
             name="-".join((name, *own)),
             nodes=len(kinds),
             cores=min(kind.cores for kind in kinds),
-            memory_per_node=float(min(kind.memory_bytes for kind in kinds)),
+            memory_per_node=round_memory(float(min(kind.memory_bytes for kind in kinds))),
             gpus=gpus * len(kinds),
             attributes=_list_attributes(features, limit_s),
             backend=backend,
@@ -333,7 +322,7 @@ def _describe_worker(
     return Machine(
         name=worker.name,
         nodes=worker.threads,
-        memory=worker.memory_bytes,
+        memory=None if worker.memory_bytes is None else round_memory(worker.memory_bytes),
         gpus=int(sum(gpus)),
         arch=str(facts["arch"]),
         os=str(facts["os"]).lower(),
@@ -514,6 +503,7 @@ def _check_machine(machine: Machine, folder: Path, size_bytes: int, timeout_s: f
     kind = str(machine.backend["kind"])
     project = folder / f".weft-check-{os.urandom(8).hex()}"
     make_folder(project)
+    contact = _HostContact()
     try:
         _write_project(project, machine, size_bytes)
         end_s = time.monotonic() + timeout_s
@@ -523,19 +513,37 @@ def _check_machine(machine: Machine, folder: Path, size_bytes: int, timeout_s: f
                 on=project / "machine.yaml",
                 project=project,
                 plan_steps=1,
-                interrupted=lambda: time.monotonic() > end_s,
+                interrupted=lambda: bool(contact.problem) or time.monotonic() > end_s,
+                watch=lambda _: [contact.note],
             )
-            problem = _find_problem(result, project, timeout_s)
+            problem = contact.problem or _find_problem(result, project, timeout_s)
             measured = _measure(result, size_bytes)
         except WeftError as error:
             problem, measured = str(error), {}
-        with suppress(WeftError), OpenProject.at(str(project)) as opened:
-            clean(opened, (), everything=True)  # a stated sandbox is outside of the project
+        if not contact.problem or contact.is_used:  # otherwise there is nothing to remove
+            with suppress(WeftError), OpenProject.at(str(project)) as opened:
+                clean(opened, (), everything=True)  # a stated sandbox is outside of the project
         if not problem and not _has_copy(project):
             problem = "the copied file that came back differs from the one that was sent"
         return MachineCheck(machine=machine.name, kind=kind, problem=problem, **measured)
     finally:
         shutil.rmtree(project, ignore_errors=True)
+
+
+class _HostContact:
+    """Whether the host of a machine answers, from the journal of the machine's check."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        """Why the host does not answer; "": it answers, or has not been silent for long."""
+        self.is_used = False
+        """Whether a task has completed there."""
+
+    def note(self, _: JournalEntry, engine: Engine) -> None:
+        """Update the facts after one more entry."""
+        silence = engine.state.machines[0].silence
+        self.problem = "" if silence is None else silence.reason
+        self.is_used |= any(TaskState.COMPLETED in run.state for run in engine.state.runs)
 
 
 def _write_project(project: Path, machine: Machine, size_bytes: int) -> None:
@@ -575,8 +583,11 @@ def _find_problem(result: RunResult, project: Path, timeout_s: float) -> str:
     with OpenProject.at(str(project)) as opened:
         lost = [each.reason for each in list_machines(opened)[1] if each.reason]
     stories = [each.story or each.problem for each in _list_attempts(result) if each.ending != "completed"]
-    late = [f"it was not done after {timeout_s:g} s"] if result.outcome == "interrupted" else []
-    found = [*lost, *filter(None, stories), *result.ending.stuck, *late]
+    late: list[str] = []
+    if result.outcome == "interrupted":
+        reasons = [each.reason for each in result.report.executed.history.delays][-1:]
+        late.append(": ".join([f"it was not done after {timeout_s:g} s", *reasons]))
+    found = [*lost, *late, *filter(None, stories), *result.ending.stuck]
     return found[0] if found else f"its run {result.outcome}"
 
 

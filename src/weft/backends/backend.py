@@ -16,6 +16,7 @@ from weft.backends.layout import ProjectLayout
 from weft.backends.secret_values import NO_SECRETS, SecretValues
 from weft.engine.messages import Command, Event
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.states import Cause
 from weft.errors import Problem, suggest
 from weft.expressions import Value
 from weft.instance.instance import Instance
@@ -65,6 +66,8 @@ class RecoveredAttempt:
     another attempt.
     """
     cancelled: bool = False
+    is_delayed: bool = False
+    """Whether its job waited to be submitted or started."""
     tries: int = 1
     """How often the task was started in this iteration, including this attempt; 1: the first start."""
 
@@ -113,8 +116,8 @@ class ProjectContext(BackendContext):
     """By key of a workflow with secrets (``CompiledWorkflow.key``): the values of the secrets."""
     task_settings: Callable[[int, int], RunSettings] = lambda run, task: DEFAULTS  # noqa: ARG005
     """Returns the settings of a task of a run."""
-    count_timeouts: Callable[[int, int], int] = lambda run, task: 0  # noqa: ARG005
-    """Returns how often attempts of a task of a run reached a time limit."""
+    count_failures: Callable[[int, int, Cause], int] = lambda run, task, cause: 0  # noqa: ARG005
+    """Returns how often attempts of a task of a run have failed with a cause."""
 
     def secrets_of(self, run: int) -> SecretValues:
         """Return the secrets of a run's workflow."""
@@ -158,6 +161,10 @@ class Backend(Protocol):
     @property
     def busy(self) -> bool:
         """Return whether a program runs, or the end of a program has not been reported yet."""
+
+    @property
+    def has_programs(self) -> bool:
+        """Return whether a program runs or may run."""
 
     def halt(self, most_s: float = math.inf) -> float:
         """Terminate all programs; ``poll`` reports them with the exit code that requests another run.

@@ -41,6 +41,32 @@ HOST_MODULES = (
 )  # fmt: skip
 """The modules of the bundle, without the leading ``weft``."""
 
+MEMORY_MAIN = """\
+import os, sys
+
+if sys.version_info < (3, 8):
+    sys.exit("weft needs Python 3.8 or newer on this host; this is " + sys.version.split()[0])
+left = int(sys.argv[1])
+try:
+    file = os.memfd_create("weft", 8)
+except OSError:
+    file = os.memfd_create("weft", 0)
+with open(file, "wb", closefd=False) as bundle:
+    while left:
+        part = os.read(0, left)
+        if not part:
+            sys.exit("the bundle is not complete")
+        left -= bundle.write(part)
+os.read(0, 1)
+path = "/proc/self/fd/" + str(file)
+os.execv(sys.executable, [sys.executable, "-I", "-S", path, *sys.argv[2:]])
+"""
+"""Program that runs a bundle of the given size, which it reads from standard input, with the other arguments.
+
+The bundle is one line of input; the lines after it are for the bundle. Nothing is written to a disk. The flag
+8 (``MFD_NOEXEC_SEAL``) is required by some hosts and unknown to older kernels.
+"""
+
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 _MAIN = '''\
 """Entry point of the bundle."""

@@ -68,6 +68,7 @@ class MixedBackend(ProgramBackend):
             describe_needs=lambda attempt: parts[part_of[attempt.machine]].describe_needs(attempt),
             give_up=give_up,
             release=release,
+            find_silence=lambda machine: parts[part_of[machine]].find_silence(machine),
         )
 
     @staticmethod

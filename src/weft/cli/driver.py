@@ -14,6 +14,7 @@ import click
 from weft.cli import options
 from weft.cli.run_display import RunDisplay
 from weft.cli.terminal import LiveDisplay, ascii_only, width
+from weft.errors import InvalidInput
 from weft.redaction import redact, redact_words
 from weft.units import format_count
 
@@ -62,7 +63,7 @@ class RunDriver:
         self._only_errors = quiet and errors
         self._printed_failures = self._printed_moves = self._printed_changes = self._printed_modules = 0
         self._printed_stages = self._printed_reservations = self._printed_cancelled = 0
-        self._printed_stops = 0
+        self._printed_stops = self._printed_delays = 0
         self._recorded = 0
         """Number of journal entries that are written."""
         self._interrupt_printed = False
@@ -88,12 +89,14 @@ class RunDriver:
             ),
             color=colored_errors(),
             began_s=began_s,
+            zero_at_s=execution.header.started_at_s,
             promises=execution.promises,
         )
         self._printed_failures = len(self.view.progress.history.failures)
         self._printed_moves = len(self.view.progress.history.begun_moves)
         self._printed_cancelled = len(self.view.progress.history.cancelled_moves)
         self._printed_stops = len(self.view.progress.history.stops)
+        self._printed_delays = sum(each.until_s is not None for each in self.view.progress.history.delays)
         self._printed_reservations = len(self.view.progress.history.reservations)
         self._printed_changes = len(self.view.progress.history.machine_changes)
         self._printed_modules = len(self.view.progress.history.module_failures)
@@ -164,6 +167,11 @@ class RunDriver:
         for change in changes[self._printed_changes :] if not self._only_errors else ():
             self.live.say(self.view.describe_machine(change))
         self._printed_changes = len(changes)
+        delays = self.view.progress.history.delays
+        now_s = self.view.progress.history.now
+        for delay in delays[self._printed_delays :] if not self._only_errors else ():
+            self.live.say(self.view.describe_delay(delay, now_s))
+        self._printed_delays = len(delays)
         for failure in failures[self._printed_failures :]:
             if failure.for_good or not self._only_errors:
                 for line in self.view.describe_failure(failure):
@@ -232,20 +240,29 @@ def drive_run(
     ``how``: further arguments of ``run``.
     """
     quiet = quiet or "-" in (report, trace)
-    from weft.repository.database import StorageProblem
+    from weft.repository.database import StateMoved, StorageProblem
 
     driver = RunDriver(quiet=quiet or as_json, errors=not as_json)
     with driver.signals:
         try:
             ran = run(**how, command=command_line(), watch=driver.watch, interrupted=driver.interrupted)
-        except StorageProblem:
+        except StorageProblem as error:
             driver.live.clear()
-            driver.print_unrecorded()
+            if not (isinstance(error, StateMoved) and error.is_lost):
+                driver.print_unrecorded()
             raise
         finally:
             driver.live.clear()
         driver.print_changes()
-        _finish(ran, driver, as_json=as_json, quiet=quiet, verbose=verbose, report=report, trace=trace)
+        try:
+            _finish(ran, driver, as_json=as_json, quiet=quiet, verbose=verbose, report=report, trace=trace)
+        except (InvalidInput, StorageProblem):
+            if os.path.lexists(ran.layout.database):
+                raise
+            raise StorageProblem(
+                f"the run has ended ({ran.outcome}), but '{ran.layout.home}' was moved or removed before its "
+                "reports were written; move it back, then `weft report` writes them"
+            ) from None
 
 
 def _finish(

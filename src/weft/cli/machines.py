@@ -28,7 +28,8 @@ def command() -> None:
 def list_(run: int | None, project: str | None, as_json: bool) -> None:
     """List the machines of the last run with their states, free nodes and measured values.
 
-    States: open; lost (its sandbox or runner does not work); drained; removed. Load, memory and disk are
+    States: open; unknown (its host does not answer); lost (its sandbox or runner does not work); drained;
+    removed. Load, memory and disk are
     measured if `state_every` is set, or a requirement or rank uses them. `load` is the number of cores that
     other programs keep busy or wait for; `speed factor` is the estimated speed relative to that of the
     platform file.
@@ -60,6 +61,7 @@ def list_(run: int | None, project: str | None, as_json: bool) -> None:
     options.print_lines(
         f"{printable(each.name)} is lost: {printable(each.reason)}" for each in machines if each.reason
     )
+    options.print_lines(printable(f"{each.name} {each.silence}") for each in machines if each.silence)
 
 
 def _measured(machine: MachineStatus) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -212,8 +213,11 @@ def _run(given: list[str]) -> int:
             click.echo(f"error: {what}; raise `ulimit -v`, or end other processes", err=True)
             return 1
         if _lacks_threads(error):
-            what, advice = "no thread can be started: the limit of processes is reached", "raise `ulimit -u`"
-            click.echo(f"error: {what}; {advice}, or end other processes, then `weft resume`", err=True)
+            what, advice = "the limit of processes is reached", "raise `ulimit -u`"
+            if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+                what, advice = "the limit of processes or memory is reached", f"{advice} or `ulimit -v`"
+            more = f"{advice}, or end other processes, then `weft resume`"
+            click.echo(f"error: no thread can be started: {what}; {more}", err=True)
             return 1
         if (entry := find_foreign_entry(error.__traceback__)) is None:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
         MigrationRecord,
         ReservationRecord,
         StageRetry,
+        StartDelay,
         StopRecord,
     )
     from weft.engine.kind_counts import KindCount
     from weft.engine.replan.promise import Promise
+    from weft.engine.state.machines import MachineState
     from weft.engine.state.run import RunState
     from weft.reports.execution_records import AttemptLogs
 
@@ -58,6 +61,8 @@ class RunDisplay:
     """Time at which the display was started, in seconds on the engine's clock."""
     promises: Mapping[int, Promise] = field(default_factory=dict)
     """Prediction recorded before a run started, by index of the run."""
+    zero_at_s: float = 0.0
+    """Unix time at which the engine's clock was 0."""
     has_engine: bool = True
     """Whether an engine drives the execution; otherwise no task is running."""
 
@@ -202,6 +207,31 @@ class RunDisplay:
         """Return a record for each retry of copying outputs in the displayed runs."""
         return [each for each in self.progress.history.stage_retries if self.run in (None, each.run)]
 
+    @property
+    def delays(self) -> list[StartDelay]:
+        """Return the times during which jobs of the displayed runs waited to be submitted or started."""
+        every = self.progress.history.delays
+        return [each for each in every if self.run is None or self.run in each.attempts.values()]
+
+    def delay_lines(self, now_s: float) -> list[str]:
+        """Return a line for each machine and reason about the jobs that wait to be submitted or started."""
+        delays = self.delays if self.has_engine else []
+        return [self.describe_delay(each, now_s) for each in delays if each.until_s is None]
+
+    def describe_delay(self, each: StartDelay, now_s: float) -> str:
+        """Return a line about jobs that wait, or have waited, to be submitted or started."""
+        return printable(redact(each.describe(self.progress.state.machines[each.machine].name, now_s)))
+
+    @property
+    def lost_machines(self) -> dict[str, str]:
+        """Return the names of the machines that are lost now, each with the reason."""
+        return {each.name: each.reason for each in self.progress.state.machines if not each.up}
+
+    def lost_lines(self) -> list[str]:
+        """Return a line about each machine that is lost now."""
+        lost = self.lost_machines.items()
+        return [printable(redact(f"machine {name} is lost: {reason}")) for name, reason in lost if reason]
+
     def describe_reservation(self, each: ReservationRecord) -> str:
         """Return a line about a migration that waits for a busy machine or was called off."""
         return printable(each.text)
@@ -237,6 +267,29 @@ class RunDisplay:
         """Return a line about a machine that was lost, came back, joined or was closed."""
         return printable(f"machine {self.progress.state.machines[change.machine].name} {change.text}")
 
+    @property
+    def silent_machines(self) -> list[MachineState]:
+        """Return the machines whose hosts do not answer; none without an engine."""
+        machines = self.progress.state.machines if self.has_engine else ()
+        return [each for each in machines if each.silence is not None]
+
+    def silence_lines(self) -> list[str]:
+        """Return a line about each host that does not answer, so that the state of its tasks is unknown."""
+        from weft.engine.explanation import describe_silence
+
+        return [
+            printable(redact(f"{each.name} {describe_silence(each.silence, self.clock_time)}"))
+            for each in self.silent_machines
+            if each.silence is not None
+        ]
+
+    def clock_time(self, at_s: float) -> str:
+        """Return a time of the engine as the time of day here."""
+        try:
+            return time.strftime("%H:%M:%S", time.localtime(self.zero_at_s + at_s))
+        except (OverflowError, ValueError, OSError):  # the journal is damaged
+            return f"{at_s:g} s of the run"
+
     def module_lines(self) -> list[str]:
         """Return a line about each failure of a task's module that did not affect the task."""
         return [printable(redact(each.text)) for each in self.progress.history.module_failures]
@@ -247,16 +300,17 @@ class RunDisplay:
         failures = lines[max(0, len(lines) - max(0, rows - _AT_LEAST - 3)) :]
         promise = self.promise_line() if rows > _LOW else ""
         changes = self.progress.history.machine_changes[-_MIGRATIONS:]
-        moves = []
+        moves = self.silence_lines()[-_MIGRATIONS:]
         if rows > _LOW:
             modules = self.module_lines()[-_MIGRATIONS:]
             stages = map(self.describe_retry, self.stage_retries[-_MIGRATIONS:])
             off = [self.describe_cancelled(each) for each in self.cancelled_migrations[-_MIGRATIONS:]]
             off += [each.text for each in self.cancelled_reservations[-_MIGRATIONS:]]
             waiting = [each.text for each in self.reservations[:_MIGRATIONS]]
-            moves = [*map(self.describe_machine, changes), *self.migration_lines()]
+            moves += [*map(self.describe_machine, changes), *self.migration_lines()]
             stopped = map(self.describe_stop, self.stops[-_MIGRATIONS:])
             moves += [*stopped, *off, *waiting, *stages, *modules]
+        moves = [*self.delay_lines(now_s)[-_MIGRATIONS:], *moves]
         lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures) - len(moves)))
         lines += [self.line(now_s), *([promise] if promise else []), *moves]
         shown = [

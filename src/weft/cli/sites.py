@@ -169,12 +169,17 @@ def check(
         timeout_s=timeout_s,
         watch=lambda name: None if as_json else click.echo(f"checking {name} ...", err=True),
     )
-    save_report(write_platform(found.platform), target)
+    written = target if any(not each.problem for each in found.checks) else None
+    if written is not None:
+        save_report(write_platform(found.platform), written)
     if as_json:
-        options.print_json({"file": target, "machines": [_describe(each) for each in found.checks]})
+        options.print_json({"file": written, "machines": [_describe(each) for each in found.checks]})
     else:
         options.print_lines(_table(found.checks))
-        options.print_written(target)
+        if written is not None:
+            options.print_written(written)
+        else:
+            click.echo("no machine ran the programs: no file is written")
     if not found.is_usable:
         raise click.exceptions.Exit(1)
 

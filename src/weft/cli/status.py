@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from weft.api.project import JournalFollower, OpenProject
     from weft.cli.run_display import RunDisplay
     from weft.engine.history import FailureRecord
+    from weft.engine.state.machines import MachineState
     from weft.repository.runs import RunRecord
 
 
@@ -46,6 +47,7 @@ def command(run: int | None, project: str | None, verbose: bool, as_json: bool) 
             logs=opened.logs(found.execution),
             run=found.position,
             began_s=found.started_at_s - followed.header.started_at_s,
+            zero_at_s=followed.header.started_at_s,
             promises={} if found.promise is None else {found.position: found.promise},
             has_engine=opened.state_of(found) == "running",
         )
@@ -89,12 +91,19 @@ def _show(
         if each.suspended_since_s is not None:
             halted_s = max(0.0, round(now_s - each.suspended_since_s, 1))
             halted = f", suspended for {format_seconds(halted_s)}"
+        if each.silent_since_s is not None:
+            halted += f", unknown since {view.clock_time(each.silent_since_s)}"
         job = f", job {each.job}" if each.job else ""
         click.echo(printable(f"  {each.task} on {each.machine}{part}{nodes}{job} for {since}{halted}"))
     if len(running) > most:
         click.echo(f"  … {format_count(len(running) - most, 'more running task')}")
+    for line in view.silence_lines():
+        click.echo(f"  {line}")
     for reservation in view.reservations:
         click.echo(printable(f"  {reservation.text}"))
+    lost = view.lost_lines() if state in ("running", "interrupted") else []
+    for line in (*lost, *view.delay_lines(now_s)):
+        click.echo(f"  {line}")
     if state == "running":
         click.echo(view.left_text(now_s))
     for line in view.slowdown_lines():
@@ -142,6 +151,19 @@ def _record(
             asdict(each) | {"run": found.number, "for_s": max(0.0, now_s - each.since_s)}
             for each in _running_attempts(view)
         ],
+        "silent": [_describe_silent(each) for each in view.silent_machines],
+        "delays": [
+            {
+                "machine": names[each.machine],
+                "reason": redact(each.reason),
+                "since_s": each.since_s,
+                "until_s": each.until_s,
+                "tasks": len(each.attempts),
+                "waiting": len(each.waiting),
+            }
+            for each in view.delays
+        ],
+        "lost_machines": {name: redact(reason) for name, reason in view.lost_machines.items()},
         "strays": sum(
             each.strays for each in view.progress.history.attempts.values() if each.run == view.run
         ),
@@ -168,6 +190,12 @@ def _record(
             if each.run == view.run
         ],
     }
+
+
+def _describe_silent(machine: MachineState) -> dict[str, Any]:
+    """Return a machine whose host does not answer as plain data; times are those of the engine."""
+    silence = machine.silence
+    return {"machine": machine.name, **({} if silence is None else silence._asdict())}
 
 
 def _failure_record(failed: FailureRecord) -> dict[str, Any]:

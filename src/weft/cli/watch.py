@@ -40,6 +40,7 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
         found = opened.runs.run(run)
         followed = JournalFollower(opened, found.execution)
         view = RunDisplay(
+            zero_at_s=followed.header.started_at_s,
             progress=followed.progress,
             logs=opened.logs(found.execution),
             run=found.position,

@@ -79,7 +79,7 @@ class Engine:
         if type(event) in _MAY_BEGIN:
             self._begin_timers()
         self._settle_down()
-        self.state.pending.due_queues.clear()  # a timer may have named a queue that is empty by now
+        self.state.pending.clear()  # a timer may have named a queue that is empty by now
         return context.take_commands()
 
     def apply(self, event: Event, now: float, commands: Sequence[Command]) -> None:

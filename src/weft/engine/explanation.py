@@ -8,6 +8,7 @@ before the Assign command of that placement.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -23,7 +24,7 @@ from weft.engine.ranking import accepts_machine, find_requirement
 from weft.engine.reactions.failures import requests_rerun
 from weft.engine.replay import apply_entry, rebuild, refuse_damage
 from weft.engine.selection import avoids_machine, may_use
-from weft.engine.state.machines import MachineState
+from weft.engine.state.machines import HostSilence, MachineState
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import STATE_UNKNOWN, EngineState
@@ -159,7 +160,8 @@ def _list_current_conditions(
 ) -> Iterator[Condition]:
     """Yield those conditions for running a task on a machine that can change during a run."""
     down = f"is lost: {machine.reason}" if machine.reason else "is down"
-    yield Condition(name="up", holds=machine.up, text="is up" if machine.up else down)
+    up = "is up" if machine.silence is None else f"is not lost, but {describe_silence(machine.silence)}"
+    yield Condition(name="up", holds=machine.up, text=up if machine.up else down)
     settings, index, inquiries = state.settings, machine.index, state.inquiries
     if machine.admission != Admission.OPEN:
         yield Condition(name="admission", holds=False, text=state.obstacle(index))
@@ -182,6 +184,10 @@ def _list_current_conditions(
         yield Condition(name="bound", holds=bound == machine.index, text=text)
     if run.facts and avoids_machine(state, run, task, index):
         yield Condition(name="failures", holds=False, text="the task failed there")
+    order = run.facts_of(task).order
+    if order is not None and index not in order:
+        text = f"its selector {run.compiled.selector(task)} does not accept it"
+        yield Condition(name="selector", holds=False, text=text)
     changed = run.facts_of(task).requirements
     if changed is not None and changed[0]:
         holds = accepts_machine(state, run, task, machine.index)
@@ -273,6 +279,8 @@ class _MessageText:
                 return f"it wrote restart files{share}"
             case messages.JobQueued(job=job):
                 return f"it is job {job} of the batch system"
+            case messages.StartDelayed(reason=reason):
+                return f"it waits: {reason}"
             case messages.Suspended():
                 return "it was suspended"
             case messages.Resumed():
@@ -392,7 +400,8 @@ def _list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str
         case TaskState.READY:
             return _describe_selector(run, task) or _describe_machines(state, run, task)
         case TaskState.HELD:
-            return ["a user to release it"]
+            waits = _describe_predecessors(run, task) if run.missing[task] else []
+            return ["a user to release it", *waits]
         case TaskState.STOPPED:
             return ["the user to resume it: its retries are used up"]
         case TaskState.SUSPENDED:
@@ -488,8 +497,23 @@ def _find_reservation(state: EngineState, attempt: Attempt) -> Reservation:
     return Reservation(attempt.run, label, attempt.number, state.machines[machine].name, nodes)
 
 
+def describe_silence(silence: HostSilence, moment: Callable[[float], str] | None = None) -> str:
+    """Return since when a host has not answered and when it counts as lost, to follow its name.
+
+    ``moment`` returns a time of the engine as text (default: seconds since the start of the run).
+    """
+    show = moment or (lambda at_s: f"{format_seconds(round(at_s))} of the run")
+    why = f" ({silence.reason})" if silence.reason else ""
+    lost_at_s = silence.lost_at_s
+    then = "does not become lost by that" if lost_at_s is None else f"counts as lost at {show(lost_at_s)}"
+    return f"has not answered since {show(silence.since_s)}{why}: its tasks are unknown; it {then}"
+
+
 def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> list[str]:
     found = _describe_stage(state, run, attempt)
+    machine = state.machines[attempt.machine]
+    if machine.silence is not None and attempt.stage != Stage.CLEANING:
+        found.append(f"an answer of {machine.label}, which {describe_silence(machine.silence)}")
     if attempt.awaited_machine is not None:
         found.insert(0, f"{_find_reservation(state, attempt).needed}, to which the user moves it")
     return found
@@ -695,6 +719,8 @@ def explain(
     state = _last_state(chosen) if is_over else TaskState(there.state[position])
     waiting = not is_over and state in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
     waits = [] if is_over or state in FINAL else _list_wait_reasons(engine.state, there, position)
+    if waiting and state == TaskState.HELD:
+        waits[0] += _describe_hold(there.name(position), chosen, past)
     shown_counters = counters or current
     return Explanation(
         run=shown,
@@ -767,6 +793,20 @@ def _last_state(chosen: Sequence[_TaskMessage]) -> TaskState:
     """Return the final state of a task in one iteration, from the messages about that iteration."""
     settled = [each.message.state for each in chosen if isinstance(each.message, messages.Settle)]
     return settled[-1] if settled else TaskState.COMPLETED
+
+
+def _describe_hold(task: str, chosen: Sequence[_TaskMessage], entries: Sequence[JournalEntry]) -> str:
+    """Return how a held task is released, since when it is held, and why; ``chosen``: messages about it."""
+    holds = [
+        (entries[each.entry].now, each.message.reason)
+        for each in chosen
+        if isinstance(each.message, messages.Settle) and each.message.state == TaskState.HELD
+    ]
+    how = f" with `weft release {shlex.quote(task)}`"
+    if not holds:
+        return how
+    now, reason = holds[-1]
+    return f"{how}: {reason or 'held'} at {format_seconds(now)}"
 
 
 def find_iteration(run: RunState, name: str) -> tuple[int, tuple[int, ...] | None] | None:
@@ -850,6 +890,7 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
         by = f"{change}: {command.reason}" if command.reason else f"{by}, {change}"
     elif command.reason:
         by = f"{by}: {command.reason}"
+    by += _describe_order(state, run, command.task)
     return PlacementChoice(
         entry=entry.sequence,
         now=entry.now,
@@ -868,6 +909,17 @@ def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> P
         left=left if left != chosen else "",
         ran=ran,
     )
+
+
+def _describe_order(state: EngineState, run: RunState, task: int) -> str:
+    """Return in which order a task's selector program takes the machines; "": there is no such order."""
+    facts = run.facts_of(task)
+    if not facts.order:
+        return ""
+    names = ", ".join(_shorten_list([state.machines[machine].label for machine in facts.order]))
+    if facts.order_usual:
+        return f"; machines by rank and estimated end, since its selector failed: {names}"
+    return f"; machines in the order of its selector {run.compiled.selector(task)}: {names}"
 
 
 def _has_started(state: EngineState, attempt: Attempt | None) -> bool:

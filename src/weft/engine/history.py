@@ -36,6 +36,7 @@ from weft.engine.states import (
 )
 from weft.instance.instance import Instance
 from weft.records import dataclass
+from weft.units import format_seconds
 from weft.workflow.task_graph import COMPUTE
 from weft.workflow.workflow import Workflow
 
@@ -334,12 +335,37 @@ class StopRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChange:
-    """A machine was lost, came back, joined, or was drained, removed or opened."""
+    """A machine did not answer, was lost, came back, joined, or was drained, removed or opened."""
 
     at_s: float
     machine: int
     text: str
     """What happened, to be shown after the name of the machine: "joined", "is lost: ..."."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StartDelay:
+    """A time during which jobs on a machine were not submitted, or not started, for one reason."""
+
+    machine: int
+    reason: str
+    since_s: float
+    until_s: float | None = None
+    """Time at which the last of the jobs no longer waited; None: some still wait."""
+    waiting: set[int] = field(default_factory=set)
+    """Attempts whose jobs still wait."""
+    attempts: dict[int, int] = field(default_factory=dict)
+    """By number of an attempt whose job waits or has waited: its run."""
+
+    def describe(self, machine: str, now_s: float) -> str:
+        """Return a text about the jobs that wait, or have waited, on the machine of this name."""
+        count = len(self.attempts if self.until_s is not None else self.waiting)
+        tasks = "1 task" if count == 1 else f"{count} tasks"
+        verb = "waited" if self.until_s is not None else "waits" if count == 1 else "wait"
+        until_s = now_s if self.until_s is None else self.until_s
+        passed_s = round(until_s - self.since_s)
+        passed = f" for {format_seconds(passed_s)}" if passed_s > 0 else ""
+        return f"{tasks} {verb} on {machine}{passed}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -561,9 +587,15 @@ class History:
         self.down: list[tuple[int, float, float | None]] = []
         """(machine, start, end) of every outage; end None: still down."""
         self.machine_changes: list[MachineChange] = []
-        """Machines that were lost, came back, joined, or were drained, removed or opened."""
+        """Machines that did not answer, were lost, came back, joined, or were drained, removed or opened."""
         self._up_text: dict[int, str] = {}
         """By machine: the last recorded text that says that the machine was lost or came back."""
+        self._silent: dict[int, str] = {}
+        """By machine whose host does not answer: the reason that was noted last."""
+        self.delays: list[StartDelay] = []
+        """Times during which jobs waited to be submitted or started, by their begin."""
+        self._delay_of: dict[int, StartDelay] = {}
+        """By attempt: the delay of its job, which waits."""
         self.module_failures: Counter[ModuleFailure] = Counter()
         self._ignored_files: dict[tuple[int, str], ModuleFailure] = {}
         """Number of occurrences of each module failure, ordered by the first occurrence."""
@@ -698,15 +730,46 @@ class History:
         self._application_of[key] = found
         return found
 
-    def _started(self, event: messages.Started) -> None:
+    def _started(self, event: messages.Started | messages.JobQueued) -> None:
         attempt = self.attempts.get(event.attempt)
         if attempt is not None and attempt.started_s is None and not attempt.ending:
             attempt.started_s = self.now
             self._begin_move(attempt)
+            if self._end_delay(attempt.number):
+                self.running[attempt.number] = attempt
+
+    def _start_delayed(self, event: messages.StartDelayed) -> None:
+        attempt = self.attempts.get(event.attempt)
+        if attempt is None or attempt.ended_s is not None:
+            return
+        self._end_delay(attempt.number)
+        self.running.pop(attempt.number, None)
+        attempt.started_s = None
+        known = reversed(self.delays)
+        found = next((each for each in known if each.machine == attempt.machine and each.waiting), None)
+        if found is None or found.reason != event.reason:
+            found = StartDelay(machine=attempt.machine, reason=event.reason, since_s=self.now)
+            self.delays.append(found)
+        found.waiting.add(attempt.number)
+        found.attempts[attempt.number] = attempt.run
+        self._delay_of[attempt.number] = found
+
+    def _end_delay(self, number: int) -> bool:
+        """Record that the job of an attempt no longer waits; return whether it did."""
+        if (delay := self._delay_of.pop(number, None)) is None:
+            return False
+        delay.waiting.discard(number)
+        if not delay.waiting:
+            delay.until_s = self.now
+        return True
 
     def _ended(self, event: messages.Ended) -> None:
         attempt = self.attempts.get(event.attempt)
         was_running = self.running.pop(event.attempt, None) is not None
+        if self._end_delay(event.attempt):
+            was_running = True
+            if attempt is not None and event.exit_code is not None:
+                attempt.started_s = self.now  # its start was not reported
         if event.cause or event.exit_code is None or (event.exit_code and not requests_rerun(event)):
             self._problems[event.attempt] = event.story
         if attempt is None:
@@ -770,6 +833,8 @@ class History:
     def _job_queued(self, event: messages.JobQueued) -> None:
         if (attempt := self.attempts.get(event.attempt)) is not None:
             attempt.job = event.job
+            if attempt.number in self._delay_of:
+                self._started(event)
 
     def _suspend(self, event: messages.Suspended) -> None:
         self._suspended.setdefault(event.attempt, self.now)
@@ -795,10 +860,28 @@ class History:
             joined = event.reason == "joined"
             self._note_machine(event.machine, "joined" if joined else f"is {event.admission}")
 
+    def _contact_changed(self, event: messages.ContactChanged) -> None:
+        if event.answers:
+            if self._silent.pop(event.machine, None) is not None and not event.reason:
+                self._note_machine(event.machine, "answers again")
+            return
+        why = f" ({event.reason})" if event.reason else ""
+        if self._silent.get(event.machine) == why:
+            return
+        self._silent[event.machine] = why
+        left_s = event.lost_in_s
+        then = (
+            ""
+            if left_s is None
+            else f"; it counts as lost in {format_seconds(round(left_s))} unless it answers"
+        )
+        self._note_machine(event.machine, f"does not answer{why}: its tasks are unknown{then}")
+
     def _note_machine(self, machine: int, text: str) -> None:
         self.machine_changes.append(MachineChange(at_s=self.now, machine=machine, text=text))
 
     def _set_up(self, machine: int, up: bool, reason: str) -> None:
+        self._silent.pop(machine, None)
         text = "is back" if up else f"is lost: {reason}" if reason else "is lost"
         if self._up_text.get(machine) != text:  # a loss is reported again when the execution is reopened
             self._note_machine(machine, text)
@@ -1100,6 +1183,7 @@ class History:
             self._end_suspension(attempt)
         attempt.cause = command.cause
         self.running.pop(attempt.number, None)  # of a lost machine: no event will report its end
+        self._end_delay(attempt.number)
         if command.cause or command.state == TaskState.COMPLETED:
             self._begin_move(attempt)  # it was on the target, even if no program started there
         if command.state == TaskState.COMPLETED:
@@ -1199,6 +1283,7 @@ class History:
     def _lose_attempt(self, command: messages.LoseAttempt) -> None:
         attempt = self.attempts.get(command.attempt)
         self.running.pop(command.attempt, None)
+        self._end_delay(command.attempt)
         if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
 
@@ -1211,9 +1296,11 @@ class History:
         messages.Progressed: _progressed,
         messages.Checkpointed: _checkpointed,
         messages.JobQueued: _job_queued,
+        messages.StartDelayed: _start_delayed,
         messages.Suspended: _suspend,
         messages.Resumed: _resumed,
         messages.MachineChanged: _machine_changed,
+        messages.ContactChanged: _contact_changed,
         messages.PlanReady: _plan_ready,
         messages.Assign: _assign,
         messages.StageIn: _stage_in,

@@ -18,8 +18,8 @@ from weft.records import dataclass
 from weft.workflow.task import TaskKind
 
 _S = TaskState
-_WAITING = (_S.WAITING, _S.READY, _S.SCHEDULED, _S.PROLOG)
-_RUNNING = (_S.SUBMITTED, _S.RUNNING, _S.EPILOG, _S.MIGRATING, _S.SUSPENDED)
+_WAITING = (_S.WAITING, _S.READY, _S.SCHEDULED, _S.PROLOG, _S.SUBMITTED)
+_RUNNING = (_S.RUNNING, _S.EPILOG, _S.MIGRATING, _S.SUSPENDED)
 _DONE = (_S.COMPLETED, _S.SKIPPED)
 _HELD = (_S.HELD, _S.STOPPED)
 _STATES = len(TaskState)

@@ -174,6 +174,8 @@ class Progressed:
     """Longest time between two reports of the program so far; None: unknown."""
     problem: str = ""
     """Why the task's evaluator program failed; "": it did not fail, or the task has no evaluator."""
+    silent_s: float = 0.0
+    """Seconds since the last sign of life of the host, for which nothing is known about the program."""
 
 
 @stored_as("Checkpointed")
@@ -189,11 +191,26 @@ class Checkpointed:
 
 @stored_as("JobQueued")
 class JobQueued:
-    """A batch system has accepted the job in which the program of an attempt runs."""
+    """A batch system has accepted the job in which the program of an attempt runs.
+
+    After StartDelayed, the program counts as started.
+    """
 
     attempt: int
     job: str
     """Number of the job in the batch system."""
+
+
+@stored_as("StartDelayed")
+class StartDelayed:
+    """The program of an attempt has not started: its job waits to be submitted, or in a batch queue.
+
+    JobQueued, Started or Ended follows when the wait is over.
+    """
+
+    attempt: int
+    reason: str
+    """Why the job waits, for the user; jobs that wait for the same reason have the same text."""
 
 
 @stored_as("Suspended")
@@ -245,6 +262,22 @@ class MachineChanged:
     the machine have not started, although a Start command was sent. None: every Start command was carried
     out.
     """
+
+
+@stored_as("ContactChanged")
+class ContactChanged:
+    """The host of a machine has stopped answering, or answers again; a repeated event updates the reason.
+
+    While it does not answer, the state of the programs on it is unknown.
+    """
+
+    machine: int
+    answers: bool
+    silent_s: float = 0.0
+    """Seconds since the last sign of life of the host; if it answers again: since the one before."""
+    lost_in_s: float | None = None
+    """Seconds after which the machine is reported as lost if the host does not answer; None: never."""
+    reason: str = ""
 
 
 @stored_as("Answered")
@@ -790,10 +823,12 @@ Event = (
     | Progressed
     | Checkpointed
     | JobQueued
+    | StartDelayed
     | Suspended
     | Resumed
     | RequirementsChanged
     | MachineChanged
+    | ContactChanged
     | ProbeAnswered
     | Discovered
     | Fetched

@@ -64,7 +64,7 @@ TRANSITIONS: dict[int, frozenset[TaskState]] = {
         _S.SCHEDULED: (_S.PROLOG, *_ASSIGNED),
         _S.PROLOG: (_S.SCHEDULED, *_ASSIGNED),
         _S.SUBMITTED: (_S.RUNNING, *_STARTED),
-        _S.RUNNING: _STARTED,
+        _S.RUNNING: (_S.SUBMITTED, *_STARTED),
         _S.EPILOG: (_S.COMPLETED, *_RETURNED),
         _S.MIGRATING: (
             *(_S.SCHEDULED, _S.PROLOG, _S.SUBMITTED, _S.RUNNING, _S.SUSPENDED, _S.EPILOG, _S.COMPLETED),
@@ -343,6 +343,8 @@ class Attempt:
     stage_failures: int = 0
     """How often its outputs could not be copied."""
     suspended_since_s: float | None = None
+    silent_s: float = 0.0
+    """Seconds since its start for which its host did not answer, without a silence that continues."""
     ratio: float | None = None
     violating: bool = False
     """Whether it violates its contract."""
@@ -355,6 +357,8 @@ class Attempt:
     """Machine to which it migrates when ``awaited_count`` nodes are free there; None: it does not wait."""
     awaited_count: int = 1
     reason: str = ""
+    slow_machine: int | None = None
+    """Machine that its task left because it was too slow there; None: it did not."""
 
     @property
     def turn(self) -> tuple[float, int]:

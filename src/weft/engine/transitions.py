@@ -11,13 +11,15 @@ attempt (docs/papers/adaptive-jobs.md, section 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from weft.engine import messages
 from weft.engine.ranking import check_requirement
 from weft.engine.state.compiled import LoopState, parse_or_none
-from weft.engine.state.machines import MeasuredValues
+from weft.engine.state.machines import HostSilence, MeasuredValues
 from weft.engine.state.plan import RunPlan
 from weft.engine.state.run import RestartFiles, RunState, RunTerms, TaskOutcome
 from weft.engine.state.state import EngineState
@@ -155,7 +157,7 @@ def _on_submitted(state: EngineState, event: messages.Submitted) -> None:
     state.pending.policy = True
 
 
-def _on_started(state: EngineState, event: messages.Started) -> None:
+def _on_started(state: EngineState, event: messages.Started | messages.JobQueued) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.SUBMITTED:
         return
@@ -169,6 +171,18 @@ def _on_started(state: EngineState, event: messages.Started) -> None:
     state.runs[attempt.run].began(attempt)
     if _is_leading(state, attempt):
         state.runs[attempt.run].move(attempt.task, TaskState.RUNNING)
+
+
+def _on_start_delayed(state: EngineState, event: messages.StartDelayed) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is None or attempt.stage != Stage.RUNNING:
+        return
+    attempt.stage, attempt.started_s = Stage.SUBMITTED, None
+    state.machines[attempt.machine].changed()
+    run = state.runs[attempt.run]
+    run.delayed(attempt)
+    if _is_leading(state, attempt) and run.state[attempt.task] == TaskState.RUNNING:
+        run.move(attempt.task, TaskState.SUBMITTED)
 
 
 def _is_leading(state: EngineState, attempt: Attempt) -> bool:
@@ -235,6 +249,7 @@ def _close_predecessor(state: EngineState, attempt: Attempt) -> None:
     successor = state.find_attempt(attempt.replaced_by)
     state.close(attempt)
     if successor is not None:
+        state.pending.successors[successor.number] = None
         _mark_for_start(state, successor)
 
 
@@ -316,6 +331,7 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
             if attempt.machine == event.machine and attempt.number not in event.started:
                 _undo_start(attempt)
     if event.up is not None:
+        state.machines[event.machine].silence = None
         state.machines[event.machine].reason = "" if event.up else event.reason
         state.machines[event.machine].lasting = event.lasting
         state.inquiries.set_up(event.machine, event.up, state.now)
@@ -330,6 +346,23 @@ def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> N
     state.pending.policy = True
 
 
+def _on_contact_changed(state: EngineState, event: messages.ContactChanged) -> None:
+    machine = state.machines[event.machine]
+    before, now = machine.silence, state.now
+    if not math.isfinite(event.silent_s + (event.lost_in_s or 0.0)):
+        raise ValueError("silent_s and lost_in_s must be finite")
+    if not event.answers:
+        lost_at_s = None if event.lost_in_s is None else now + event.lost_in_s
+        since_s = now - event.silent_s if before is None else before.since_s
+        machine.silence = HostSilence(since_s, lost_at_s, event.reason)
+        return
+    machine.silence = None
+    since_s = now - event.silent_s if before is None else before.since_s
+    for attempt in state.attempts.values():
+        if attempt.machine == event.machine and attempt.started_s is not None:
+            attempt.silent_s += max(0.0, now - max(since_s, attempt.started_s))
+
+
 def _readmit_machine(state: EngineState, machine: int) -> None:
     for run in state.active.values():
         if run.facts:
@@ -342,21 +375,37 @@ def _undo_start(attempt: Attempt) -> None:
         attempt.stage, attempt.started_s, attempt.tries = Stage.SUBMITTED, None, 0
 
 
+@contextmanager
+def _note_new_machines(state: EngineState, machines: Iterable[int]) -> Iterator[None]:
+    """Context manager that records which of the machines an answer to a query makes usable."""
+    inquiries = state.inquiries
+    before = [(index, state.machines.is_usable(index), inquiries.is_ruled_out(index)) for index in machines]
+    yield
+    for index, usable, ruled_out in before:
+        if not usable and state.machines.is_usable(index):
+            state.pending.usable[index] = None
+        if ruled_out and not inquiries.is_ruled_out(index):
+            state.pending.admitted[index] = None
+
+
 def _on_answered(state: EngineState, event: messages.ProbeAnswered) -> None:
     if event.of == ProbeTarget.ACCESS and event.machine is not None:
-        state.inquiries.answer_access(event.machine, event.alive, state.now)
+        with _note_new_machines(state, (event.machine,)):
+            state.inquiries.answer_access(event.machine, event.alive, state.now)
         state.pending.policy = True
 
 
 def _on_discovered(state: EngineState, event: messages.Discovered) -> None:
-    state.inquiries.set_listed(event.machines, state.now)
+    with _note_new_machines(state, range(len(state.machines))):
+        state.inquiries.set_listed(event.machines, state.now)
     state.pending.policy = True
 
 
 def _on_fetched(state: EngineState, event: messages.Fetched) -> None:
     measured = MeasuredValues(event.load, event.free_memory_bytes, event.free_disk_bytes)
     state.machines.set_measured(event.machine, measured, event.speed_factor, state.now)
-    state.inquiries.answer_state(event.machine, state.now)
+    with _note_new_machines(state, (event.machine,)):
+        state.inquiries.answer_state(event.machine, state.now)
     state.changes.note(event.machine)  # requirements that use these values may be met now
     state.pending.policy = True
 
@@ -404,10 +453,6 @@ def _on_run_stalled(state: EngineState, event: messages.RunStalled) -> None:
     """Do nothing: the tasks of the run keep their states, so that the run can be resumed."""
 
 
-def _on_job_queued(state: EngineState, event: messages.JobQueued) -> None:
-    """Do nothing: no decision depends on the number of a job."""
-
-
 _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.Submitted: _on_submitted,
     messages.Started: _on_started,
@@ -417,11 +462,13 @@ _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
     messages.CleanedUp: _on_cleaned_up,
     messages.Progressed: _on_progressed,
     messages.Checkpointed: _on_checkpointed,
-    messages.JobQueued: _on_job_queued,
+    messages.JobQueued: _on_started,
+    messages.StartDelayed: _on_start_delayed,
     messages.Suspended: _on_suspended,
     messages.Resumed: _on_resumed,
     messages.RequirementsChanged: _on_requirements_changed,
     messages.MachineChanged: _on_machine_changed,
+    messages.ContactChanged: _on_contact_changed,
     messages.ProbeAnswered: _on_answered,
     messages.Discovered: _on_discovered,
     messages.Fetched: _on_fetched,
@@ -566,6 +613,7 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
         run.left_behind.pop(task, None)
         if command.reason == MigrationReason.PERFORMANCE:
             _count_failure(run, task, Cause.CONTRACT)
+            attempt.slow_machine = state.attempts[command.replaces].machine
     if task in run.attempt_of:
         run.move(task, TaskState.MIGRATING)
     else:
@@ -674,6 +722,7 @@ def _revert_migration(state: EngineState, command: messages.RevertMigration) -> 
         new.stage = Stage.OVER
         state.close(new)
         run.change_facts(old.task).migrations -= 1
+        _avoid_slow_machine(run, new)
     run.set_current(old)
     run.bind(old.task, old.machine)
     if old.live:
@@ -717,6 +766,19 @@ def _probe(state: EngineState, command: messages.Probe) -> None:
         attempt.probed_s = state.now
 
 
+def _never_ran(attempt: Attempt, cause: Cause) -> bool:
+    """Return whether an attempt failed before the command of its task ran."""
+    return attempt.started_s is None or cause in (Cause.PROLOG, Cause.STAGING)
+
+
+def _avoid_slow_machine(run: RunState, attempt: Attempt) -> None:
+    """Keep a task from returning to the machine that it left because it was too slow there."""
+    if attempt.slow_machine is not None:
+        facts = run.change_facts(attempt.task)
+        facts.avoid.add(attempt.slow_machine)
+        facts.failed_on.add(attempt.slow_machine)
+
+
 def _settle(state: EngineState, command: messages.Settle) -> None:
     run = state.runs[command.run]
     task, wanted = command.task, command.state
@@ -727,6 +789,8 @@ def _settle(state: EngineState, command: messages.Settle) -> None:
             run.change_facts(task).avoid.add(attempt.machine)
             if command.avoid or command.cause not in _CAUSED_BY_MACHINE:
                 run.change_facts(task).failed_on.add(attempt.machine)
+        if attempt is not None and _never_ran(attempt, command.cause):
+            _avoid_slow_machine(run, attempt)
         if command.growth is not None:
             run.change_facts(task).growth[command.cause] = command.growth
     if command.fresh and run.facts_of(task).restart_files is not None:
@@ -887,6 +951,7 @@ def _estimate_speed(state: EngineState, command: messages.EstimateSpeed) -> None
 def _mark_machine(state: EngineState, command: messages.MarkMachine) -> None:
     machine = state.machines[command.machine]
     machine.reason, machine.lasting = "" if command.up else command.reason, False
+    machine.silence = None
     state.inquiries.set_up(command.machine, command.up, state.now)
     if command.up:
         _readmit_machine(state, command.machine)

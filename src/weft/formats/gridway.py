@@ -480,7 +480,13 @@ class JobTemplate:
     def _checkpoint(self, variables: _TemplateVariables) -> Checkpoint | None:
         files, interval = self.entries.get("RESTART_FILES"), self.entries.get("CHECKPOINT_INTERVAL")
         every_s = _CHECKPOINT_S if interval is None else self._number(interval)
+        store = self.entries.get("CHECKPOINT_URL")
         if files is None:
+            if store is not None and store.value:
+                what = f"CHECKPOINT_URL = {shorten(store.value, 60)} without RESTART_FILES"
+                rule = "only declared restart files are copied to the store"
+                advice = "name them under RESTART_FILES, or leave out CHECKPOINT_URL"
+                self.problems.add(what, rule=rule, advice=advice, line=store.line)
             return None
         names = _split_list(files.value)
         for name in names:
@@ -490,7 +496,6 @@ class JobTemplate:
                 advice = "name the file, and its storage under CHECKPOINT_URL"
                 self.problems.add(what, rule=rule, advice=advice, line=files.line)
         # An interval of 0 means no periodic checkpoints; restart files that an attempt leaves are still used.
-        store = self.entries.get("CHECKPOINT_URL")
         return Checkpoint(
             files=tuple(variables.translate(files, name) for name in names),
             every=every_s or None,

@@ -30,7 +30,7 @@ from weft.fields import (
 from weft.platform.machine import MOST_MACHINES, OCCUPANCIES, QUEUES, Attribute, Machine, ServiceProgram
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform, Share
 from weft.predictions import PREDICTIONS
-from weft.units import format_count, parse_bytes, parse_rate, parse_seconds
+from weft.units import exact_bytes, format_count, parse_bytes, parse_rate, parse_seconds
 
 _Item = TypeVar("_Item")
 
@@ -76,7 +76,9 @@ def _write_speed(machine: Machine) -> object:
 
 
 def _write_memory(machine: Machine) -> object:
-    return machine.memory if machine.memory_per_node is None else None
+    if machine.memory is None or machine.memory_per_node is not None:
+        return None
+    return exact_bytes(machine.memory)
 
 
 def _read_numbers(reader: Reader, node: DocumentNode) -> dict[str, float]:
@@ -112,7 +114,7 @@ def _read_backend(reader: Reader, node: DocumentNode) -> dict[str, object]:
 
 _NUMBER_AT_LEAST_0 = ValueType("number", _AT_LEAST_0, _read_number)
 _read_size = partial(_read_unit, parse=parse_bytes, wanted="a size such as 4GB or 4GiB, at least 0")
-_SIZE = ValueType("size", QUANTITY_SHAPE, _read_size, unit="bytes")
+_SIZE = ValueType("size", QUANTITY_SHAPE, _read_size, exact_bytes, unit="bytes")
 
 _read_latency = partial(_read_unit, parse=parse_seconds, wanted="a time such as 0.1ms, at least 0")
 _LATENCY = ValueType("time", QUANTITY_SHAPE, _read_latency, unit="s")

@@ -49,6 +49,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ),
     ev.Checkpointed: ("attempt-checkpointed", ("work_done", "problem")),
     ev.JobQueued: ("attempt-queued", ("job",)),
+    ev.StartDelayed: ("attempt-delayed", ("reason",)),
     ev.Suspended: ("attempt-suspended", ()),
     ev.Resumed: ("attempt-resumed", ()),
     ev.RequirementsChanged: ("attempt-demands", ("requirements", "rank", "mandatory", "problem")),
@@ -66,6 +67,7 @@ EVENT_KINDS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.CleanedUp: ("attempt-cleaned", ("problem", "module")),
     cm.Settle: ("task-settled", ("state", "cause", "reason", "again")),
     ev.MachineChanged: ("machine-changed", ("up", "speed_factor", "reason")),
+    ev.ContactChanged: ("machine-contact", ("answers", "silent_s", "lost_in_s", "reason")),
     ev.Fetched: (
         "machine-measured",
         ("load", "free_memory_bytes", "free_disk_bytes", "free_nodes", "speed_factor"),

@@ -282,6 +282,7 @@ def execution_notes(executed: ExecutedRun, *, verbose: bool = False) -> list[str
             notes.append(f"{where}, promise: {promise_text(each.promise, verbose=verbose)}")
     notes += _prediction_notes(executed)
     notes += _machine_notes(executed, None if verbose else _SHOWN_CHANGES)
+    notes += _delay_notes(executed, None if verbose else _SHOWN_CHANGES)
     notes += _module_notes(executed, None if verbose else _SHOWN_CHANGES)
     notes += _results_notes(executed, None if verbose else _MOST_RUNS)
     if strays := strays_text(executed.attempts, verbose=verbose):
@@ -315,6 +316,14 @@ def _machine_notes(executed: ExecutedRun, most: int | None) -> list[str]:
         notes.append(f"machine {names[each.machine]} {each.text}, after {after}")
     more = len(changes) - len(notes)
     return [*notes, f"{format_count(more, 'more change')} of machines"] if more > 0 else notes
+
+
+def _delay_notes(executed: ExecutedRun, most: int | None) -> list[str]:
+    """Return notes on jobs that waited to be submitted or started; None: on all."""
+    delays, names = executed.history.delays, executed.machine_names
+    shown = [each.describe(names[each.machine], executed.history.now) for each in delays[:most]]
+    more = len(delays) - len(shown)
+    return [*map(redact, shown), *([f"{format_count(more, 'more wait')} of jobs"] if more > 0 else [])]
 
 
 def _module_notes(executed: ExecutedRun, most: int | None) -> list[str]:

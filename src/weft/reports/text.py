@@ -131,7 +131,14 @@ def doubt_text(promise: Promise, *, verbose: bool = False) -> str:
     parts = [untimed_text(promise, verbose=verbose)] if promise.untimed else []
     if promise.open_loops:
         parts.append(f"number of iterations of {_listed(promise.open_loops, verbose=verbose)}")
+    if promise.growing:
+        parts.append(growth_text(promise, verbose=verbose))
     return "; ".join(parts)
+
+
+def growth_text(promise: Promise, *, verbose: bool = False) -> str:
+    """Return a text with the tasks whose number of subtasks is not known."""
+    return f"number of subtasks of {_listed(promise.growing, verbose=verbose)}"
 
 
 def untimed_text(promise: Promise, *, verbose: bool = False) -> str:

@@ -209,6 +209,14 @@ class DiskFull(StorageProblem):
     """The database cannot be written because its disk is full."""
 
 
+class StateMoved(StorageProblem):
+    """The database of an engine is no longer at its path; ``is_lost`` if it was removed, not moved."""
+
+    def __init__(self, text: str, *, is_lost: bool) -> None:
+        super().__init__(text)
+        self.is_lost = is_lost
+
+
 def _primary_code(error: sqlite3.Error) -> int | None:
     """Return SQLite's primary result code (the low byte); None for errors of the sqlite3 module itself."""
     code = getattr(error, "sqlite_errorcode", None)
@@ -394,6 +402,8 @@ class Database:
         self._claim = ""
         """Nonce under which an engine has claimed the database; "": it was not claimed."""
         self._group: GroupCommit | None = None
+        self._place: _OpenPlace | None = None
+        """The claimed file; None: no engine has claimed it through this object."""
 
     def __enter__(self) -> Self:
         return self
@@ -410,9 +420,16 @@ class Database:
         with self.transaction():
             self.execute_now(_CLAIM, (nonce,))
         self._claim = nonce
+        self._place = _OpenPlace(self.path)
+
+    def check_place(self) -> None:
+        """Raise StateMoved if the claimed database was moved, removed or replaced. The call is cheap."""
+        if self._place is not None:
+            self._place.check()
 
     def check_claim(self) -> None:
-        """Raise Locked if another engine has claimed the database after this one."""
+        """Raise Locked if another engine has claimed the database after this one; see ``check_place``."""
+        self.check_place()
         if self._claim and (found := self.row(_OWNER)) != (self._claim,):
             other = str(found[0])[:8] if found else "unknown"
             raise Locked(
@@ -660,6 +677,51 @@ class Database:
         self.stop_group_commit()
         with self.lock:
             self._connection.close()
+            if self._place is not None:
+                self._place.close()
+                self._place = None
+
+
+class _OpenPlace:
+    """The file of a database that was found at a path: whether it is still there, and where it is now.
+
+    The descriptor gives no access to the content: closing another one would release the locks of SQLite.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._status = os.fstat(self._descriptor)
+
+    def check(self) -> None:
+        """Raise StateMoved unless the file is at its path."""
+        try:
+            if os.path.samestat(self._path.stat(follow_symlinks=False), self._status):
+                return
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError:
+            return  # the disk may answer again
+        raise self._describe()
+
+    def _describe(self) -> StateMoved:
+        home, now = self._path.parent, Path(f"/proc/self/fd/{self._descriptor}").readlink()
+        is_lost = not os.fstat(self._descriptor).st_nlink or now.name != self._path.name
+        if not is_lost:
+            what, aside = f"'{home}' was moved to '{now.parent}'", ""
+            if os.path.lexists(home):
+                aside = f"remove the new '{home}', "
+            advice = f"{aside}move it back, then `weft resume` continues"
+        elif os.path.lexists(self._path):
+            what, advice = f"'{self._path}' was replaced", "`weft status` shows what the new file contains"
+        else:
+            what = f"'{home if not home.is_dir() else self._path}' was removed"
+            advice = "put a copy there and run `weft resume`, or start again with `weft run`"
+        text = f"{what} during the run, whose programs were ended; nothing more was recorded; {advice}"
+        return StateMoved(text, is_lost=is_lost)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
 
 def storable(value: Any) -> Any:

@@ -75,8 +75,9 @@ class RequestTable:
         """Return the unanswered requests in order of their numbers.
 
         The call is cheap while no other process changes the database. Raises Locked if another engine has
-        claimed the database.
+        claimed the database, StateMoved if the database is no longer at its path.
         """
+        self._database.check_place()
         # Read the version before the rows, so that the next call finds commits made in between.
         changes = self._database.data_version
         if changes != self._seen:

@@ -370,7 +370,9 @@ class DriverLoop:
         """Add listeners; they are called with every journal entry."""
         self._listeners += listeners
 
-    def expect(self, events: Iterable[tuple[float, ev.Submitted | ev.RequestReceived]]) -> None:
+    def expect(
+        self, events: Iterable[tuple[float, ev.Submitted | ev.RequestReceived | ev.ContactChanged]]
+    ) -> None:
         """Schedule submissions and requests; the execution is not over before they are processed."""
         for at_s, event in events:
             self._expected[id(event)] = event

@@ -15,7 +15,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -43,9 +43,10 @@ from weft.engine.state.state import EngineState
 from weft.engine.states import Admission, Cause, ProbeTarget, RequestKind, Stage
 from weft.errors import InvalidInput, WeftError, nearest
 from weft.platform.file_format import read_platform
+from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
 from weft.records import dataclass
-from weft.repository.database import Database, open_database
+from weft.repository.database import Database, StateMoved, open_database
 from weft.repository.journal import Journal, JournalHeader
 from weft.repository.journal_store import JournalStore
 from weft.repository.products import ProductTable
@@ -411,21 +412,42 @@ def find_backend_kinds(platform: Platform) -> dict[str, str]:
     return kinds
 
 
-def check_backend(platform: Platform) -> None:
-    """Raise InvalidInput if the machines of a platform cannot be used by their backends."""
-    if problems := list(platform.find_unknown_backends(BACKENDS)):
+def check_backend(platform: Platform, *, connect: bool = False) -> None:
+    """Raise InvalidInput if the machines of a platform cannot be used by their backends.
+
+    ``connect``: also connect to distant sites that can be asked; a site that does not answer is no problem.
+    """
+    problems = list(platform.find_unknown_backends(BACKENDS))
+    kinds: dict[str, list[Machine]] = {}
+    for machine in platform.machines:
+        kinds.setdefault(str(machine.backend.get("kind", "")), []).append(machine)
+    for kind, machines in kinds.items():
+        if kind and kind not in BACKENDS:
+            continue
+        try:
+            if not kind:
+                find_backend_kinds(platform)  # raises an error
+            _check_kind(kind, machines, is_mixed=len(kinds) > 1, connect=connect)
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
         raise InvalidInput(problems)
-    kinds = find_backend_kinds(platform)
-    for kind, name in kinds.items():
-        backend: type[Backend] = BACKENDS.load(kind)
-        if not backend.capabilities.runs_programs:
-            what = f"machine {name!r}: backend kind {kind!r} runs no programs"
-            advice = "use `weft simulate`, or `backend: {kind: local}` to run on this computer"
-            raise InvalidInput(what, advice=advice)
-        if len(kinds) > 1 and not hasattr(backend, "part"):
-            what = f"machine {name!r}: machines of the backend kind {kind!r} cannot be mixed with others"
-            raise InvalidInput(what, rule="all machines of such a run must have the same backend kind")
-    _load_backend(platform).check_machines(platform.machines)
+
+
+def _check_kind(kind: str, machines: Sequence[Machine], *, is_mixed: bool, connect: bool) -> None:
+    """Raise InvalidInput if the backend of one kind cannot use its machines."""
+    backend: type[Backend] = BACKENDS.load(kind)
+    name = machines[0].name
+    if not backend.capabilities.runs_programs:
+        what = f"machine {name!r}: backend kind {kind!r} runs no programs"
+        advice = "use `weft simulate`, or `backend: {kind: local}` to run on this computer"
+        raise InvalidInput(what, advice=advice)
+    if is_mixed and not hasattr(backend, "part"):
+        what = f"machine {name!r}: machines of the backend kind {kind!r} cannot be mixed with others"
+        raise InvalidInput(what, rule="all machines of such a run must have the same backend kind")
+    backend.check_machines(machines)
+    if connect and (check_sites := getattr(backend, "check_sites", None)) is not None:
+        check_sites(machines)
 
 
 def _load_backend(platform: Platform) -> Any:
@@ -597,6 +619,10 @@ class Execution:
         state = self.engine.state
         more = (find_pending_plans, find_pending_selections, find_sensors, find_lost_machines)
         self.loop.resume([*commands, *(command for find in more for command in find(state))])
+        # The new backend reports a host that still does not answer.
+        silent = [machine.index for machine in state.machines if machine.silence is not None]
+        contact = [ev.ContactChanged(machine=each, answers=True, reason="resumed") for each in silent]
+        self.loop.expect([(state.now, event) for event in contact])
 
     def request(self, what: str, runs: Sequence[int]) -> None:
         """Schedule a request about these runs; the engine handles it when the loop starts."""
@@ -620,11 +646,27 @@ class Execution:
             stage=stage,
             nonce=self.attempt_nonce(number),
             cancelled=bool(attempt.cancelled),
+            is_delayed=attempt.stage == Stage.SUBMITTED,
             tries=max(1, attempt.tries),
         )
 
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> ExecutionOutcome:
-        """Drive the execution until all runs have ended, none can continue, or ``interrupted()`` is True."""
+        """Drive the execution until all runs have ended, none can continue, or ``interrupted()`` is True.
+
+        Raises StateMoved, after all programs were ended, if the state was moved or removed meanwhile.
+        """
+        try:
+            return self._drive(interrupted)
+        except (WeftError, OSError):
+            # Whatever failed, it may have failed because the state is not there.
+            try:
+                self._database.check_place()
+            except StateMoved:
+                self._end_unrecorded()
+                raise
+            raise
+
+    def _drive(self, interrupted: Callable[[], bool]) -> ExecutionOutcome:
         with _infrequent_collection():
             self.loop.run(lambda: self._requests.joining is not None or interrupted())
         if self._requests.joining is not None and not interrupted():
@@ -668,6 +710,13 @@ class Execution:
         until = time.monotonic() + self.end_programs() + _AFTER_ENDING_S
         while self.backend.busy and time.monotonic() < until:
             loop.turn(0.1)
+
+    def _end_unrecorded(self) -> None:
+        """Terminate all programs and wait for their ends, which cannot be recorded."""
+        until = time.monotonic() + self.end_programs() + _AFTER_ENDING_S
+        while self.backend.has_programs and time.monotonic() < until:
+            with suppress(WeftError, OSError):  # such as an output whose directory is missing
+                self.backend.poll(0.1)
 
     def _worst_ending(self) -> str:
         found = {run.ending for run in self.engine.state.runs}
@@ -766,12 +815,12 @@ class Execution:
                 fresh=fresh,
                 secrets=secrets,
                 task_settings=lambda run, task: self.engine.state.runs[run].settings_of(task),
-                count_timeouts=self._count_timeouts,
+                count_failures=self._count_failures,
             )
         )
 
-    def _count_timeouts(self, run: int, task: int) -> int:
-        return self.engine.state.runs[run].facts_of(task).failures.get(Cause.TIMEOUT, 0)
+    def _count_failures(self, run: int, task: int, cause: Cause) -> int:
+        return self.engine.state.runs[run].facts_of(task).failures.get(cause, 0)
 
     def _folder_of(self, run: int) -> str:
         key = self.engine.state.runs[run].compiled.key

@@ -19,7 +19,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Self
 
@@ -31,6 +31,7 @@ from weft.private_files import (
     make_folder,
     open_in_place,
     read_state,
+    set_in_use,
     write_file,
 )
 from weft.records import dataclass
@@ -55,6 +56,8 @@ class LockOwner:
     command: str
     since_s: float
     """Wall-clock time at which the lock was acquired."""
+    inode: int = 0
+    """Inode of the lock file, which a copy of the project does not have; 0: unknown."""
 
     @classmethod
     def this_process(cls, command: Sequence[str]) -> LockOwner:
@@ -108,7 +111,7 @@ class LockOwner:
 
 
 _FIELD_EXAMPLES: dict[str, object] = {
-    "pid": 1, "start_ticks": 1, "boot": "", "host": "", "user": "", "command": "", "since_s": 1.0,
+    "pid": 1, "start_ticks": 1, "boot": "", "host": "", "user": "", "command": "", "since_s": 1.0, "inode": 1,
 }  # fmt: skip
 
 
@@ -177,6 +180,7 @@ class Lock:
                 "check that you may write to its folder"
             ) from None
         _held.add(self)
+        set_in_use(path.parent, in_use=True)
 
     def __enter__(self) -> Self:
         return self
@@ -195,6 +199,7 @@ class Lock:
         if _read_owner(self.path) == self.owner:
             self._remove_owner()
         self.forget()
+        set_in_use(self.path.parent, in_use=False)
 
     def _remove_owner(self) -> None:
         with suppress(OSError):
@@ -221,6 +226,7 @@ class Lock:
             self._take_by_name()
             return
         self.previous_owner = _read_owner(self.path)
+        self.owner = replace(self.owner, inode=os.fstat(descriptor).st_ino)
         os.ftruncate(descriptor, 0)
         try:
             os.pwrite(descriptor, self.owner.as_text().encode(), 0)
@@ -266,7 +272,8 @@ class Lock:
     def _take_by_name(self) -> None:
         """Acquire the lock without flock: create the lock file exclusively."""
         for _ in range(_TRIES):
-            if (before := _read_owner(self.path)) is not None and before.alive:
+            before = _read_owner(self.path)
+            if before is not None and before.alive and _is_file_of(self.path, before):
                 raise _locked_error(self.path, before)
             _remove_stale(self.path, before)
             self.previous_owner = before or self.previous_owner
@@ -303,7 +310,15 @@ def _close_state_folder(home: Path) -> None:
 def find_holder(path: Path) -> LockOwner | None:
     """Return the running process that holds the lock with this file; None: no process holds it."""
     found = _read_owner(path)
-    return found if found is not None and found.alive else None
+    return found if found is not None and found.alive and _is_file_of(path, found) else None
+
+
+def _is_file_of(path: Path, owner: LockOwner) -> bool:
+    """Return whether the file is the one that an owner has locked, not a copy of it."""
+    try:
+        return owner.inode in (0, path.stat(follow_symlinks=False).st_ino)
+    except OSError:
+        return False
 
 
 def _create_linked(path: Path, owner: LockOwner) -> bool:

@@ -165,6 +165,11 @@ class RunSettings:
         """Return whether the performance of attempts is checked."""
         return self.contract is not None or self.iteration_limit_s is not None or self.evaluated
 
+    def polls_progress(self, *, untimed: bool) -> bool:
+        """Return whether the progress of attempts is polled; ``untimed``: their task has no stated time."""
+        timed = self.contract is not None and not untimed
+        return timed or self.iteration_limit_s is not None or self.evaluated
+
     @property
     def replans(self) -> bool:
         """Return whether the rest of a run is planned again, after events or at an interval."""

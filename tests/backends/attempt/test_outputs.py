@@ -148,7 +148,30 @@ def test_link_to_a_directory_outside_the_tree_is_refused(grounds) -> None:
     write(grounds.work / "deep" / "real")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "sub").symlink_to("../deep")
-    with pytest.raises(StagingProblem, match="'d/sub' cannot be staged: it is a link to a directory outside"):
+    refused = (
+        "'d/sub' cannot be staged: it is a link to a directory outside the staged directory; replace it by a "
+        "copy of that directory, or name that directory as an input or output"
+    )
+    with pytest.raises(StagingProblem, match=refused):
+        collect_outputs(grounds.work, ["d"])
+    (grounds.work / "d" / "sub").unlink()
+    collect_outputs(grounds.work, ["d", "deep"])
+
+
+@pytest.mark.parametrize(
+    ("target", "refused"),
+    [
+        ("missing", "it is a link to a file that does not exist; correct or remove the link"),
+        ("../pipe", "it is a link to a FIFO; remove the link"),
+    ],
+)
+def test_link_to_no_file_inside_a_directory_is_refused_with_advice(
+    grounds, target: str, refused: str
+) -> None:
+    os.mkfifo(grounds.work / "pipe")
+    (grounds.work / "d").mkdir()
+    (grounds.work / "d" / "sub").symlink_to(target)
+    with pytest.raises(StagingProblem, match=f"'d/sub' cannot be staged: {refused}"):
         collect_outputs(grounds.work, ["d"])
 
 

@@ -74,6 +74,26 @@ def test_requirement_written_by_a_program_is_reported_although_progress_is_probe
     assert moved[1:] == [(1, "self-migration")]
 
 
+def test_progress_of_a_task_without_a_contract_is_reported_without_polls(machines, tmp_path):
+    flow = Builder("news")
+    script = f"""
+    echo 0.5 > "$WEFT_PROGRESS_FILE"
+    until [ -e {tmp_path}/noted ]; do sleep 0.05; done
+    """
+    flow.task("job", command=["sh", "-c", script])
+    entries = []
+
+    def note(entry, _):
+        entries.append(entry)
+        if isinstance(entry.event, ev.Progressed):
+            (tmp_path / "noted").touch()
+
+    assert run(flow, on=machines, project=tmp_path, policy="fcfs", watch=lambda _: [note]).completed
+    reports = [entry.event for entry in entries if isinstance(entry.event, ev.Progressed)]
+    assert [(each.work_done, each.age_s is None) for each in reports] == [(0.5, False)]
+    assert commands(entries, cm.Probe) == []
+
+
 def test_invalid_requirement_is_reported_and_ignored(machines, tmp_path):
     entries = run_script(NONSENSE, machines, tmp_path)
     (note,) = commands(entries, cm.IgnoreRequirement)

@@ -12,7 +12,7 @@ import pytest
 
 import backend_project
 from backend_project import BackendProject
-from dask_clusters import DaskProcesses, dask_processes
+from dask_clusters import DaskProcesses, await_workers, dask_processes
 from patience import PATIENCE_S
 from weft.backends.dask.backend import DaskBackend
 from weft.backends.runner.processes import read_process
@@ -243,7 +243,13 @@ def test_group_spreads_its_programs_and_loses_only_those_of_a_killed_worker(
         for attempt in (0, 1):
             project.backend.execute(project.commands(attempt, "slow"))
         unsafe_processes.kill("m0")
-        events = project.wait_for(ev.Ended, ev.MachineChanged)
+        found: list[ev.Event] = []
+        while not any(isinstance(event, ev.Ended) for event in found):
+            found += project.wait_for(ev.Ended, ev.MachineChanged, ev.ContactChanged)
+        contacts = [event for event in found if isinstance(event, ev.ContactChanged)]
+        assert [event.machine for event in contacts] == [0] * len(contacts)
+        assert (contacts[0].answers, contacts[-1].answers) == (False, True)
+        events = [event for event in found if event not in contacts]
         killed = next(attempt for attempt, name in names.items() if name == "group.m0")
         assert [(event.attempt, event.cause) for event in events] == [(killed, "lost")]
         project.start(2, "quick")
@@ -268,6 +274,7 @@ def test_worker_without_the_shared_files_is_lost_with_advice(tmp_path, tmp_path_
     try:
         cluster.start_scheduler()
         cluster.start_worker("m0", "unshare", "-m", "sh", "-c", hide, "sh")
+        await_workers(cluster.address, 1)
         project = open_project(cluster, tmp_path, monkeypatch, shared=True)
         try:
             project.start(0, "quick")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -81,10 +82,10 @@ def project(cluster: DaskProcesses, tmp_path: Path) -> Path:
 
 
 def write_platform(project: Path, address: str, **more: object) -> None:
-    told = "".join(f", {key}: {value}" for key, value in more.items())
+    told = "".join(f", {key}: {value}" for key, value in {"silence": 8, **more}.items())
     lines = [
         f"  m{index}: {{nodes: 4, arch: x{index}, backend: "
-        f"{{kind: dask, scheduler: '{address}', worker: m{index}, silence: 8{told}}}}}"
+        f"{{kind: dask, scheduler: '{address}', worker: m{index}{told}}}}}"
         for index in range(2)
     ]
     (project / "grid.yaml").write_text("machines:\n" + "\n".join(lines) + "\n")
@@ -155,6 +156,23 @@ def test_function_is_called_on_a_worker_without_weft_and_the_worker_is_cleaned(
     before = [path for path in sandbox.glob("m?/*/1/*") if path.is_dir()]
     finish(project, start(project, "clean", "1"))
     assert any(not path.exists() for path in before)
+
+
+def test_function_of_a_shared_worker_has_the_module_path_of_the_project(
+    project: Path, cluster: DaskProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the module path of the worker, weft cannot be imported; see ``DaskProcesses``."""
+    (project / "modules").mkdir()
+    (project / "modules/extra.py").write_text("FACTOR = 2\n")
+    own = "import os, extra\ndef double(k):\n    return {'value': extra.FACTOR * k, 'home': os.environ['HOME']}\n"
+    (project / "own.py").write_text(own)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project / "modules"), *sys.path]))
+    write_platform(project, cluster.address, shared="true")
+    flow = "weft: 1\nname: calling\nparams: {k: 21}\ntasks:\n  f: {call: 'own:double'}\n"
+    show = "echo {f.result.value} {f.result.home} $PYTHONPATH > g.out"
+    finish(project, run(project, f"{flow}  g: {{after: f, command: '{show}', outputs: [g.out]}}\n"))
+    hidden = cluster.folder / "hidden"
+    assert (project / "g.out").read_text().split() == ["42", str(cluster.folder), str(hidden)]
 
 
 def test_engine_killed_at_random_moments_runs_every_task_once(project: Path) -> None:
@@ -234,6 +252,68 @@ def test_task_of_a_killed_worker_goes_on_from_its_restart_files(
     first, second = (line.split() for line in log.read_text().splitlines())
     assert (first[0], second[0]) == ("0", half)
     assert f"/sandbox/{name}/" not in second[1]
+
+
+@pytest.mark.parametrize("outage_s", [7.0, 15.0], ids=["short", "reconnected"])
+def test_outage_of_the_scheduler_does_not_count_as_run_time(
+    project: Path, cluster: DaskProcesses, outage_s: float
+) -> None:
+    """Estimates of later runs rest on this time. The report of the start may arrive late, too."""
+    write_platform(project, cluster.address, silence=90)
+    stop = f"kill -STOP {cluster.pid('')}; touch {project}/on; sleep 1.25"
+    engine = run(project, f"weft: 1\nname: outage\ntasks: {{t: {{command: '{stop}', contract: none}}}}\n")
+    try:
+        wait_until((project / "on").exists, "the task has not started")
+        time.sleep(outage_s)
+    finally:
+        cluster.resume("")
+    finish(project, engine)
+    out = subprocess.run(
+        [sys.executable, "-m", "weft", "report", "1", "--json"], cwd=project, check=True, capture_output=True
+    ).stdout
+    [attempt] = json.loads(out)["attempts"]
+    assert 1.2 <= attempt["ended_s"] - attempt["started_s"] < 5.0
+
+
+def test_absent_scheduler_is_reported_soon_with_the_reason(tmp_path: Path) -> None:
+    """The stated silence is longer than any test waits."""
+    write_platform(tmp_path, "tcp://127.0.0.1:1", silence="1h")
+    (tmp_path / "data.txt").write_text("some words here\n")
+    engine = run(tmp_path, PIPELINE)
+    told = "m0 is lost: host m0 (Dask worker at tcp://127.0.0.1:1): no Dask scheduler answers (connection refused)"
+    wait_until(lambda: told in (tmp_path / "engine.log").read_text(), "the loss is not told")
+    status = subprocess.run(
+        [sys.executable, "-m", "weft", "status"], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout
+    assert told in status
+    engine.send_signal(signal.SIGINT)
+    assert engine.wait(PATIENCE_S) == 75
+
+
+def test_scheduler_that_is_gone_is_named_without_a_traceback_and_the_run_goes_on(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The task has started, so the workers are lost after the stated silence."""
+    go = tmp_path / "go"
+    command = f"touch {tmp_path}/on; until [ -e {go} ]; do sleep 0.1; done; echo x > x"
+    with dask_processes(tmp_path_factory.mktemp("gone"), ("m0", "m1")) as cluster:
+        write_platform(tmp_path, cluster.address)
+        flow = f"weft: 1\nname: gone\ntasks: {{t: {{command: '{command}', outputs: [x], contract: none}}}}\n"
+        engine = run(tmp_path, flow)
+        wait_until((tmp_path / "on").exists, "the task has not started")
+        cluster.kill("")
+        told = "is lost: host m0 (Dask worker at"
+        wait_until(lambda: told in (tmp_path / "engine.log").read_text(), "the loss is not told")
+        go.touch()
+        for name in ("m0", "m1"):
+            cluster.wait_end(name)
+        cluster.start_scheduler()
+        for name in ("m0", "m1"):
+            cluster.start_worker(name)
+        text = finish(tmp_path, engine)
+    assert "no Dask scheduler answers" in text
+    assert "Traceback" not in text
+    assert (tmp_path / "x").read_text() == "x\n"
 
 
 def test_scheduler_that_is_not_there_is_named_and_the_run_can_be_resumed(

@@ -62,7 +62,7 @@ def test_alike_workers_are_one_machine_if_asked(workers: DaskProcesses, project:
     found = json.loads(out)
     assert list(found["platform"]["machines"]) == ["fast", "node"]
     node = found["platform"]["machines"]["node"]
-    assert (node["nodes"], node["memory"]) == (4, 2e9)
+    assert (node["nodes"], node["memory"]) == (4, "2GB")
     assert node["backend"]["workers"] == ["node-1", "node-2"]
     assert "worker" not in node["backend"]
     assert found["notes"] == ["node: a task runs on one of the workers, so it must take at most 2 nodes"]

@@ -95,13 +95,22 @@ def open_folder() -> Path:
     shutil.rmtree(made)
 
 
-def test_engine_that_cannot_start_threads_reports_the_process_limit(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [(None, "the limit of processes is reached; raise `ulimit -u`, or"), (1 << 50, "or memory is reached")],
+    ids=["limit of processes", "limits of processes and memory"],
+)
+def test_engine_that_cannot_start_threads_reports_the_limits(
+    tmp_path: Path, memory: int | None, said: str
+) -> None:
     (tmp_path / "w.yaml").write_text("weft: 1\nname: w\ntasks: {a: {command: 'true'}}\n")
     script = (
         "import threading, sys\n"
         'def refuse(*_): raise RuntimeError("can\'t start new thread")\n'
         "threading._start_new_thread = refuse\n"
         "from weft.cli.main import main\n"
+        "import resource\n"
+        f"if {memory}: resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory}))\n"
         "main(['run', 'w.yaml'])\n"
     )
     command = [sys.executable, "-c", script]
@@ -110,7 +119,7 @@ def test_engine_that_cannot_start_threads_reports_the_process_limit(tmp_path: Pa
     )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert "the limit of processes is reached" in done.stderr
+    assert said in done.stderr
     assert weft("resume", folder=tmp_path).code == 0
 
 

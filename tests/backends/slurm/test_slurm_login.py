@@ -116,7 +116,7 @@ def marks(slurm_cluster):
     """Remove the marks of programs before and after a test."""
 
     def remove():
-        for name in ("go", "begun", "ran"):
+        for name in ("go", "begun", "ran", "on"):
             (slurm_cluster.disk / name).unlink(missing_ok=True)
 
     remove()
@@ -159,6 +159,24 @@ def test_job_continues_when_the_login_node_dies_and_returns(project, marks, logi
     assert engine.poll() is None
     login_node.restart()
     finish_long(project, engine, marks)
+
+
+@pytest.mark.parametrize("work", ["1s", "100s"], ids=["pilot", "job"])
+def test_outage_does_not_count_as_run_time(project, marks, login_node, work) -> None:
+    """Estimates of later runs rest on this time. The outage is shorter than any time limit of a connection."""
+    project.write(f"tasks:\n  t: {{command: 'touch /srv/on; sleep 3.25', contract: none, work: {work}}}\n")
+    engine = project.begin()
+    project.await_shared("on")
+    login_node.drop_packets()
+    try:
+        time.sleep(12.0)
+    finally:
+        login_node.pass_packets()
+    code, text = project.finish(engine)
+    assert code == 0, text
+    code, text = project.run("report", "1", "--json")
+    [attempt] = json.loads(text)["attempts"]
+    assert 3.2 <= attempt["ended_s"] - attempt["started_s"] < 8.0
 
 
 def test_new_process_on_the_login_node_replaces_one_that_hangs(project, marks, login_node) -> None:
@@ -218,12 +236,31 @@ def test_exit_code_is_reported(project) -> None:
     assert "wrong" in text
 
 
-def test_wrong_partition_is_reported(project) -> None:
+def test_wrong_partition_is_reported_before_the_run(project) -> None:
     project.write("tasks:\n  a: {command: exit 0}\n")
     project.write_platform("mian")
-    code, text = project.run(*RUN, "--set", "timeouts.machines=2")
-    assert code == 1, text
-    assert "no partition 'mian'" in " ".join(text.split()), text
+    code, text = project.run(*RUN)
+    assert code == 2, text
+    assert "there is no partition 'mian'" in " ".join(text.split()), text
+    assert "did you mean 'main'?" in text
+    assert not (project.folder / ".weft/executions").exists()
+    code, text = project.run("sites", "check", "cluster.yaml")
+    assert (code, "there is no partition 'mian'" in " ".join(text.split())) == (1, True), text
+    assert not (project.folder / "cluster.measured.yaml").exists()
+
+
+def test_missing_slurm_on_a_login_node_is_reported_before_the_run(project, tmp_path_factory) -> None:
+    hosts = SshHosts(tmp_path_factory.mktemp("plain"), 1, 1 << 26)
+    hosts.environment = {"PATH": "/nowhere"}
+    try:
+        hosts.start()
+        project.write("tasks:\n  a: {command: exit 0}\n")
+        more = {"via": hosts[0].name, "config": hosts[0].backend["config"]}
+        project.write_platform("main", more=more)
+        code, text = project.run(*RUN)
+        assert (code, f"Slurm is not installed on {hosts[0].name}" in text) == (2, True), text
+    finally:
+        hosts.stop()
 
 
 def test_unknown_login_node_is_reported(project) -> None:

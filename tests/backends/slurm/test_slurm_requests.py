@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 
@@ -141,11 +142,40 @@ def test_job_after_one_that_reached_the_default_limit_requests_twice_as_much(pro
     assert (folder / "limits").read_text().split() == ["10:00", "20:00", "40:00"]
 
 
+@pytest.mark.parametrize("work", ["1s", "100s"], ids=["pilot", "job"])
+def test_job_after_one_that_exceeded_the_default_memory_requests_twice_as_much(project, work) -> None:
+    """Virtual nodes enforce no memory: here the task kills its job as the kernel does, and the answer of Slurm
+    says that the limit was exceeded.
+
+    The site's default is 100 MiB for each core.
+    """
+    folder = project.folder
+    (folder / "bin").mkdir()
+    program = shutil.which("squeue", path=ADMIN_PATH)
+    (folder / "bin/squeue").write_text(f'#!/bin/sh\n{program} "$@" | sed s/FAILED/OUT_OF_MEMORY/\n')
+    (folder / "bin/squeue").chmod(0o755)
+    project.environment["PATH"] = f"{folder / 'bin'}{os.pathsep}{project.environment['PATH']}"
+    project.write_platform("main", cores=2)
+    text = (folder / "cluster.yaml").read_text().replace("    memory: 8GB\n", "")
+    (folder / "cluster.yaml").write_text(text)
+    show = "scontrol show job $SLURM_JOB_ID | grep -o 'MinMemory[A-Za-z]*=[^ ]*'"
+    kill = "{ kill -9 $PPID; exec sleep 1000; }"
+    command = f"{show} >> {folder}/limits; [ $(wc -l < {folder}/limits) -gt 2 ] || {kill}"
+    project.write(
+        f"tasks:\n  a:\n    command: |\n      {command}\n    retries: {{oom: 2}}\n    work: {work}\n"
+    )
+    code, text = project.run()
+    assert code == 0, text
+    assert "more memory than it had requested" in text
+    found = (folder / "limits").read_text().split()
+    assert found == ["MinMemoryCPU=100M", "MinMemoryNode=400M", "MinMemoryNode=800M"]
+
+
 def await_limits(project, count) -> None:
     """Wait until this many jobs have written their time limits."""
     end = time.monotonic() + PATIENCE_S
     while len(project.await_file("limits").read_text().split()) < count:
-        assert time.monotonic() < end
+        assert time.monotonic() < end, (project.folder / "engine.log").read_text()
         time.sleep(0.05)
 
 
@@ -153,3 +183,126 @@ def reach_limit(project, count) -> None:
     """End the job that has written the last of so many limits."""
     await_limits(project, count)
     project.cluster.run("scancel", project.cluster.run("squeue", "-h", "-o", "%i", "-t", "R").split()[-1])
+
+
+FULL = (
+    "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates "
+    "accounting/QOS policy (job submit limit, user's size and/or time limits)"
+)
+
+
+def read_status(project):
+    """Return the status of the run, once the number of its tasks is known."""
+    code, text = project.run_beside("status", "--json")
+    return json.loads(text) if code == 0 else {"kinds": [], "delays": []}
+
+
+def await_delay(project, word) -> dict:
+    """Wait until the status says that jobs wait, with this word in the reason; return the status."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        found = read_status(project)
+        if any(word in each["reason"] for each in found["delays"]):
+            return found
+        assert time.monotonic() < end, (found, (project.folder / "engine.log").read_text())
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("work", ["1s", "100s"], ids=["pilot", "job"])
+def test_tasks_wait_visibly_while_the_queue_is_full(project, work) -> None:
+    """The test cluster has no accounting database, so its answer to sbatch says that a limit is reached."""
+    folder = project.folder
+    (folder / "bin").mkdir()
+    (folder / "full").touch()
+    program = shutil.which("sbatch", path=ADMIN_PATH)
+    (folder / "bin/sbatch").write_text(
+        f'#!/bin/sh\n[ -e {folder}/full ] || exec {program} "$@"\necho "{FULL}" >&2\nexit 1\n'
+    )
+    (folder / "bin/sbatch").chmod(0o755)
+    project.environment["PATH"] = f"{folder / 'bin'}{os.pathsep}{project.environment['PATH']}"
+    project.write(f"tasks:\n  a: {{sweep: {{k: 1..2}}, command: exit 0, work: {work}}}\n")
+    engine = project.begin()
+    found = await_delay(project, "the queue of Slurm is full (sbatch: QOSMaxSubmitJobPerUserLimit")
+    assert [(each["machine"], each["until_s"]) for each in found["delays"]] == [("cluster", None)]
+    await_waiting(project, 2)
+    code, text = project.run_beside("status")
+    assert "2 tasks wait on cluster for" in text, text
+    assert "QOSMaxSubmitJobPerUserLimit" in text
+    # The next engine shows the same, and no task counts as running meanwhile.
+    engine.kill()
+    engine.wait()
+    engine = project.start("resume")
+    await_waiting(project, 2)
+    (folder / "full").unlink()
+    code, text = project.finish(engine)
+    assert code == 0, text
+    told = "no job can be submitted: the queue of Slurm is full (sbatch: QOSMaxSubmitJobPerUserLimit"
+    shown, noted = (f"tasks? {verb} on cluster.*: {re.escape(told)}" for verb in ("waits?", "waited"))
+    text = " ".join(text.split())
+    assert re.search(shown, text), text
+    assert re.search(noted, text), text
+
+
+def await_waiting(project, count) -> None:
+    """Wait until so many tasks count as waiting, because their jobs are not submitted, and none as running."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        found = read_status(project)
+        counts = [(each["waiting"], each["running"]) for each in found["kinds"]]
+        delayed = sum(each["waiting"] for each in found["delays"])
+        if (counts, delayed) == ([(count, 0)], count) and not found["running"] and found["engine"]:
+            return
+        assert time.monotonic() < end, found
+        time.sleep(0.2)
+
+
+def test_tasks_wait_visibly_while_the_controller_is_away(fragile_cluster, tmp_path) -> None:
+    project = SlurmProject(tmp_path, fragile_cluster)
+    try:
+        project.write("tasks:\n  a: {command: exit 0, work: 1s}\n  b: {command: exit 0}\n")
+        fragile_cluster.kill_controller()
+        engine = project.begin()
+        found = await_delay(project, "no job can be submitted: the controller of Slurm does not answer")
+        assert not any(each["running"] for each in found["kinds"])
+        code, text = project.run_beside("sites", "check", "cluster.yaml", "--timeout", "30s")
+        assert code == 1, text
+        assert "it was not done after 30 s: no job can be submitted: the controller" in text, text
+        assert not (tmp_path / "cluster.measured.yaml").exists()
+        fragile_cluster.start_controller()
+        code, text = project.finish(engine)
+        assert code == 0, text
+        assert "waited on cluster for" in text, text
+    finally:
+        project.close()
+
+
+def test_task_waits_visibly_while_a_limit_on_running_jobs_holds_its_job(project) -> None:
+    """Here the job waits for nodes, and the answer of Slurm says that it waits for a limit."""
+    folder = project.folder
+    (folder / "bin").mkdir()
+    program = shutil.which("squeue", path=ADMIN_PATH)
+    reason = "QOSMaxJobsPerUserLimit"
+    script = f'#!/bin/sh\n{program} "$@" | sed -E "s/Resources|Priority|None assigned/{reason}/"\n'
+    (folder / "bin/squeue").write_text(script)
+    (folder / "bin/squeue").chmod(0o755)
+    project.environment["PATH"] = f"{folder / 'bin'}{os.pathsep}{project.environment['PATH']}"
+    command = ("sbatch", "--parsable", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000")
+    number = project.cluster.run(*command).strip()
+    try:
+        wait = f"until [ -e {folder}/go ]; do sleep 0.1; done"
+        project.write(f"tasks:\n  a: {{command: '{wait}', nodes: 4, work: 100s}}\n")
+        engine = project.begin()
+        await_delay(project, f"a limit on running jobs keeps jobs in the queue of Slurm ({reason})")
+        await_waiting(project, 1)
+    finally:
+        project.cluster.run("scancel", number)
+    end = time.monotonic() + PATIENCE_S
+    while not read_status(project)["running"]:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    (folder / "go").touch()
+    code, text = project.finish(engine)
+    assert code == 0, text
+    assert "1 task waited on cluster" in text, text
+    code, text = project.run("explain", "a")
+    assert text.index("it waits: a limit on running jobs") < text.index("its program started"), text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from patience import PATIENCE_S
-from ssh_hosts import SANDBOX, SshHosts
+from ssh_hosts import SANDBOX, SshHost, SshHosts
 from ssh_projects import run, weft
 
 TASKS = {
@@ -72,3 +72,27 @@ def test_directories_on_a_host_that_does_not_answer_are_removed_later(
     assert [path.rpartition("/")[2] for path in own_files(ssh_hosts, grid) if path.endswith("/a")]
     weft(grid, "clean")
     assert not list(grid.glob(".weft/mirror/host1/*/1"))
+
+
+def test_full_disk_is_cleaned_by_a_version_whose_bundle_is_not_there(grid: Path, ssh_hosts: SshHosts) -> None:
+    finish(grid)
+    host = ssh_hosts[0]
+    folder = f"/home/{ssh_hosts.user}/.cache/weft"
+    own = existing(host, own_files(ssh_hosts, grid))
+    assert own
+    host.run("sh", "-ec", f"cd {folder}; mv weft-*.pyz old.pyz; head -c 500M /dev/zero > /tmp/filling || :")
+    try:
+        weft(grid, "clean", "--dry-run")
+        assert existing(host, own) == own
+        out = weft(grid, "clean")
+    finally:
+        host.run("rm", "/tmp/filling")
+    assert "kept the directories" not in out
+    assert existing(host, own) == []
+    assert not [name for name in host.run("ls", folder).split() if name.startswith("weft-")]
+    weft(grid, "run", "flow.yaml", "--on", "grid.yaml")
+
+
+def existing(host: SshHost, paths: list[str]) -> list[str]:
+    """Return those of these files that exist on a host."""
+    return [path for path in paths if host.run("sh", "-c", f"ls -d {path} 2>/dev/null || :").strip()]

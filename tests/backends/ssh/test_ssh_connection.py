@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import select
+import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -274,6 +276,89 @@ class TestRefusal:
         known.write_text(ssh_hosts[1].known_hosts_line())
         (tmp_path / "config").write_text(lines)
         connections.host(settings).connect(PATIENCE_S)
+
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            ("garbage", "line 2 of {known} is not an entry of known hosts"),
+            ("@trusted host2 ssh-ed25519 AAAA", "line 2 of {known} is not an entry of known hosts"),
+            (
+                "host2,{address} ssh-ed25519 AAAAC3Nz",
+                "line 2 of {known} is for it, but the key there cannot be",
+            ),
+        ],
+    )
+    def test_malformed_line_of_known_hosts_is_named(
+        self, ssh_hosts: SshHosts, connections: HostConnections, tmp_path: Path, line: str, words: str
+    ) -> None:
+        known = tmp_path / "known"
+        known.write_text(f"# comment\n{line.format(address=ssh_hosts[1].address)}\n")
+        lines = f"Host *\n  UserKnownHostsFile {known}\n{ssh_hosts.config.read_text()}"
+        (tmp_path / "config").write_text(lines)
+        error = refused(connections, HostSettings(host="host2", config=str(tmp_path / "config")))
+        assert error.cause.is_permanent
+        assert words.format(known=known) in str(error)
+
+    def test_key_file_that_cannot_be_used_is_named(
+        self, ssh_hosts: SshHosts, connections: HostConnections, tmp_path: Path
+    ) -> None:
+        (tmp_path / "text").write_text("no key\n")
+        settings = settings_of(ssh_hosts, ssh_hosts[1], identity=str(tmp_path / "text"))
+        assert f"{tmp_path / 'text'} is not a private key" in str(refused(connections, settings))
+        locked = tmp_path / "locked"
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(locked)]
+        subprocess.run(words, check=True)
+        settings = settings_of(ssh_hosts, ssh_hosts[1], identity=str(locked))
+        assert f"{locked} is protected by a passphrase: run `ssh-add {locked}`" in str(
+            refused(connections, settings)
+        )
+
+    @pytest.mark.parametrize(
+        ("jump", "cause", "words"),
+        [
+            (
+                "gone.invalid",
+                HostFailure.CANNOT_RESOLVE,
+                "the host gone.invalid before it (ProxyJump): cannot",
+            ),
+            ("host1:9", HostFailure.REFUSED, "the host host1 before it (ProxyJump): connection refused"),
+            ("stranger@host1", HostFailure.KEY_REFUSED, "the host host1 before it (ProxyJump): key refused"),
+            ("host1:nine", HostFailure.INVALID_CONFIG, "ProxyJump 'host1:nine' is not [USER@]HOST[:PORT]"),
+            ("host1", HostFailure.UNREACHABLE, "the host before it (ProxyJump) did not connect to it"),
+        ],
+    )
+    def test_wrong_host_before_a_host_is_named(
+        self,
+        ssh_hosts: SshHosts,
+        connections: HostConnections,
+        tmp_path: Path,
+        jump: str,
+        cause: HostFailure,
+        words: str,
+    ) -> None:
+        inner = ssh_hosts[1].client_config().replace(ssh_hosts[1].address, "127.0.0.9")
+        config = f"{inner}  ProxyJump {jump}\n  Port 9\n{ssh_hosts[0].client_config()}"
+        (tmp_path / "config").write_text(config)
+        error = refused(connections, HostSettings(host="host2", config=str(tmp_path / "config")))
+        assert error.cause is cause
+        assert words in str(error)
+
+    def test_attempts_to_connect_can_be_ended(
+        self, ssh_hosts: SshHosts, connections: HostConnections
+    ) -> None:
+        host = ssh_hosts[2]
+        connection = connections.host(settings_of(ssh_hosts, host))
+        host.drop_packets()
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                attempt = pool.submit(connection.connect, 100 * PATIENCE_S)
+                wait_for_state(connection, ConnectionState.CONNECTING)
+                connection.stop_connecting()
+                with pytest.raises(HostError, match="stops connecting"):
+                    attempt.result(PATIENCE_S)
+        finally:
+            host.pass_packets()
+        connection.connect(PATIENCE_S)
 
     def test_other_causes(self, ssh_hosts: SshHosts, connections: HostConnections, tmp_path: Path) -> None:
         config = str(ssh_hosts.config)

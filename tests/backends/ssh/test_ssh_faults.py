@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import time
 from collections import defaultdict
@@ -211,3 +212,102 @@ def test_host_killed_for_real_with_migration_from_the_restart_file(
         host.restart()
     assert int((grid / "from").read_text()) > 0
     assert (grid / "twice").read_text() == (undisturbed / "twice").read_text() != ""
+
+
+def test_outage_is_shown_with_the_time_at_which_the_host_counts_as_lost(
+    grid: Path, ssh_hosts: SshHosts
+) -> None:
+    write_grid(grid, ssh_hosts, silence=300)
+    for host in ssh_hosts:
+        host.run("rm", "-f", "/tmp/go")
+    engine = run(grid, {"t": {"command": "echo outage; until [ -e /tmp/go ]; do sleep 0.1; done"}})
+    host = next(each for each in ssh_hosts if each.name == wait_for(ssh_hosts, "echo outage"))
+    host.drop_packets()
+    try:
+        wait_until(lambda: json.loads(weft(grid, "status", "--json"))["silent"], "silent host")
+        status = json.loads(weft(grid, "status", "--json"))
+        [silent], [task] = status["silent"], status["running"]
+        assert silent["machine"] == task["machine"] == host.name
+        assert silent["since_s"] == task["silent_since_s"] < status["now_s"] < silent["lost_at_s"]
+        assert silent["lost_at_s"] - silent["since_s"] == pytest.approx(300)
+        text = weft(grid, "status")
+        assert "unknown since" in text
+        assert re.search(
+            rf"{host.name} has not answered since \d\d:\d\d:\d\d.*: its tasks are unknown; "
+            r"it counts as lost at \d\d:\d\d:\d\d",
+            text,
+        )
+        assert f"an answer of {host.name}, which has not answered since" in weft(grid, "explain", "t")
+        machines = weft(grid, "machines", "ls")
+        assert re.search(rf"{host.name} +unknown ", machines)
+        assert f"{host.name} has not answered since" in machines
+    finally:
+        host.pass_packets()
+    host.run("touch", "/tmp/go")
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, out
+    assert f"machine {host.name} does not answer" in out
+    assert f"machine {host.name} answers again" in out
+    assert json.loads(weft(grid, "status", "--json"))["silent"] == []
+
+
+def test_outage_violates_no_contract(grid: Path, ssh_hosts: SshHosts) -> None:
+    """The outage is longer than the time that the contract allows."""
+    write_grid(grid, ssh_hosts, silence=300)
+    work = {"command": "echo faithful; sleep 14; hostname > out", "outputs": ["out"], "seconds": 14}
+    engine = run(grid, {"t": {**work, "contract": 0.2}}, "--set", "poll_every=1")
+    host = next(each for each in ssh_hosts if each.name == wait_for(ssh_hosts, "echo faithful"))
+    host.drop_packets()
+    try:
+        time.sleep(22.0)
+    finally:
+        host.pass_packets()
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, out
+    assert json.loads(weft(grid, "report", "1", "--json"))["migrations"] == []
+    assert "violates its contract" not in weft(grid, "explain", "t")
+    assert (grid / "out").read_text() == f"{host.name}\n"
+
+
+def test_silence_ends_with_the_engine_that_noticed_it(grid: Path, ssh_hosts: SshHosts) -> None:
+    """The next engine reports a host that still does not answer."""
+    write_grid(grid, ssh_hosts, silence=300)
+    for host in ssh_hosts:
+        host.run("rm", "-f", "/tmp/go")
+    engine = run(grid, {"t": {"command": "echo silence; until [ -e /tmp/go ]; do sleep 0.1; done"}})
+    host = next(each for each in ssh_hosts if each.name == wait_for(ssh_hosts, "echo silence"))
+    host.drop_packets()
+    try:
+        wait_until(lambda: json.loads(weft(grid, "status", "--json"))["silent"], "silent host")
+        engine.send_signal(signal.SIGKILL)
+        engine.communicate()
+    finally:
+        host.pass_packets()
+    engine = start(grid, "resume")
+    wait_until(lambda: json.loads(weft(grid, "status", "--json"))["running"], "task that was taken over")
+    wait_until(lambda: not json.loads(weft(grid, "status", "--json"))["silent"], "host that answers")
+    host.run("touch", "/tmp/go")
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, out
+    assert f"{host.name} has not answered" not in weft(grid, "machines", "ls")
+
+
+def test_programs_on_hosts_end_if_the_state_of_their_run_is_moved(grid: Path, ssh_hosts: SshHosts) -> None:
+    number = f"{5000 + os.getpid() % 4000}.25"
+    go = "/var/tmp/weft-go"
+    command = f"test -e {go} || sleep {number}; echo 1 > a"
+    engine = run(grid, {"a": {"command": command, "outputs": ["a"], "requirements": 'arch == "x2"'}})
+    wait_for(ssh_hosts, f"sleep {number}")
+    (grid / ".weft").rename(grid / "taken")
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 1, out
+    assert "was moved to" in out
+    assert not (grid / ".weft").exists()
+    wait_until(lambda: not find_processes(ssh_hosts, f"sleep {number}"), "end of the program")
+    (grid / "taken").rename(grid / ".weft")
+    ssh_hosts[1].run("touch", go)
+    try:
+        weft(grid, "resume")
+    finally:
+        ssh_hosts[1].run("rm", go)
+    assert (grid / "a").read_text() == "1\n"

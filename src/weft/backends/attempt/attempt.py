@@ -111,6 +111,8 @@ class ActiveAttempt:
     """Whether the attempt is terminated because the engine stops; its task will run again."""
     abandoned_at: float = math.inf
     """Monotonic time at which hashing and copying of the attempt's files stops; infinity: never."""
+    delay: str | None = None
+    """Why the job of the program waits; "": an earlier engine knew the reason; None: it does not wait."""
     launched: bool = False
     """Whether the program of the attempt was passed to the transport."""
     over: bool = False
@@ -139,6 +141,8 @@ class ActiveAttempt:
     """Progress as last reported by the program."""
     done: float | None = None
     """Completed share of the work as last reported by the program."""
+    sent_done: float | None = None
+    """Value of ``done`` that the engine got last; None: it got none."""
     unsaved: bool = False
     """Whether the restart files have changed since they were last copied."""
     copies_at_s: float = 0.0

@@ -129,7 +129,9 @@ class Transport(Protocol):
         """Return why a machine cannot run programs now; "": it can.
 
         A machine that cannot run programs is reported as ``lost`` (with ``full`` if its disk is full). When
-        it can run programs again, it is reported as ``back``.
+        it can run programs again, it is reported as ``back``. Before it is lost, a machine whose host does
+        not answer may be reported as ``silent`` (with ``silent_s``, the seconds since its last sign of life,
+        ``lost_in_s``, the seconds until it is lost or None, and the reason as ``text``), then as ``answers``.
         """
 
     def responds(self, machine: int) -> bool:
@@ -174,6 +176,10 @@ def _do_nothing() -> None:
     pass
 
 
+def _answers_always(_: int) -> float:
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendPart:
     """What differs between kinds of machines: the transport, the disks, and what goes with them.
@@ -192,6 +198,8 @@ class BackendPart:
     """Lets waiting file operations fail; called before the transport is closed."""
     release: Callable[[], None] = _do_nothing
     """Closes what the part shares between transport and disks; called after the transport was closed."""
+    find_silence: Callable[[int], float] = _answers_always
+    """Returns the seconds since the last sign of life of a machine's host."""
 
 
 class _RunningModule(NamedTuple):
@@ -315,6 +323,7 @@ class ProgramBackend:
             attempt.recovered = True
             attempt.iteration, attempt.tries = earlier.iteration, earlier.tries
             attempt.owes_epilog = earlier.stage == "ended" and self._has_module(attempt, EPILOG)
+            attempt.delay = "" if earlier.is_delayed else None
 
     def _settle(self, command: cm.Settle) -> None:
         """Drop the ended attempt of a task, unless its directory is kept for the task's next attempt.
@@ -730,7 +739,8 @@ class ProgramBackend:
         if command.of == "progress" and command.attempt is not None:
             attempt = self._attempts.get(command.attempt)
             if attempt is not None and attempt.launched and not attempt.over:
-                self._events.extend(self._monitor.report_progress(attempt))
+                silent_s = self._part.find_silence(attempt.machine)
+                self._events.extend(self._monitor.report_progress(attempt, silent_s))
                 self._evaluate(attempt)
         elif command.of == "reattach" and command.machine is not None:
             self._transport.reattach(command.machine)
@@ -815,7 +825,17 @@ class ProgramBackend:
             if report["is"] == "ended":
                 self._program_ended(attempt, report)
             elif report["is"] == "queued" and not attempt.over:
-                self._events.append(ev.JobQueued(attempt=attempt.number, job=str(report["job"])))
+                if not report.get("again") or attempt.delay is not None:
+                    self._events.append(ev.JobQueued(attempt=attempt.number, job=str(report["job"])))
+                attempt.delay = None
+            elif report["is"] == "delayed" and not attempt.over:
+                if attempt.delay != (reason := str(report["text"])):
+                    self._events.append(ev.StartDelayed(attempt=attempt.number, reason=reason))
+                attempt.delay = reason
+            elif report["is"] == "started" and not attempt.over:
+                if attempt.delay is not None:
+                    self._events.append(ev.Started(attempt=attempt.number))
+                attempt.delay = None
             elif report["is"] == "stopped" and not attempt.over:
                 self._events.append(ev.Suspended(attempt=attempt.number))
             elif report["is"] == "continued" and not attempt.over:
@@ -842,6 +862,14 @@ class ProgramBackend:
     def _describe_machine(self, report: ProgramReport) -> ev.Event:
         """Return the event that corresponds to a report about a machine."""
         machine = int(report["machine"])
+        if report["is"] in ("silent", "answers"):
+            return ev.ContactChanged(
+                machine=machine,
+                answers=report["is"] == "answers",
+                silent_s=report["silent_s"],
+                lost_in_s=report.get("lost_in_s"),
+                reason=report.get("text", ""),
+            )
         if report["is"] != "measured":
             if up := report["is"] == "back":
                 return ev.MachineChanged(machine=machine, up=up)
@@ -1026,8 +1054,12 @@ class ProgramBackend:
     @property
     def busy(self) -> bool:
         """Return whether a program or an epilog runs, or the end of a program has not been reported."""
-        running = (attempt.start is not None and not attempt.over for attempt in self._attempts.values())
-        return bool(self._finishing or self._owed_epilogs) or any(running)
+        return bool(self._finishing or self._owed_epilogs) or self.has_programs
+
+    @property
+    def has_programs(self) -> bool:
+        """Return whether a program runs or may run."""
+        return any(attempt.start is not None and not attempt.over for attempt in self._attempts.values())
 
     def wake(self) -> None:
         """Make ``poll`` return."""

@@ -44,6 +44,7 @@ from weft.backends.attempt.substitution import (
     machine_values,
     template_names,
 )
+from weft.backends.runner.processes import MARK, WRAPPED
 from weft.engine.messages import Start
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.states import format_counters
@@ -496,9 +497,10 @@ def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -
 EXIT_FILE = ".weft-exit"
 """Name of the file that records the exit code of a command that runs under a wrapper."""
 
-# A shell that records the exit code of its arguments. It must survive SIGTERM to do so.
+# A shell that records the exit code of its arguments. It must survive SIGTERM to do so. It marks the command,
+# so that evaluators get the process number of the command and not that of the wrapper.
 _RECORD_EXIT = (
-    'trap : TERM; weft_code=0; "$@" || weft_code=$?; '
+    f'trap : TERM; weft_code=0; {WRAPPED}="${{{MARK}:-}}" "$@" || weft_code=$?; '
     f'echo "$weft_code" > "${{WEFT_CHECKPOINT_DIR:-.}}/{EXIT_FILE}"; exit "$weft_code"'
 )
 

@@ -65,6 +65,8 @@ _RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
 _SANDBOX_DEPTH = 6
 """Number of directories above a working directory that weft may have created."""
 _INTERVAL_S = 1.0
+_NOTICEABLE = 0.02
+"""Smallest share of a task's work whose completion is reported to an engine that does not poll the task."""
 _ANSWER_S = 0.5
 """Seconds between a request for restart files and their copy, in which the program writes the files."""
 _EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -137,14 +139,34 @@ class TaskMonitor:
             self._next = now_s + _INTERVAL_S
         found: list[ev.Event] = []
         for attempt in observed:
-            found += self._events(attempt, self._observe(attempt))
+            seen = self._observe(attempt)
+            found += self._events(attempt, seen)
+            if self._has_noticeable_progress(attempt):
+                found.append(self._describe_progress(attempt, seen))
         self._due_s = min((attempt.copies_at_s for attempt in self._attempts.values()), default=math.inf)
         return found
 
-    def report_progress(self, attempt: ActiveAttempt) -> list[ev.Event]:
-        """Observe one attempt; return events for its changes, then one for its progress."""
+    def report_progress(self, attempt: ActiveAttempt, silent_s: float = 0.0) -> list[ev.Event]:
+        """Observe one attempt; return events for its changes, then one for its progress.
+
+        ``silent_s``: seconds since the last sign of life of the attempt's host.
+        """
         seen = self._observe(attempt)
-        answer = ev.Progressed(
+        return [*self._events(attempt, seen), self._describe_progress(attempt, seen, silent_s)]
+
+    def _has_noticeable_progress(self, attempt: ActiveAttempt) -> bool:
+        """Return whether an attempt that the engine does not poll has reported progress for the time left."""
+        if attempt.done is None or attempt.done < (attempt.sent_done or 0.0) + _NOTICEABLE:
+            return False
+        settings = self._context.task_settings(attempt.run, attempt.task)
+        untimed = self._context.compiled_workflow(attempt.run).is_untimed(attempt.task)
+        return not settings.polls_progress(untimed=untimed)
+
+    def _describe_progress(
+        self, attempt: ActiveAttempt, seen: Observation, silent_s: float = 0.0
+    ) -> ev.Progressed:
+        attempt.sent_done = attempt.done
+        return ev.Progressed(
             attempt=attempt.number,
             work_done=attempt.done,
             last_iteration_s=seen.last_iteration_s,
@@ -152,8 +174,8 @@ class TaskMonitor:
             all_iterations=seen.all_iterations,
             age_s=None if attempt.reported_at is None else max(0.0, time.time() - attempt.reported_at),
             every_s=attempt.reports_every_s,
+            silent_s=silent_s,
         )
-        return [*self._events(attempt, seen), answer]
 
     def describe(self, attempt: ActiveAttempt) -> dict[str, Any]:
         """Return the data about an attempt for an evaluator program (docs/reference/programs.md)."""

@@ -3,8 +3,8 @@
 A machine with a disk of its own is reached through a process on its host. This module runs in that process:
 it reads one request per line from standard input and writes one answer per line to standard output, both JSON
 objects. Small files are parts of messages. Larger files from other machines arrive in a folder of the
-sandbox, each under its digest, so that a broken transfer continues where it stopped. An arrived file is
-verified and then moved to its place.
+project in the sandbox, each under its digest, so that a broken transfer continues where it stopped. An
+arrived file is verified and then moved to its place.
 
 A request has ``id``, ``do`` (the name of an operation) and the arguments of the operation. Its answer has the
 same ``id`` and either ``value``, or ``problem``: the arguments of the StagingProblem that was raised. Several
@@ -90,6 +90,18 @@ class HostFiles:
         facts = {"boot": boot_id(), "python": version, "home": str(home), "user": os.geteuid()}
         return {**facts, "sandbox": found, "run_module": [sys.executable, str(Path(sys.argv[0]).resolve())]}
 
+    def check_space(self, sandbox: str) -> None:
+        """Raise StagingProblem if the disk of a sandbox has no space for a small file."""
+        root = (Path.home() / Path(sandbox).expanduser()).resolve()
+        with staging_errors("cannot be written", str(root)):
+            make_folder(root)
+            probe = root / f".space-{os.urandom(8).hex()}"
+            try:
+                write_file(probe, bytes(_MOST_BYTES))
+            finally:
+                with suppress(FileNotFoundError):
+                    probe.unlink()
+
     def make_workdir(
         self,
         sandbox: str,
@@ -126,22 +138,32 @@ class HostFiles:
         """Copy an output of a task to the working directory of another; return the bytes copied."""
         return clone_or_copy(Path(source_root), source, Path(root), name, digest=digest, modes=modes)
 
-    def find_arrived(self, folder: str, digests: Sequence[str]) -> dict[str, int]:
+    def find_arrived(
+        self, folder: str, digests: Sequence[str], *, name: str = "", size_bytes: int = 0
+    ) -> dict[str, int]:
         """Return by digest the number of bytes that have arrived, of files that have arrived in part.
 
-        The number is -1 for a file that is complete. The folder is created if it is missing.
+        The number is -1 for a file that is complete. The folder is created if it is missing. Raises
+        StagingProblem if the disk has no space for the missing part of a file with this name and size.
         """
         with staging_errors("cannot be created", folder):
             make_folder(Path(folder))
         found: dict[str, int] = {}
         for digest in digests:
-            for name, complete in ((digest, True), (digest + PARTIAL, False)):
+            for arrived, complete in ((digest, True), (digest + PARTIAL, False)):
                 try:
-                    size = (Path(folder) / name).lstat().st_size
+                    size = (Path(folder) / arrived).lstat().st_size
                 except FileNotFoundError:
                     continue
                 found[digest] = -1 if complete else size
                 break
+        missing_bytes = 0 if -1 in found.values() else size_bytes - sum(found.values())
+        disk = os.statvfs(folder)
+        if missing_bytes > (free_bytes := disk.f_bavail * disk.f_frsize):
+            free = f"the disk of {folder} has {free_bytes / 1e6:.0f} MB free"
+            why = f"it has {size_bytes / 1e6:.0f} MB, but {free}"
+            advice = "free space there, or set `sandbox` to a larger disk"
+            raise StagingProblem("cannot be sent", name, f"{why}; {advice}", number=errno.ENOSPC)
         return found
 
     def accept(self, folder: str, digest: str) -> None:
@@ -216,7 +238,10 @@ class HostFiles:
         return {**facts, "path": f"{folder}/{digest}", "digest": digest, "size_bytes": size_bytes}
 
     def offer_proof(self, folder: str) -> list[str]:
-        """Write a random text to a file; return its path and the text: who reads it has reached this host."""
+        """Write a random text to a file and return its path and the text.
+
+        A command that reads the text from this path reaches this host.
+        """
         make_folder(Path(folder))
         path, text = Path(folder) / f"proof-{os.urandom(8).hex()}", os.urandom(16).hex()
         write_file(path, text.encode(), is_private=True)
@@ -389,7 +414,7 @@ class HostFiles:
                 self._clean_folder(root, name, found, dry_run)
         if not dry_run:
             parents = {str(each) for folder in folders for each in Path(folder).parents}
-            for each in [*sorted(parents, key=len, reverse=True), "arrivals"]:
+            for each in sorted(parents, key=len, reverse=True):
                 with suppress(OSError):  # it is not empty, or missing
                     (root / each).rmdir()
             with suppress(OSError):

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 _LARGE_BYTES = 8 << 20
 """Files of at least this size are sent on their own; smaller ones are sent together."""
 _STREAMS = ("out", "err")
+ARRIVALS = "arrivals"
+"""Name of the folder, in the project's folder on a host, for files that arrive under their digests."""
 TOO_SMALL = "a small file takes a message, a direct copy a connection"
 _DIRECT_COPIES = 2
 """Files that a host receives directly from others at the same time; its file server has 4 threads."""
@@ -88,12 +90,16 @@ class HostAccess(Protocol):
 class RemoteDisk:
     """The disk of one machine."""
 
-    def __init__(self, access: HostAccess, name: str, sandbox: str, mirror: Path) -> None:
-        """Create the disk; ``sandbox`` is its path on the host, absolute or relative to the home folder."""
+    def __init__(self, access: HostAccess, name: str, sandbox: str, own: str, mirror: Path) -> None:
+        """Create the disk; ``sandbox`` is its path on the host, absolute or relative to the home folder.
+
+        ``own`` is the name of the project's folder in the sandbox, which other projects may use, too.
+        """
         self.name = name
         """Start of ``Product.directory`` of outputs on this disk."""
         self._access = access
         self._stated = sandbox
+        self._own = own
         self._mirror = mirror
         self._found: Mapping[str, Any] | None = None
         self._lock = threading.Lock()
@@ -172,7 +178,7 @@ class RemoteDisk:
 
     @property
     def _arrivals(self) -> str:
-        return f"{self.sandbox}/arrivals"
+        return f"{self.sandbox}/{self._own}/{ARRIVALS}"
 
     # Towards the host.
 
@@ -234,7 +240,7 @@ class RemoteDisk:
         status, digest = path.stat(), DIGESTS.of_path(attempt.workdir, name)
         times = {"mode": status.st_mode, "modified_ns": status.st_mtime_ns}
         with self._reserve(digest):
-            self._send(path, digest)
+            self._send(path, digest, name)
             place = {"digest": digest, "root": self.workdir(attempt), "name": name}
             self._access.call("place", folder=self._arrivals, **place, keep=False, **times)
         return status.st_size
@@ -255,7 +261,7 @@ class RemoteDisk:
                 _pack(attempt.workdir, names, file)
             digest = DIGESTS.of_path(archive.parent, archive.name)
             with self._reserve(digest):
-                self._send(archive, digest)
+                self._send(archive, digest, "the archive of small inputs")
                 self._access.call("unpack", folder=self._arrivals, digest=digest, root=root)
             return archive.stat().st_size
 
@@ -270,10 +276,16 @@ class RemoteDisk:
         finally:
             archive.unlink(missing_ok=True)
 
-    def _send(self, local: Path, digest: str) -> None:
-        found = self._access.call("find_arrived", folder=self._arrivals, digests=[digest])
+    def _send(self, local: Path, digest: str, name: str) -> None:
+        file = {"name": name, "size_bytes": local.stat().st_size}
+        found = self._access.call("find_arrived", folder=self._arrivals, digests=[digest], **file)
         if found.get(digest) != -1:
-            self._access.send(local, f"{self._arrivals}/{digest}{PARTIAL}")
+            try:
+                self._access.send(local, f"{self._arrivals}/{digest}{PARTIAL}")
+            except StagingProblem as problem:
+                if problem.number == errno.ENOSPC:  # the other tasks need the space
+                    self._access.call("remove", root=self._arrivals, name=f"{digest}{PARTIAL}")
+                raise
             self._access.call("accept", folder=self._arrivals, digest=digest)
 
     def prepare_records(self, attempt: ActiveAttempt, files: Mapping[str, bytes]) -> None:

@@ -285,7 +285,8 @@ class _PathWalk:
 
     def _refuse_target(self, target: str) -> None:
         why = f"a link leads out of {self._root!r} (to {target!r}), and weft does not follow such links"
-        raise StagingProblem("cannot be used", self._name, why, advice="replace the link by a file")
+        advice = "replace the link by a copy of its target"
+        raise StagingProblem("cannot be used", self._name, why, advice=advice)
 
 
 def reopen_for_reading(found: OpenEntry, name: str) -> int:

@@ -136,8 +136,15 @@ def open_tree_file(root: Path, directory: int, entry: TreeEntry) -> OpenEntry:
 
 
 def _resolve_link(root: Path, parts: Parts, entry: DirectoryEntry) -> TreeEntry:
-    below = entry.parts[len(parts) :]
-    with open_entry(root, entry.parts) as found:
+    below, name = entry.parts[len(parts) :], "/".join(entry.parts)
+    try:
+        opened = open_entry(root, entry.parts)
+    except StagingProblem as problem:
+        if not problem.is_missing:
+            raise
+        what, advice = "it is a link to a file that does not exist", "correct or remove the link"
+        raise StagingProblem("cannot be staged", name, what, advice=advice, number=problem.number) from None
+    with opened as found:
         if found.is_file:
             return TreeEntry(below, found.parts, found.status)
         if found.is_directory and found.parts[: len(parts)] == parts:
@@ -146,9 +153,10 @@ def _resolve_link(root: Path, parts: Parts, entry: DirectoryEntry) -> TreeEntry:
                 below, found.parts, entry.status, os.path.relpath(f"/{to}", "/" + "/".join(below[:-1]))
             )
         what = "it is a link to a directory outside the staged directory"
+        advice = "replace it by a copy of that directory, or name that directory as an input or output"
         if not found.is_directory:
-            what = f"it is a link to {describe_kind(found.status)}"
-        raise StagingProblem("cannot be staged", "/".join(entry.parts), what)
+            what, advice = f"it is a link to {describe_kind(found.status)}", "remove the link"
+        raise StagingProblem("cannot be staged", name, what, advice=advice)
 
 
 def digest_entries(entries: Iterable[tuple[TreeEntry, str]]) -> str:

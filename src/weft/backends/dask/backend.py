@@ -44,7 +44,14 @@ class DaskBackend(ProgramBackend):
         connections = WorkerConnections()
         groups = {
             index: [
-                DaskMachine(context.layout, context.machines[index], connections, context.is_known, name)
+                DaskMachine(
+                    context.layout,
+                    context.machines[index],
+                    connections,
+                    context.is_known,
+                    name,
+                    context.project,
+                )
                 for name in list_workers(context.machines[index])
             ]
             for index in machines
@@ -61,6 +68,7 @@ class DaskBackend(ProgramBackend):
             disks={index: group[0].disk for index, group in groups.items() if not group[0].shared},
             give_up=give_up,
             release=connections.close,
+            find_silence=lambda machine: min(worker.unheard_s for worker in groups[machine]),
         )
 
     @staticmethod

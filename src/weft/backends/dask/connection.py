@@ -15,6 +15,7 @@ import inspect
 import itertools
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -149,8 +150,26 @@ def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
 def _describe_failure(host: str, error: BaseException, advice: str) -> HostError:
     """Return the error for a scheduler that does not answer."""
     reason = shorten(str(error).splitlines()[0], 100) if str(error) else "no answer"
+    cause = HostFailure.UNREACHABLE
+    if isinstance(error, ConnectionRefusedError):
+        cause, reason = HostFailure.REFUSED, "connection refused"
+    elif isinstance(error, socket.gaierror):
+        cause, reason = HostFailure.CANNOT_RESOLVE, f"its host cannot be resolved: {error.strerror}"
     what = f"no Dask scheduler answers ({reason})"
-    return HostError(host, HostFailure.UNREACHABLE, what, f"start it with `dask scheduler`, or {advice}")
+    return HostError(host, cause, what, f"start it with `dask scheduler`, or {advice}")
+
+
+async def _await_listener(address: str) -> None:
+    """Raise OSError or TimeoutError if nothing listens at an address.
+
+    The client of Dask would try for seconds, and then say only that it has tried.
+    """
+    from distributed.comm import get_address_host_port, parse_address
+
+    if parse_address(address)[0] in {"tcp", "tls"}:
+        opened = asyncio.open_connection(*get_address_host_port(address))
+        _, writer = await asyncio.wait_for(opened, _CONNECT_S)
+        writer.close()
 
 
 def _read_worker(address: str, described: Mapping[str, Any]) -> ConnectedWorker:
@@ -184,10 +203,13 @@ class _Cluster:
             return self._client
 
     async def _connect(self) -> Any:
+        await _await_listener(self._address)
         from distributed import Client
 
         # What happens to the connection is reported by weft; Dask would write it to the terminal as well.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        # Its loggers have levels of their own.
+        for name in [each for each in logging.root.manager.loggerDict if each.startswith("distributed")]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         client = Client(self._address, asynchronous=True, timeout=_CONNECT_S, set_as_default=False)
         try:
             await asyncio.wait_for(client, 2.0 * _CONNECT_S)
@@ -246,13 +268,21 @@ class WorkerConnection:
         if not self._address:
             self._wait(self._connect(timeout_s))
 
+    @property
+    def is_connected(self) -> bool:
+        """Return whether the worker has answered, as far as is known."""
+        return bool(self._address)
+
+    def stop_connecting(self) -> None:
+        """Do nothing: an attempt to connect takes a few seconds at most."""
+
     def install(self, name: str, content: bytes) -> WorkerFacts:
         """Put the bundle into the home folder on the worker unless it is there; return where it is."""
         facts = self.call("describe")
         folder = f"{facts['home']}/.cache/weft"
         path = f"{folder}/{name}"
         if self.call("find_size", path) != len(content):
-            arriving = f"{path}.{os.urandom(4).hex()}"
+            arriving = f"{path}.{self._identity}"
             self.call("make_folder", folder)
             self.call("write_chunk", arriving, 0, content, timeout_s=_CHUNK_S)
             self.call("rename", arriving, path)

@@ -20,12 +20,14 @@ from typing import Any
 
 from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import SurvivingPrograms
+from weft.backends.attempt.command import RUN_MODULE
 from weft.backends.attempt.modules import is_module_number
 from weft.backends.backend import ProjectContext, RecoveredAttempt, find_unknown_keys
 from weft.backends.bundle import bundle_name, make_bundle
 from weft.backends.dask.connection import LEASE_SHARE, WorkerConnection, WorkerConnections, WorkerSettings
 from weft.backends.layout import ProjectLayout, path_component
 from weft.backends.ssh.backend import SshMachine, SshRunners
+from weft.backends.ssh.connection import HostConnection
 from weft.backends.ssh.host import DEFAULT_SILENCE_S, HostError, HostFailure, read_silence
 from weft.errors import InvalidInput, Problem, shorten
 from weft.platform.machine import Machine
@@ -33,6 +35,8 @@ from weft.private_files import make_folder, write_file
 
 _KEYS = ("kind", "scheduler", "worker", "workers", "sandbox", "shared", "silence", "cores")
 _SHORTEST_SILENCE_S = 3.0
+_ABSENT_S = 5.0
+"""Seconds after which a worker is lost if nothing has listened at the address of its scheduler so far."""
 
 
 def find_problems(machine: Machine) -> Iterator[Problem]:
@@ -58,9 +62,12 @@ def find_problems(machine: Machine) -> Iterator[Problem]:
 
 def find_address_problems(scheduler: object, where: str = "") -> Iterator[Problem]:
     """Yield the problem of the address of a scheduler; ``where`` is the start of the message."""
-    if not (isinstance(scheduler, str) and re.fullmatch(r"\w+://[^\s]+:\d+", scheduler)):
-        what = f"{where}scheduler {shorten(scheduler)}"
+    what = f"{where}scheduler {shorten(scheduler)}"
+    found = re.fullmatch(r"\w+://[^\s]+:([0-9]+)", scheduler) if isinstance(scheduler, str) else None
+    if found is None:
         yield Problem(what=what, rule="must be an address with a port", advice="write tcp://HOST:8786")
+    elif not 0 < int(found[1][:9]) < 65536:
+        yield Problem(what=what, rule="its port must be from 1 to 65535", advice="write tcp://HOST:8786")
 
 
 def find_missing_package() -> Iterator[Problem]:
@@ -125,11 +132,14 @@ class DaskMachine(SshMachine):
         connections: WorkerConnections,
         is_known: Callable[[int, int, str], bool],
         worker: str,
+        project: str = "",
     ) -> None:
+        """Create a machine without a connection; ``project`` is the identity of a project with tasks."""
         self._worker = worker
         self.shared = not machine.has_own_disk
         self._local_sandbox = layout.sandbox(machine)
-        super().__init__(layout, machine, connections, is_known)  # type: ignore[arg-type]
+        self._is_absent = False
+        super().__init__(layout, machine, connections, is_known, project)  # type: ignore[arg-type]
 
     def _read_settings(self, machine: Machine) -> WorkerSettings:
         scheduler, worker = str(machine.backend["scheduler"]), self._worker
@@ -139,6 +149,22 @@ class DaskMachine(SshMachine):
             worker=worker,
             silence_s=_read_silence(machine),
         )
+
+    @property
+    def silence_s(self) -> float:
+        """Return the seconds without an answer after which the worker is lost.
+
+        They are few if its scheduler was never reached and is not there: its address may be wrong.
+        """
+        is_absent = self._is_absent and not self.was_reached
+        return min(self.settings.silence_s, _ABSENT_S) if is_absent else self.settings.silence_s
+
+    def _connect(self) -> HostConnection:
+        try:
+            return super()._connect()
+        except HostError as error:
+            self._is_absent = error.cause in {HostFailure.REFUSED, HostFailure.CANNOT_RESOLVE}
+            raise
 
     no_routes = "Dask workers accept no direct copies"
 
@@ -162,6 +188,9 @@ class DaskMachine(SshMachine):
         if self.shared:
             self._check_sharing(connection)
         return path
+
+    def _find_python(self, connection: WorkerConnection) -> str:  # type: ignore[override]
+        return str(connection.call("describe")["python"])
 
     def _check_sharing(self, connection: WorkerConnection) -> None:
         """Raise HostError if the worker does not see a file that was just written to the sandbox."""
@@ -191,6 +220,18 @@ class DaskMachine(SshMachine):
             return place
 
         super()._serve_bridge(guarded, deliver)
+
+
+def _set_module_path(order: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an order in which a module of weft, such as a function's, has the module path of this process.
+
+    Without this, the program would have that of the worker, which may contain other modules, or no weft.
+    """
+    env: Mapping[str, Any] = order.get("env") or {}
+    is_module = tuple(order["argv"][: len(RUN_MODULE)]) == RUN_MODULE or "WEFT_FOLDER" in env
+    if not is_module or "PYTHONPATH" in env:
+        return order
+    return {**order, "env": {"PYTHONPATH": os.environ.get("PYTHONPATH"), **env}}
 
 
 _PLACE = "worker"
@@ -228,6 +269,8 @@ class WorkerGroups:
         self._nonces: dict[int, str] = {}
         self._lost: dict[int, str] = {}
         """By number of a lost worker: the reason."""
+        self._silent: set[int] = set()
+        """Workers that do not answer and are not lost."""
         self._measured: dict[int, ProgramReport] = {}
 
     # Requests.
@@ -251,6 +294,8 @@ class WorkerGroups:
                 return f"its worker cannot be recorded: {error.strerror}"
         self._unit_of[attempt], self._nonces[attempt] = unit, nonce
         self._cores[attempt] = int(order.get("cores") or 1)
+        if self._workers[unit].shared:
+            order = _set_module_path(order)
         return self._runners.start(unit, order)
 
     def _count_cores(self, unit: int) -> int:
@@ -322,6 +367,10 @@ class WorkerGroups:
         if report["is"] == "measured":
             self._measured[unit] = report
             return [self._sum_measurements(machine, report)]
+        if report["is"] in ("silent", "answers"):
+            return self._translate_contact(unit, report)
+        is_silent = unit in self._silent
+        self._silent.discard(unit)
         if report["is"] == "back":
             was_lost = all(each in self._lost for each in units)
             self._lost.pop(unit, None)
@@ -334,7 +383,20 @@ class WorkerGroups:
         lost = {"is": "ended", "cause": "lost", "text": report["text"]}
         for attempt in ended:
             self._end(attempt)
-        return [{**lost, "attempt": attempt, "nonce": self._nonces[attempt]} for attempt in ended]
+        reports = [{**lost, "attempt": attempt, "nonce": self._nonces[attempt]} for attempt in ended]
+        answers = {"is": "answers", "machine": unit, "silent_s": 0.0}
+        return [*(self._translate_contact(unit, answers) if is_silent else []), *reports]
+
+    def _translate_contact(self, unit: int, report: ProgramReport) -> list[ProgramReport]:
+        """Return a report on a machine, which is silent while one of its workers is."""
+        machine = self._machine_of[unit]
+        if report["is"] == "silent":
+            self._silent.add(unit)
+        else:
+            self._silent.discard(unit)
+            if self._silent & set(self._units[machine]):
+                return []
+        return [{**report, "machine": machine}]
 
     def _sum_measurements(self, machine: int, report: ProgramReport) -> ProgramReport:
         """Return load and memory of all workers, and the smallest free disk."""

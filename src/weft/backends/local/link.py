@@ -160,6 +160,8 @@ class RunnerPool:
             except (RunnerFailed, RunnerUnresponsive) as error:
                 self._lose_runner(machine, str(error))
                 return str(error)
+        if not self._health.has_worked(machine):  # a measured machine was connected without a sandbox
+            self._health.remember(machine)
         # Added after the connection: older records of this attempt are from a start that the journal lost.
         self._known[order["attempt"]] = order["nonce"]
         self._send(machine, order)

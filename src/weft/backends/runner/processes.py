@@ -40,6 +40,8 @@ Its value is PID.TICKS.ATTEMPT.NONCE.SCOPE: number and start time of the runner,
 attempt, and the scope of the runner, which names the project's directory and the execution (see
 ``RunnerScope``).
 """
+WRAPPED = "WEFT_WRAPPED"
+"""Environment variable of a command that a wrapper has started; its value is the mark of the attempt."""
 _RLIMIT_LOCKS = 10
 _LIMIT_MARK = 1 << 62
 """Smallest limit of file locks that is a mark; it exceeds every limit that an administrator would set."""
@@ -150,6 +152,20 @@ def read_variables(pid: int, *names: str) -> list[str]:
     return [value.decode(errors="replace") for value in values]
 
 
+def find_command(leader: int) -> int:
+    """Return the number of the process that a wrapper has started as the command of a task.
+
+    ``leader`` is the first process of the task. It is returned if there is no wrapper or no command yet.
+    """
+    mark = read_variables(leader, MARK)[0]
+    found = [leader]
+    for pid in found:
+        if pid != leader and mark and read_variables(pid, WRAPPED)[0] == mark:
+            return pid
+        found += map(int, read_kernel_file(f"/proc/{pid}/task/{pid}/children").split())
+    return leader
+
+
 def _limit_mark(mark: str, attempt: int) -> int:
     """Return the resource limit that marks the processes of an attempt.
 
@@ -229,6 +245,9 @@ _DEFAULT = [number for number in signal.valid_signals() if number not in (signal
 
 EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """Errors that mean that the host lacks processes, memory or open files now."""
+
+
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 class LaunchFailure(Exception):
@@ -319,9 +338,8 @@ class ProgramLauncher:
         try:
             os.chdir(order.cwd)
         except (OSError, ValueError) as error:
-            raise LaunchFailure(
-                126, f"the directory {order.cwd} cannot be entered: {_reason(error)}"
-            ) from None
+            what = f"the directory {order.cwd} cannot be entered: {_reason(error)}"
+            raise LaunchFailure(126, what, cause=_find_cause(error)) from None
         if (here := os.getcwd()) != order.cwd and here != os.path.normpath(order.cwd):
             os.chdir("/")
             raise LaunchFailure(
@@ -461,7 +479,9 @@ def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFa
         try:
             os.close(os.open(name, how, order.mode_of(name)))
         except (OSError, ValueError) as problem:
-            return LaunchFailure(126, f"{what} {name} cannot be opened: {_reason(problem)}", problem)
+            cause = "error" if what == "stdin" else _find_cause(problem)
+            text = f"{what} {name} cannot be opened: {_reason(problem)}"
+            return LaunchFailure(126, text, problem, cause=cause)
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.ENOENT and os.path.exists(path):
         return LaunchFailure(
@@ -474,6 +494,11 @@ def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFa
     if number == errno.ENOEXEC:
         return LaunchFailure(126, f"{path} cannot be executed on this host, and does not start with #!")
     return LaunchFailure(126, f"{path} cannot be started: {_reason(error)}", error)
+
+
+def _find_cause(error: Exception) -> str:
+    """Return the cause of a failure at a directory of weft; a missing one is no error of the program."""
+    return "lost" if isinstance(error, OSError) and error.errno in _MISSING else "error"
 
 
 def _reason(error: Exception) -> str:

@@ -34,6 +34,7 @@ from weft.backends.runner.processes import (
     catches_signal,
     describe_excess,
     exit_code,
+    find_command,
     read_process,
     signal_exactly,
     signal_group,
@@ -404,7 +405,7 @@ class RunnerTasks:
         # Recorded first: if the runner dies in between, the program may have run and must not run again.
         self._record_start(attempt, f'{{{name},"pid":null,"at":{began!r}}}')
         if order.beside is not None and (watched := self.running.get(order.beside)) is not None:
-            order.env["WEFT_PID"] = str(watched.pid)
+            order.env["WEFT_PID"] = str(find_command(watched.pid))
         try:
             pid = self._programs.start(order)
         except LaunchFailure as problem:

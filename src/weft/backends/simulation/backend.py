@@ -171,6 +171,11 @@ class SimulationBackend:
         """Return whether any program is computing or any data are being staged."""
         return self._staging.busy or self._programs.busy
 
+    @property
+    def has_programs(self) -> bool:
+        """Return whether any program is computing."""
+        return self._programs.busy
+
     def halt(self, most_s: float = math.inf) -> float:  # noqa: ARG002 -- simulated programs end at once
         """Cancel all simulated programs; return 0, because they need no real time to end."""
         for attempt in list(self._programs.programs):

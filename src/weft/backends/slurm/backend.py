@@ -31,6 +31,7 @@ from weft.backends.slurm.login_server import COMMANDS
 from weft.backends.slurm.pilots import MODES, Partition
 from weft.backends.ssh.host import LOGIN_KEYS, read_login_settings
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.states import Cause
 from weft.errors import InvalidInput, Problem
 from weft.instance.instance import mark_untimed_tasks
 from weft.platform.machine import Machine
@@ -64,14 +65,13 @@ class SlurmBackend(ProgramBackend):
     def check_machines(machines: Iterable[Machine]) -> None:
         """Raise InvalidInput for wrong settings, a missing Slurm, and partitions that do not exist.
 
-        A Slurm that does not answer is no problem: it may answer later. A cluster behind a login node is
-        checked when the login node was reached.
+        A Slurm that does not answer is no problem: it may answer later. Clusters behind login nodes are
+        checked by ``check_sites``.
         """
-        machines = list(machines)
-        problems = [problem for machine in machines for problem in _find_wrong_settings(machine)]
-        here = [machine for machine in machines if "via" not in machine.backend]
-        missing = [name for name in COMMANDS if shutil.which(name) is None]
-        if here and missing and not problems:
+        found = [(machine, list(_find_wrong_settings(machine))) for machine in machines]
+        problems = [problem for _, each in found for problem in each]
+        here = [machine for machine, wrong in found if "via" not in machine.backend and not wrong]
+        if here and (missing := [name for name in COMMANDS if shutil.which(name) is None]):
             problems.append(
                 Problem(
                     what=f"machine {here[0].name!r}: Slurm is not installed here (no {missing[0]})",
@@ -79,12 +79,22 @@ class SlurmBackend(ProgramBackend):
                     advice="run weft on a login node of the cluster, or name one with `via`",
                 )
             )
-        if here and not problems:
+        elif here:
             groups = _list_partitions()
-            problems = [
-                each for machine in here for each in find_wrong_partition(_partition(machine), groups)
-            ]
+            for machine in here:
+                problems += find_wrong_partition(_partition(machine), groups)
         if problems:
+            raise InvalidInput(problems)
+
+    @staticmethod
+    def check_sites(machines: Iterable[Machine]) -> None:
+        """Connect to login nodes; raise InvalidInput for a missing Slurm and unknown partitions there."""
+        behind = [machine for machine in machines if "via" in machine.backend]
+        if not behind:
+            return
+        from weft.backends.slurm.login_node import find_wrong_sites  # loads the library of ssh connections
+
+        if problems := find_wrong_sites(behind, [_partition(machine) for machine in behind]):
             raise InvalidInput(problems)
 
     @classmethod
@@ -216,8 +226,9 @@ class JobNeeds:
         if not self._is_untimed(attempt.run, compiled)[attempt.task]:
             needs["expected_s"] = compiled.seconds(attempt.task, attempt.machine, attempt.count)
             needs["requested_s"] = self._find_requested_s(attempt, compiled, needs["expected_s"])
-        if timeouts := self._context.count_timeouts(attempt.run, attempt.task):
-            needs["timeouts"] = timeouts
+        for key, cause in (("timeouts", Cause.TIMEOUT), ("ooms", Cause.OUT_OF_MEMORY)):
+            if failures := self._context.count_failures(attempt.run, attempt.task, cause):
+                needs[key] = failures
         return needs
 
     def _find_requested_s(
@@ -232,7 +243,8 @@ class JobNeeds:
             return None
         spread = float(compiled.instance.seconds.spread[attempt.task])
         p90_s = expected_s if math.isnan(spread) else expected_s * max(1.0, spread)
-        return p90_s * margin * 2.0 ** min(self._context.count_timeouts(attempt.run, attempt.task), 20)
+        timeouts = self._context.count_failures(attempt.run, attempt.task, Cause.TIMEOUT)
+        return p90_s * margin * 2.0 ** min(timeouts, 20)
 
     def _is_untimed(self, run: int, compiled: CompiledWorkflow) -> Sequence[bool]:
         """Return for each task of a run whether its length is unknown."""

@@ -338,6 +338,32 @@ def config_arguments() -> list[str]:
     return ["scontrol", "show", "config"]
 
 
+def partitions_arguments() -> list[str]:
+    """Return the command that prints the settings of all partitions."""
+    return ["scontrol", "show", "partition"]
+
+
+def parse_default_memory(config: str, partitions: str, partition: str, cores: int) -> int | None:
+    r"""Return the bytes that a job with so many cores on a node gets there without a request; None: no limit.
+
+    The texts are the printed configuration and the printed partitions; "" is the default partition. Its own
+    setting holds, otherwise that of the cluster. The numbers of Slurm are in MiB.
+
+    >>> partitions = "PartitionName=a\n Default=YES\nPartitionName=b\n DefMemPerCPU=5"
+    >>> [parse_default_memory("DefMemPerNode = 100\n", partitions, name, 4) for name in ("", "b")]
+    [104857600, 20971520]
+    """
+    own = ""
+    for block in re.split(r"(?m)^(?=PartitionName=)", partitions):
+        name = re.match(r"PartitionName=(\S+)", block)
+        if name and (name[1] == partition or (not partition and re.search(r"\bDefault=YES\b", block))):
+            own = block
+    for text in (own, config):
+        if found := re.search(r"\bDefMemPer(CPU|Node)\s*=\s*([0-9]{1,15})\b", text):
+            return (int(found[2]) * (cores if found[1] == "CPU" else 1)) << 20 or None
+    return None
+
+
 def parse_array_limit(text: str) -> int | None:
     r"""Return the largest number of elements of an array in a printed configuration; None: it is not there.
 

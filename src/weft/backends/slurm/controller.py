@@ -32,10 +32,12 @@ from weft.backends.slurm.commands import (
     describe_failure,
     find_error_cause,
     parse_array_limit,
+    parse_default_memory,
     parse_job_id,
     parse_sacct,
     parse_sinfo,
     parse_squeue,
+    partitions_arguments,
     sacct_arguments,
     sbatch_arguments,
     scancel_arguments,
@@ -72,14 +74,20 @@ class SlurmRefused(WeftError):
 
 
 class SlurmUnreachable(WeftError):
-    """A command without an answer. A job may have been submitted: look for its name before another try."""
+    """A command without an answer. A job may have been submitted: look for its name before another try.
+
+    ``cause`` is QUEUE_FULL if sbatch was still waiting for a place in the queue when its time was over.
+    """
 
     exit_code = 75
 
-    def __init__(self, problem: Problem, retry_in_s: float) -> None:
+    def __init__(
+        self, problem: Problem, retry_in_s: float, cause: SlurmCause = SlurmCause.UNREACHABLE
+    ) -> None:
         super().__init__(str(problem))
         self.problem = problem
         self.retry_in_s = retry_in_s
+        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +270,14 @@ class SlurmController:
             raise SlurmUnreachable(_malformed(parsed.malformed), self._poll_every_s)
         return parsed.rows
 
+    def find_default_memory(self, partition: str, cores: int) -> int | None:
+        """Return the bytes on each node of a job that requests no memory; None: no limit, or not known."""
+        texts = []
+        for arguments in (config_arguments(), partitions_arguments()):
+            code, output, _ = self._execute(arguments)
+            texts.append(output if code == 0 else "")
+        return parse_default_memory(texts[0], texts[1], partition, cores)
+
     def find_array_limit(self) -> int:
         """Return the largest number of elements of an array; 1 if the site permits none or does not say."""
         code, output, _ = self._execute(config_arguments())
@@ -329,20 +345,20 @@ class SlurmController:
     def _finish(self, arguments: Sequence[str], result: CommandResult) -> CommandResult:
         code, _, errors = result
         if code != 0:
-            lost = code in {EXIT_TIMEOUT, EXIT_NO_CONNECTION}
-            if lost or find_error_cause(code, errors) is SlurmCause.UNREACHABLE:
-                raise self._fail(describe_failure(arguments, code, errors))
+            lost, cause = code in {EXIT_TIMEOUT, EXIT_NO_CONNECTION}, find_error_cause(code, errors)
+            if lost or cause is SlurmCause.UNREACHABLE:
+                raise self._fail(describe_failure(arguments, code, errors), cause)
         with self._lock:
             self._failures, self._problem = 0, None
         return result
 
-    def _fail(self, problem: Problem) -> SlurmUnreachable:
+    def _fail(self, problem: Problem, cause: SlurmCause = SlurmCause.UNREACHABLE) -> SlurmUnreachable:
         with self._lock:
             self._failures += 1
             wait_s = min(self._most_backoff_s, self._first_backoff_s * 2.0 ** min(self._failures - 1, 60))
             self._retry_s = self._clock() + wait_s
             self._problem = problem
-            return SlurmUnreachable(problem, wait_s)
+            return SlurmUnreachable(problem, wait_s, cause)
 
 
 def _split(jobs: Iterable[str]) -> list[list[str]]:

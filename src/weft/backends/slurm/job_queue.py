@@ -58,7 +58,7 @@ from weft.backends.slurm.pilots import (
     ends_early,
     seconds_of,
 )
-from weft.errors import Problem, WeftError, nearest
+from weft.errors import Problem, WeftError, nearest, shorten
 from weft.records import dataclass
 from weft.units import parse_bytes
 
@@ -83,6 +83,10 @@ _ARRAY_SIZE = 1000
 """Default of ``array_size``."""
 _PAUSE_S = 10.0
 """Seconds after which a job is submitted again if a limit on the number of jobs was reached."""
+_SLOW_S = 10.0
+"""Seconds without an answer to a command after which a controller counts as slow."""
+_SILENT, _FULL = "the controller of Slurm does not answer", "the queue of Slurm is full"
+_SLOW = "the controller of Slurm answers slowly"
 _CLOSING_S = 60.0
 _LEAVING_S = 3.0
 """Seconds for which the engine waits at its end until pilots have ended."""
@@ -175,6 +179,8 @@ class _DescribedJob:
     """Time limit to request; infinity: that of the partition."""
     doublings: int = 0
     """How often the time limit of the partition is doubled, because earlier jobs of the task reached it."""
+    memory_doublings: int = 0
+    """How often the default memory of the site is doubled, because earlier jobs of the task exceeded it."""
 
     def fits(self, other: _DescribedJob) -> bool:
         """Return whether two jobs can be elements of one array."""
@@ -184,6 +190,7 @@ class _DescribedJob:
                 each.program,
                 each.limit_s,
                 each.doublings,
+                each.memory_doublings,
                 each.job.machine,
                 each.job.pilot is None,
             )
@@ -201,6 +208,8 @@ class CommandThread:
         self._results: SimpleQueue[Any] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._then: Callable[[Any], None] | None = None
+        self.since_s = 0.0
+        """Time on the monotonic clock at which the last function was called."""
 
     @property
     def busy(self) -> bool:
@@ -209,7 +218,7 @@ class CommandThread:
 
     def run(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         """Call ``work`` in the thread; ``deliver`` passes its result, or its WeftError, to ``then``."""
-        self._then = then
+        self._then, self.since_s = then, time.monotonic()
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="slurm", daemon=True)
             self._thread.start()
@@ -319,6 +328,12 @@ class JobQueue:
         """Time on the monotonic clock before which no command is tried, because Slurm does not answer."""
         self._submit_s = 0.0
         """Time before which no job is submitted, because a limit on jobs was reached."""
+        self._silence = self._refusal = ""
+        """Why no job can be submitted: Slurm does not answer, or a limit on jobs is reached; "": none."""
+        self._delayed: dict[int, str] = {}
+        """By attempt: the reported reason for which its job waits."""
+        self._slow_s = _SLOW_S + 2.0 / min(rates)
+        """Seconds without an answer to a command, which may have to wait for its turn, that are reported."""
         self._polled_s = -math.inf
         self._checked_s = time.monotonic()
         self._partitions: tuple[NodeGroup, ...] | None = None
@@ -453,6 +468,7 @@ class JobQueue:
     def _deliver(self, reports: Sequence[ProgramReport]) -> None:
         """Pass reports on programs of pilots to the engine."""
         for each in reports:
+            self._delayed.pop(each["attempt"], None)
             report = {key: value for key, value in each.items() if key not in {"machine_index", "n"}}
             if report["is"] == "ended":
                 report["boot"] = self._boot
@@ -474,7 +490,27 @@ class JobQueue:
             self._jobs[attempt] = job  # read after all others the next time
             self._look(job, now_s)
         self.flush()
+        self._report_delays(now_s)
         return self._take_backlog()
+
+    def _report_delays(self, now_s: float) -> None:
+        """Report the programs whose jobs cannot be submitted now, and why."""
+        is_slow = self._thread.busy and now_s - self._thread.since_s > self._slow_s
+        jobs = [job for job in self._jobs.values() if not job.number and not job.is_cancelled]
+        if not jobs and not self._pilots.has_waiting:
+            self._refusal = ""
+        obstacle = self._silence or self._refusal
+        if not obstacle and not is_slow:
+            return
+        waiting = [_identity(job) for job in jobs if job.pilot is None and job.order is not None]
+        for each in (*waiting, *self._pilots.list_waiting()):
+            if obstacle or each["attempt"] not in self._delayed:
+                self._report_delay(each, obstacle or _describe_obstacle(_SLOW))
+
+    def _report_delay(self, identity: Mapping[str, Any], reason: str) -> None:
+        if self._delayed.get(identity["attempt"]) != reason:
+            self._delayed[identity["attempt"]] = reason
+            self._backlog.append({"is": "delayed", "text": reason, **identity})
 
     def report_first(self, report: ProgramReport) -> None:
         """Return a report at the next check, before all others."""
@@ -523,6 +559,8 @@ class JobQueue:
         self._jobs[files.attempt] = job
         if not number:
             self._waiting.append(files.attempt)
+        else:
+            self._backlog.append({"is": "queued", "job": number, "again": True, **_identity(job)})
         found.running.add(files.attempt)
 
     def _recover_pilot(
@@ -545,6 +583,10 @@ class JobQueue:
             self._jobs[files.attempt] = job
             if not number:
                 self._waiting.append(files.attempt)
+            accepted = [task for task in pilot.tasks.values() if task.order is None and number]
+            for task in accepted:
+                report = {"is": "queued", "job": number, "again": True}
+                self._backlog.append({**report, "attempt": task.attempt, "nonce": task.nonce})
 
     def close(self, *, stop: bool) -> None:
         """End the thread; with ``stop``, jobs that must be cancelled are cancelled first."""
@@ -587,6 +629,10 @@ class JobQueue:
         """Return whether Slurm answered; if not, no command is tried for a while."""
         if isinstance(answer, SlurmUnreachable):
             self._retry_s = time.monotonic() + min(answer.retry_in_s, self._poll_every_s)
+            what = _FULL if answer.cause is SlurmCause.QUEUE_FULL else _SILENT
+            self._silence = _describe_obstacle(what, answer.problem)
+        elif not isinstance(answer, WeftError):
+            self._silence = ""
         return not isinstance(answer, WeftError)
 
     def _sent(self, numbers: Sequence[str], answer: object) -> None:
@@ -601,8 +647,11 @@ class JobQueue:
         """Cancel the jobs of this project that are not in the journal, before any job is submitted."""
         if isinstance(answer, WeftError):
             self._note_answer(answer)
+            if isinstance(answer, SlurmRefused):
+                self._silence = _describe_obstacle("Slurm does not list its jobs", answer.problem)
             self._retry_s = max(self._retry_s, time.monotonic() + self._poll_every_s)
             return
+        self._silence = ""
         names = {(job.name, job.index) for job in self._jobs.values()}
         left = {
             job.id
@@ -721,6 +770,8 @@ class JobQueue:
                 described["signal"] = ""
             for each in batch:
                 each.job.limit_s = limit_s
+        if first.memory_doublings:
+            described["memory_per_node_bytes"] = self._find_memory(first, described["partition"])
         folder = str(first.job.files.folder)
         if len(batch) > 1:
             names = [each.job.files.folder.name for each in batch]
@@ -732,18 +783,28 @@ class JobQueue:
             SlurmJob(**described, output=log, error=log), job_script([*first.program, folder], "/")
         )
 
+    def _find_memory(self, first: _DescribedJob, partition: str) -> int | None:
+        """Return the bytes to request on each node, at most its memory; None: the site has no default."""
+        own = self._list_own(partition)
+        is_exclusive = first.described["exclusive"] and own
+        cores = max(each.cores for each in own) if is_exclusive else int(first.described["cores"] or 1)
+        if (default := self._controller.find_default_memory(partition, cores)) is None:
+            return None
+        return min([default << first.memory_doublings, *(each.memory_per_node_bytes for each in own)])
+
+    def _list_own(self, partition: str) -> list[NodeGroup]:
+        """Return the nodes of a partition; "" is the default one."""
+        if self._partitions is None:
+            self._partitions = self._controller.list_partitions()
+        every = self._partitions
+        return [each for each in every if each.partition == partition or (not partition and each.default)]
+
     def _find_limit_s(self, first: _DescribedJob, partition: str) -> float:
         """Return the time limit to request, at most that of the partition; infinity: its default."""
         limit_s = first.limit_s
         if not math.isfinite(limit_s) and not first.doublings:
             return limit_s
-        if self._partitions is None:
-            self._partitions = self._controller.list_partitions()
-        own = [
-            each
-            for each in self._partitions
-            if each.partition == partition or (not partition and each.default)
-        ]
+        own = self._list_own(partition)
         if not math.isfinite(limit_s):
             defaults = [each.default_limit_s for each in own if each.default_limit_s is not None]
             limit_s = min(defaults, default=math.inf) * 2.0**first.doublings
@@ -768,10 +829,12 @@ class JobQueue:
     def _handle_refusal(self, jobs: Sequence[QueuedJob], answer: SlurmRefused) -> None:
         """Report jobs that Slurm refuses; a smaller array or a single job may be accepted."""
         is_full = answer.cause is SlurmCause.QUEUE_FULL
+        self._silence = ""
         if len(jobs) > 1 and answer.cause not in _NEVER:
             self._most_elements = len(jobs) // 2
         elif is_full:
             self._submit_s = time.monotonic() + _PAUSE_S
+            self._refusal = _describe_obstacle(_FULL, answer.problem)
         for job in jobs:
             job.name, job.index = self._name(job.files.attempt, job.files.nonce), -1
         if is_full or (len(jobs) > 1 and answer.cause not in _NEVER):
@@ -783,6 +846,8 @@ class JobQueue:
                 self._report(job, {"cause": "error", "text": str(answer.problem), "lasting": lasting})
 
     def _note_submission(self, job: QueuedJob, number: str) -> None:
+        self._silence = self._refusal = ""
+        self._delayed.pop(job.files.attempt, None)
         job.number, job.is_doubtful = number, False
         job.submitted_s, job.submissions = time.monotonic(), job.submissions + 1
         if self._jobs.get(job.files.attempt) is not job:
@@ -825,15 +890,20 @@ class JobQueue:
             self._bundles[job.machine] = write_bundle(self._folder(job.machine), self._context.bundle())
         program = (python, "-I", "-S", str(self._bundles[job.machine]), "job")
         doublings = 0 if math.isfinite(limit_s) else min(int(order.get("timeouts") or 0), 20)
+        is_default = described["memory_per_node_bytes"] is None
+        memory_doublings = min(int(order.get("ooms") or 0), 20) if is_default else 0
         return _DescribedJob(
-            job=job, described=described, program=program, limit_s=limit_s, doublings=doublings
-        )
+            job=job, described=described, program=program, limit_s=limit_s, doublings=doublings,
+            memory_doublings=memory_doublings,
+        )  # fmt: skip
 
     # States of jobs.
 
     def _polled(self, answer: QueueSnapshot) -> None:
         if answer.problem is not None:
+            self._silence = _describe_obstacle(_SILENT, answer.problem)
             return  # unknown
+        self._silence = ""
         now_s = time.monotonic()
         for job in list(self._jobs.values()):
             if not job.number:
@@ -850,10 +920,16 @@ class JobQueue:
                 self._check_pending(job, status)
 
     def _check_pending(self, job: QueuedJob, status: JobStatus) -> None:
-        """Report a job that can never start."""
-        if find_pending_cause(status.reason) in _NEVER and job.files.take_order() is not None:
+        """Report a job that can never start, and one that a limit on running jobs keeps in the queue."""
+        cause = find_pending_cause(status.reason)
+        if cause in _NEVER and job.files.take_order() is not None:
             text = f"its job can never start: {status.reason}"
             self._report(job, {"cause": "error", "text": text, "lasting": True})
+        elif cause is SlurmCause.QUEUE_FULL:
+            reason = f"a limit on running jobs keeps jobs in the queue of Slurm ({status.reason})"
+            programs = [_identity(job)] if job.pilot is None else self._pilots.list_waiting(job.machine)
+            for each in programs:
+                self._report_delay(each, reason)
 
     def _look(self, job: QueuedJob, now_s: float) -> None:
         """Read the records of a job and report what has changed."""
@@ -864,6 +940,8 @@ class JobQueue:
         if start is not None and not job.has_started:
             job.has_started, job.beat_at_s = True, now_s
             job.order = None  # it may contain secrets
+            if self._delayed.pop(job.files.attempt, None) is not None:
+                self._backlog.append({"is": "started", **_identity(job)})
         if start is not None and job.pilot is not None and not job.pilot.has_started:
             self._pilots.note_start(job.pilot, start, job.limit_s)
         self._pass_signals(job)
@@ -958,6 +1036,7 @@ class JobQueue:
         """Report the end of a program; its job is cancelled unless Slurm has reported its end."""
         attempt = job.files.attempt
         del self._jobs[attempt]
+        self._delayed.pop(attempt, None)
         if job.number and job.ended_at_s is None and "seconds" not in end:
             self._cancels.add(job.number)
         if job.pilot is not None:
@@ -997,6 +1076,11 @@ def _explain(job: QueuedJob) -> tuple[str, str]:
     if job.silence and state is JobState.CANCELLED:
         return "lost", job.silence
     return _CAUSES.get(state, ("", "")) if state is not None else ("", "")
+
+
+def _describe_obstacle(what: str, problem: Problem | None = None) -> str:
+    """Return the text for users about jobs that cannot be submitted now."""
+    return f"no job can be submitted: {what}" + (f" ({shorten(problem.what, 160)})" if problem else "")
 
 
 def _identity(job: QueuedJob) -> dict[str, Any]:

@@ -9,20 +9,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 from weft.backends.attempt.backend import BackendPart
 from weft.backends.backend import ProjectContext
 from weft.backends.layout import ProjectLayout
+from weft.backends.slurm.commands import NodeGroup
+from weft.backends.slurm.controller import SlurmController, SlurmRefused, SlurmUnreachable
+from weft.backends.slurm.job_queue import find_wrong_partition
 from weft.backends.slurm.pilots import Partition
 from weft.backends.ssh.backend import SshBackend, SshMachine, SshRunners, clean_host
 from weft.backends.ssh.connection import HostConnections
-from weft.backends.ssh.host import DEFAULT_SILENCE_S, HostSettings, read_login_settings
+from weft.backends.ssh.host import (
+    DEFAULT_SILENCE_S,
+    HostError,
+    HostFailure,
+    HostSettings,
+    read_login_settings,
+)
+from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
 
 _DEFAULT_COMMANDS_PER_S = 4.0
+_CHECK_S = 10.0
+"""Seconds for which a check before the run waits for a login node, and for its Slurm."""
 _BUNDLE_FOLDER = "weft-programs"
 """Folder of the bundle in the sandbox, because the home folder need not be visible on compute nodes."""
 
@@ -64,7 +76,7 @@ def make_part(
     connections = HostConnections()
     nodes = {
         index: LoginNode(
-            context.layout, context.machines[index], connections, context.is_known,
+            context.layout, context.machines[index], connections, context.is_known, context.project,
             partition=_share_rate(partition, described),
         )
         for index, partition in zip(machines, described, strict=True)
@@ -80,6 +92,7 @@ def make_part(
         disks={index: node.disk for index, node in nodes.items()},
         give_up=give_up,
         release=connections.close,
+        find_silence=lambda machine: nodes[machine].unheard_s,
     )
 
 
@@ -111,3 +124,56 @@ def clean_machine(
     finally:
         node.close(wait_s=0.0)
         connections.close()
+
+
+def list_partitions(
+    connections: HostConnections, settings: HostSettings, timeout_s: float
+) -> Sequence[NodeGroup]:
+    """Return the partitions of the cluster of a login node.
+
+    Raises HostError if the login node cannot be reached, InvalidInput if Slurm is not installed there, and
+    SlurmRefused or SlurmUnreachable if it does not answer.
+    """
+    connection = connections.host(settings)
+
+    def run_there(arguments: Sequence[str], text: str, timeout_s: float) -> tuple[int, str, str]:
+        done = connection.run(arguments, text.encode(), timeout_s)
+        return done.code, done.out.decode(errors="replace"), done.err.decode(errors="replace")
+
+    try:
+        connection.connect(timeout_s)
+        return SlurmController(run_there, timeout_s=timeout_s).list_partitions()
+    except HostError as error:
+        if error.cause is not HostFailure.NO_COMMAND:
+            raise
+        raise InvalidInput(
+            f"Slurm is not installed on {settings.host} (no sinfo)",
+            rule="sbatch, squeue, scancel and sinfo must be on the PATH of commands that ssh runs there",
+            advice=f"`ssh {settings.host} which sinfo` must print its path",
+        ) from None
+
+
+def find_wrong_sites(machines: Sequence[Machine], described: Sequence[Partition]) -> list[Problem]:
+    """Connect to the login nodes of machines; return why jobs can never run there.
+
+    A login node or a Slurm that does not answer is no problem: it may answer later.
+    """
+    problems: list[Problem] = []
+    sites: dict[HostSettings, list[tuple[Machine, Partition]]] = {}
+    for machine, partition in zip(machines, described, strict=True):
+        sites.setdefault(read_login_settings(machine.backend, machine.name), []).append((machine, partition))
+    connections = HostConnections()
+    try:
+        for settings, here in sites.items():
+            try:
+                groups = list_partitions(connections, settings, _CHECK_S)
+            except InvalidInput as error:
+                name = here[0][0].name
+                problems += (replace(each, what=f"machine {name!r}: {each.what}") for each in error.problems)
+            except (HostError, SlurmRefused, SlurmUnreachable):
+                continue
+            else:
+                problems += (each for _, part in here for each in find_wrong_partition(part, groups))
+    finally:
+        connections.close()
+    return problems

@@ -9,8 +9,8 @@ new one ends an earlier one whose connection was lost.
 The first line from the engine has ``token``, ``scope``, ``known`` (pairs of attempt and nonce) and
 ``machine``: the fields of ``Partition``. The answer is ``here`` with ``running``, ``ended`` and ``starts``,
 or ``failed`` with ``text``; with ``lasting`` only the user can correct the cause. The messages that follow
-are those of a runner. Before a job is cancelled because no journal contains it, the engine is asked with
-``programs``.
+are those of a runner, with the time ``sent`` on the clock of the login node. Before a job is cancelled
+because no journal contains it, the engine is asked with ``programs``.
 
 Login nodes load this module without weft being installed there: it uses Python 3.8 and the standard library.
 """
@@ -200,7 +200,7 @@ class LoginServer:
                 if not self._claim.is_valid:
                     return RUNNER_LOST
                 _send_all(self._queue.check())
-                send_message({"is": "beat", "age_s": 0.0})
+                send_message({"is": "beat", "age_s": 0.0, "sent": time.time()})
 
     def _execute(self, message: Mapping[str, Any]) -> None:
         what, attempt = message["do"], message.get("attempt")
@@ -224,7 +224,7 @@ class LoginServer:
         self._started.add(key)
         if problem := self._queue.start(_MACHINE, order):
             now = time.time()
-            none = {"code": None, "signal": None, "at": now, "began": now, "seconds": 0.0}
+            none = {"code": None, "signal": None, "at": now, "began": now, "seconds": 0.0, "sent": now}
             send_message({"is": "ended", "cause": "lost", "text": problem, **none, **identity})
 
     def _ask(self, execution: int, attempt: int, nonce: str) -> bool:
@@ -239,4 +239,4 @@ class LoginServer:
 
 def _send_all(reports: Sequence[ProgramReport]) -> None:
     for each in reports:
-        send_message(each)
+        send_message({**each, "sent": time.time()})

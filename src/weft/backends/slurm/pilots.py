@@ -262,6 +262,11 @@ class PilotPool:
         """Return whether a program waits for a pilot."""
         return any(self._waiting.values())
 
+    def list_waiting(self, machine: int | None = None) -> list[dict[str, Any]]:
+        """Return attempt and nonce of the programs without a pilot, on one machine or on all."""
+        found = [self._waiting.get(machine, ())] if machine is not None else list(self._waiting.values())
+        return [{"attempt": task.attempt, "nonce": task.nonce} for queue in found for task in queue]
+
     @property
     def is_clear(self) -> bool:
         """Return whether no program runs that is not in the journal."""
@@ -274,6 +279,8 @@ class PilotPool:
         stated = self._machines[machine].backend
         mode = stated.get("pilot", "auto")
         time_s, expected_s = order.get("time_s"), order.get("expected_s")
+        if order.get("ooms") and order.get("memory_bytes") is None:
+            return False  # its job requests more memory than a pilot has
         if mode == "never" or self._weight(machine, order) > self._slots(machine):
             return False
         if max(time_s or 0.0, 2.0 * (expected_s or 0.0)) > 0.8 * seconds_of(stated, "pilot_time", TIME_S):
@@ -520,6 +527,7 @@ class PilotPool:
                 self._waiting.setdefault(task.machine, deque()).appendleft(task)
                 continue
             cause = "lost" if end.get("cause") in {"lost", "error", None} else "preempted"
+            cause = "oom" if end.get("cause") == "oom" else cause
             text = (
                 f"the pilot job in which it ran has ended: {end.get('text') or 'without a record of its end'}"
             )

@@ -9,9 +9,11 @@ double. A host that cannot be reached for longer than the stated silence is repo
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import itertools
 import json
+import math
 import os
 import select
 import socket
@@ -28,14 +30,19 @@ from weft.backends.attempt.attempt import ProgramReport
 from weft.backends.attempt.backend import BackendPart, ProgramBackend, SurvivingPrograms
 from weft.backends.attempt.content import check_interruption
 from weft.backends.attempt.host_files import decode_problem
-from weft.backends.attempt.remote_disk import RemoteDisk
+from weft.backends.attempt.remote_disk import ARRIVALS, RemoteDisk
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
-from weft.backends.bundle import bundle_name, make_bundle
+from weft.backends.bundle import MEMORY_MAIN, bundle_name, make_bundle
 from weft.backends.layout import ProjectLayout, path_component
 from weft.backends.runner.records import encode_record
 from weft.backends.runner.runner_link import RunnerScope, read_message
-from weft.backends.ssh.connection import HostConnection, HostConnections, LineChannel, list_routes
+from weft.backends.ssh.connection import (
+    HostConnection,
+    HostConnections,
+    LineChannel,
+    list_routes,
+)
 from weft.backends.ssh.host import HostError, HostFailure, HostSettings, read_host_settings
 from weft.errors import InvalidInput, Problem, WeftError, shorten
 from weft.platform.machine import Machine
@@ -67,7 +74,9 @@ class SshBackend(ProgramBackend):
         """Return the transport to these machines, their disks, and the connections for both."""
         connections = HostConnections()
         hosts = {
-            index: SshMachine(context.layout, context.machines[index], connections, context.is_known)
+            index: SshMachine(
+                context.layout, context.machines[index], connections, context.is_known, context.project
+            )
             for index in machines
         }
 
@@ -81,6 +90,7 @@ class SshBackend(ProgramBackend):
             disks={index: host.disk for index, host in hosts.items()},
             give_up=give_up,
             release=connections.close,
+            find_silence=lambda machine: hosts[machine].unheard_s,
         )
 
     @staticmethod
@@ -129,12 +139,17 @@ def clean_host(
     *,
     dry_run: bool,
 ) -> Mapping[str, Any]:
-    """Remove the directories of executions on a host (see ``SshBackend.clean_machine``)."""
+    """Remove the directories of executions on a host (see ``SshBackend.clean_machine``).
+
+    Nothing is written there, because its disk may be full.
+    """
     folders: list[str] = []
     for number, project in executions.items():
         own = layout.own_sandbox(machine, project).name
         scope = _runner_scope(layout, project, number)
         folders += [f"{own}/{number}", f"{own}/records/{number}", f"runners/{scope}"]
+        folders += [arrivals] if (arrivals := f"{own}/{ARRIVALS}") not in folders else []
+    host.writes_bundle = False
     described = host.call_once("describe", sandbox=host.sandbox)
     name = host.disk.name
     kept = [each.removeprefix(name) for each in spared if each.startswith(f"{name}/")]
@@ -166,7 +181,10 @@ class SshMachine:
         machine: Machine,
         connections: HostConnections,
         is_known: Callable[[int, int, str], bool],
+        project: str = "",
     ) -> None:
+        """Create a machine without a connection; ``project`` is the identity of a project with tasks."""
+        self._machine = machine.name
         self.settings = self._read_settings(machine)
         self.sandbox, self._python = self._read_words(machine)
         self.down_since_s: float | None = None
@@ -179,12 +197,26 @@ class SshMachine:
         """Whether a runner on the host has answered since this object was created."""
         self.on_use: Callable[[], None] = lambda: None
         """Called before each file operation; it starts the thread, which notices the loss of the host."""
+        self.outage_s = 0.0
+        """Seconds of the last time for which the host could not be reached."""
         self._heard_s: float | None = None
         """Time on the monotonic clock of the last message of the host since it was connected."""
+        self._began_s: float | None = None
+        """Time on the monotonic clock at which the last attempt to connect began; None: there was none."""
+        self._cannot_connect = False
+        """Whether the last attempt to reach the runner has failed."""
+        self._is_reached = False
+        """Whether the runner has answered since the last attempt to reach it began."""
+        self.is_full = False
+        """Whether the disk is full, so that the runner is left until there is space again."""
+        self._connect_error: tuple[float, HostError] | None = None
+        """The time at which the last attempt to connect failed, and its error."""
         self.is_lost = False
         """Whether the machine was reported as lost; file operations then fail at once."""
         self.is_wanted = False
         """Whether a file operation waits for the host, so that its loss must be noticed."""
+        self.writes_bundle = True
+        """Whether the bundle is copied to the disk of the host; without it only files can be accessed."""
         self._layout = layout
         self._is_known = is_known
         self._connections = connections
@@ -197,7 +229,8 @@ class SshMachine:
         self._channel: LineChannel | None = None
         self._stopped = threading.Event()
         self._closing = False
-        self.disk = RemoteDisk(self, self._name_disk(), self.sandbox, layout.sandbox(machine))
+        own = layout.own_sandbox(machine, project).name
+        self.disk = RemoteDisk(self, self._name_disk(), self.sandbox, own, layout.sandbox(machine))
 
     def _read_settings(self, machine: Machine) -> HostSettings:
         return read_host_settings(machine.backend, machine.name)
@@ -227,8 +260,33 @@ class SshMachine:
     # File operations, called by staging threads.
 
     def call(self, operation: str, **arguments: Any) -> Any:
-        """Perform an operation of ``HostFiles``; wait while the host does not answer."""
-        return self._persist(lambda: self._file_server().call(operation, arguments))
+        """Perform an operation of ``HostFiles``; wait while the host does not answer.
+
+        If its disk is so full that no file can be written, the machine is lost until there is space again.
+        """
+        try:
+            return self._persist(lambda: self._file_server().call(operation, arguments))
+        except StagingProblem as problem:
+            if problem.number not in _FULL:
+                raise
+            try:
+                self._check_space()
+            except HostError as error:
+                if error.cause is not HostFailure.NO_ROOM:
+                    raise problem from None
+                self.refusal = self._name_error(error)
+                self.is_full = True
+                raise StagingProblem("cannot be used", self.settings.host, error.text) from problem
+            raise
+
+    def _check_space(self) -> None:
+        """Raise HostError if the disk has no space for a small file."""
+        try:
+            self.call_once("check_space", sandbox=self.sandbox)
+        except StagingProblem as problem:
+            if problem.number in _FULL:
+                raise _explain_full_disk(self.settings.host, self.sandbox) from problem
+            raise
 
     def call_once(self, operation: str, **arguments: Any) -> Any:
         """Perform an operation of ``HostFiles``; raises HostError if the host does not answer."""
@@ -260,10 +318,12 @@ class SshMachine:
             except HostError as error:
                 lasting = error.cause.is_permanent
                 if error.cause in _REFUSALS:
-                    self.refusal = str(error)
+                    self.refusal = self._name_error(error)
                 if lasting or self.is_lost or self._closing or error.cause not in _PASSING:
                     what = "cannot be used"
-                    raise StagingProblem(what, self.settings.host, str(error), lasting=lasting) from error
+                    number = errno.ENOSPC if error.cause is HostFailure.DISK_FULL else None
+                    host = self.settings.host
+                    raise StagingProblem(what, host, error.text, lasting=lasting, number=number) from error
                 self.is_wanted = True
             time.sleep(_RETRY_S)
 
@@ -271,21 +331,46 @@ class SshMachine:
         connection = self._connect()
         with self._lock:
             if self._files is None or self._files.ended:
-                channel = connection.open_lines([self._python, "-I", "-S", self._bundle, "files"])
-                self._files = _HostFileServer(channel)
+                channel = self._open_files(connection)
+                self._files = _HostFileServer(channel, self.settings.host, self._python)
             return self._files
 
+    def _open_files(self, connection: HostConnection) -> LineChannel:
+        """Start a file server on the host; return the channel to it."""
+        if self._bundle:
+            return connection.open_lines([self._python, "-I", "-S", self._bundle, "files"])
+        content = make_bundle()
+        words = [self._find_python(connection), "-I", "-S", "-c", MEMORY_MAIN, str(len(content)), "files"]
+        channel = connection.open_lines(words)
+        channel.send(content)
+        return channel
+
+    def _find_python(self, connection: HostConnection) -> str:
+        """Return the Python interpreter on the host."""
+        del connection
+        return self._python
+
     def _connect(self) -> HostConnection:
-        """Return the connection after the bundle was copied; raises HostError."""
+        """Return the connection after the bundle was copied if this is wanted; raises HostError."""
         if self._closing:
             raise HostError(self.settings.host, HostFailure.LOST, "the engine stops")
+        asked_s = time.monotonic()
         with self._lock:
-            if self._connection is None:
-                self._connection = self._connections.host(self.settings)
-            connection = self._connection
-            connection.connect(max(_SHORTEST_CONNECT_S, min(_CONNECT_S, self.settings.silence_s)))
-            if not self._bundle:
-                self._bundle = self._copy_bundle(connection)
+            if self._connect_error is not None and self._connect_error[0] >= asked_s:
+                raise self._connect_error[1]  # another thread has tried meanwhile
+            try:
+                return self._connect_now()
+            except HostError as error:
+                self._connect_error = time.monotonic(), error
+                raise
+
+    def _connect_now(self) -> HostConnection:
+        if self._connection is None:
+            self._connection = self._connections.host(self.settings)
+        connection = self._connection
+        connection.connect(max(_SHORTEST_CONNECT_S, min(_CONNECT_S, self.settings.silence_s)))
+        if self.writes_bundle and not self._bundle:
+            self._bundle = self._copy_bundle(connection)
         return connection
 
     def _copy_bundle(self, connection: HostConnection) -> str:
@@ -305,18 +390,14 @@ class SshMachine:
             connection.put(local, arriving, resume=False)
         except HostError as error:
             if error.cause is HostFailure.DISK_FULL:  # nothing can run there until space is freed
-                raise HostError(
-                    self.settings.host, HostFailure.NO_ROOM, f"its disk is full: {error}"
-                ) from error
+                connection.run(["rm", "-f", arriving], timeout_s=_CONNECT_S)
+                raise _explain_full_disk(self.settings.host, folder) from error
             raise
         connection.run(["mv", arriving, path], timeout_s=_CONNECT_S)
         done = connection.run([self._python, "-I", "-S", path, "version"], timeout_s=_CONNECT_S)
         if done.code:
             said = shorten(done.err.decode(errors="replace").strip())
-            what = f"{self._python} cannot run weft's file there: {said}"
-            raise HostError(
-                self.settings.host, HostFailure.NO_COMMAND, what, "weft needs Python 3.8 or newer"
-            )
+            raise _explain_python(self.settings.host, self._python, said)
         return path
 
     # The bridge.
@@ -331,6 +412,30 @@ class SshMachine:
                 work = partial(self._keep_connected, greeting, deliver)
                 self._thread = threading.Thread(target=work, name=f"weft-{self.settings.host}", daemon=True)
                 self._thread.start()
+
+    @property
+    def unheard_s(self) -> float:
+        """Return the seconds since the last sign of life of the host; 0 if nothing was expected of it."""
+        for since_s in (self.down_since_s, self._heard_s, self._began_s):
+            if since_s is not None:
+                return time.monotonic() - since_s
+        return 0.0
+
+    @property
+    def silent_s(self) -> float | None:
+        """Return the seconds for which the host has not answered; None: it answers, or may do so soon.
+
+        A connection that was cut and can be renewed at once is no silence.
+        """
+        if self._cannot_connect:
+            return self.unheard_s
+        is_connecting = self.down_since_s is None and self._heard_s is None
+        if is_connecting and self._connection is not None:
+            is_connecting = not self._connection.is_connected
+            if not is_connecting:
+                return None  # its runner is being started
+        unheard_s = self.unheard_s
+        return unheard_s if unheard_s > _SILENT_S else None
 
     @property
     def is_open(self) -> bool:
@@ -348,8 +453,10 @@ class SshMachine:
             channel.send("\n".join(map(encode_record, messages)).encode())
 
     def give_up(self) -> None:
-        """Let waiting file operations fail."""
+        """Let waiting file operations and attempts to connect fail."""
         self._closing = True
+        if (connection := self._connection) is not None:
+            connection.stop_connecting()
 
     def close(self, *, wait_s: float) -> None:
         """End the thread; the bridge may end by itself within ``wait_s`` seconds."""
@@ -367,21 +474,28 @@ class SshMachine:
     ) -> None:
         pause_s = _FIRST_PAUSE_S
         while not self._stopped.is_set():
-            text, refused, began_s = "", False, time.monotonic()
+            text, refused = "", False
+            self._began_s = began_s = time.monotonic()
+            self._is_reached = False
             try:
                 self._serve_bridge(greeting, deliver)
                 pause_s = _FIRST_PAUSE_S
             except WeftError as error:
-                text = str(error)
+                text = self._name_error(error)
                 refused = isinstance(error, HostError) and error.cause in _REFUSALS
                 self.error = text
                 if self.down_since_s is None:
                     self.down_since_s = began_s if self._heard_s is None else self._heard_s
-                self._heard_s = None
+                self._cannot_connect, self._heard_s = not self._is_reached, None
             deliver({"is": "disconnected", "text": text, "refused": refused})
             self._bundle = ""  # the host may have lost its disk
             self._pause(pause_s, deliver)
             pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
+
+    def _name_error(self, error: WeftError) -> str:
+        """Return the text of an error; the host is named if the machine has another name."""
+        is_named = isinstance(error, HostError) and self._machine == self.settings.host
+        return error.text if isinstance(error, HostError) and is_named else str(error)
 
     def _pause(self, pause_s: float, deliver: Callable[[dict[str, Any]], None]) -> None:
         """Wait before the next attempt to connect; report the moment from which the host counts as lost."""
@@ -402,12 +516,13 @@ class SshMachine:
         """
         connection = self._connect()
         self.disk.refresh(self.call_once("describe", sandbox=self.sandbox))  # also while the machine is lost
+        self._check_space()
+        self.is_full = False
         sandbox = self.disk.sandbox
         mode, more = self._describe_bridge()
         place = {**greeting(), **more}
         folder = f"{sandbox}/{place.pop('folder')}"
         channel = connection.open_lines([self._python, "-I", "-S", self._bundle, mode, folder])
-        reached = False
         try:
             channel.send(json.dumps(place).encode())
             poller = select.poll()
@@ -415,27 +530,34 @@ class SshMachine:
             while (lines := channel.receive()) is not None:
                 self._heard_s = time.monotonic() if lines else self._heard_s
                 for line in lines:
-                    message = _read_line(line)
+                    message = _read_line(line, self.settings.host)
                     if message["is"] == "programs":
                         known = [each for each in message["found"] if self._is_known(*each)]
                         channel.send(json.dumps({"known": known}).encode())
                         continue
                     if message["is"] == "here":
-                        reached, self._channel = True, channel
+                        self._is_reached, self._channel = True, channel
                         self.was_reached = True
-                        self.down_since_s, self.error = None, ""
+                        self.outage_s = 0.0 if self.down_since_s is None else self.unheard_s
+                        self._cannot_connect, self.down_since_s, self.error = False, None, ""
                     elif message["is"] == "failed":
+                        self._check_space()  # why a runner cannot be started
                         cause = HostFailure.NO_COMMAND if message.get("lasting") else HostFailure.FILE
                         raise HostError(self.settings.host, cause, str(message["text"]))
                     deliver(message)
-                if self._stopped.is_set() and not reached:
+                if self.is_full:
+                    raise _explain_full_disk(self.settings.host, sandbox)
+                if self._stopped.is_set() and not self._is_reached:
                     return
                 poller.poll(500.0)
             if channel.error is not None:
                 raise channel.error
-            if not reached:
+            if not self._is_reached:
                 said = shorten(channel.stderr.decode(errors="replace").strip())
-                what = f"the bridge to its runner ended with code {channel.exit_code}: {said}"
+                what = (
+                    f"its runner was not reached: `{self._python}` ended with exit code {channel.exit_code}"
+                )
+                what = f"{what}: {said}" if said else what
                 raise HostError(self.settings.host, HostFailure.FILE, what)
         finally:
             self._channel = None
@@ -449,26 +571,44 @@ _PASSING = {
 """Failures after which an operation is repeated when the host answers again."""
 
 
-_REFUSALS = {*HostFailure.permanent(), HostFailure.NO_COMMAND}
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_REFUSALS = {*HostFailure.permanent(), HostFailure.NO_COMMAND, HostFailure.NO_ROOM}
 """Failures after which a host runs no program until the user corrects the cause."""
 
 
-def _read_line(line: bytes) -> dict[str, Any]:
+def _explain_full_disk(host: str, folder: str) -> HostError:
+    """Return the error about a disk without space for a small file; ``folder`` is a folder on it."""
+    shown = folder if folder.startswith(("/", "~")) else f"~/{folder}"
+    what = f"its disk is full: nothing can be written below {shown}"
+    return HostError(host, HostFailure.NO_ROOM, what, "free space there")
+
+
+def _explain_python(host: str, python: str, said: str) -> HostError:
+    """Return the error about an interpreter that cannot run the bundle; ``said`` is what it wrote."""
+    what = f"{python} cannot run weft's file there: {said}"
+    return HostError(host, HostFailure.NO_COMMAND, what, "weft needs Python 3.8 or newer")
+
+
+def _read_line(line: bytes, host: str) -> dict[str, Any]:
     if line.startswith((b'{"is":"programs"', b'{"is":"failed"', b'{"is":"beat"')):
         found: dict[str, Any] = json.loads(line)
         return found
     try:
         return read_message(line)
     except (ValueError, RecursionError) as error:
-        what = f"its bridge sent a line that is not a message: {shorten(str(error))}"
-        raise HostError("host", HostFailure.FILE, what) from None
+        what = f"weft's program there wrote a line that is not a message: {shorten(str(error))}"
+        raise HostError(host, HostFailure.FILE, what) from None
 
 
 class _HostFileServer:
     """The process ``files`` of the bundle on a host; several threads may call it."""
 
-    def __init__(self, channel: LineChannel) -> None:
+    def __init__(self, channel: LineChannel, host: str, python: str) -> None:
         self._channel = channel
+        self._host = host
+        self._python = python
+        self._has_answered = False
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._answers: dict[int, SimpleQueue[dict[str, Any] | None]] = {}
@@ -486,7 +626,7 @@ class _HostFileServer:
         self._channel.send(json.dumps({"id": number, "do": operation, **arguments}).encode())
         answer = answers.get()
         if answer is None:
-            raise self._channel.error or HostError("host", HostFailure.LOST, "its file server ended")
+            raise self._channel.error or self._explain_end()
         if "problem" in answer:
             raise decode_problem(answer["problem"])
         return answer["value"]
@@ -495,6 +635,14 @@ class _HostFileServer:
         """End the process."""
         self._channel.close()
 
+    def _explain_end(self) -> HostError:
+        """Return why the process has ended while the host was connected."""
+        code, said = self._channel.exit_code, shorten(self._channel.stderr.decode(errors="replace").strip())
+        if self._has_answered or code is None or code < 0:
+            what = "weft's process for file operations there has ended"
+            return HostError(self._host, HostFailure.LOST, what)
+        return _explain_python(self._host, self._python, said or f"it ended with exit code {code}")
+
     def _receive(self) -> None:
         poller = select.poll()
         with contextlib.suppress(OSError, ValueError):  # the channel was closed
@@ -502,6 +650,7 @@ class _HostFileServer:
             while (lines := self._channel.receive()) is not None:
                 for line in lines:
                     answer = json.loads(line)
+                    self._has_answered = True
                     self._answers.pop(answer["id"]).put(answer)
                 poller.poll(500.0)
         with self._lock:
@@ -537,9 +686,16 @@ class SshRunners:
         """By machine whose runner is connected: the boot of its host."""
         self._pids: dict[int, int] = {}
         self._alive_at_s: dict[int, float] = {}
-        self._started_at_s: dict[int, float] = {}
-        """By attempt: when the start of its program was reported, in seconds of the monotonic clock."""
+        self._ordered_at_s: dict[int, float] = {}
+        """By attempt: when the order of its program was sent, in seconds of the monotonic clock."""
+        self._least_lag_s: dict[int, float] = {}
+        """By machine whose messages state when they were sent: the shortest time from sending to arrival.
+
+        The clocks of two hosts differ, so this time can be negative.
+        """
         self._lost: dict[int, str] = {}
+        self._silent: dict[int, str] = {}
+        """By machine whose host was reported as silent: the reason that was reported last."""
         self._backlog: list[ProgramReport] = []
         for machine, host in hosts.items():
             host.on_use = partial(self._open, machine)
@@ -569,7 +725,7 @@ class SshRunners:
         """Drop the stored end of an attempt's program."""
         self._cancelled.pop(attempt, None)
         self._known.pop(attempt, None)
-        self._started_at_s.pop(attempt, None)
+        self._ordered_at_s.pop(attempt, None)
         self._confirmed[machine].discard(attempt)
         self._forgotten.setdefault(machine, []).append(attempt)
 
@@ -618,6 +774,8 @@ class SshRunners:
         self._open(machine)
         if machine in self._ready:
             self._outgoing.setdefault(machine, []).append(message)
+            if message["do"] == "start":
+                self._ordered_at_s[int(message["attempt"])] = time.monotonic()
 
     def _open(self, machine: int) -> None:
         def deliver(message: dict[str, Any]) -> None:
@@ -666,24 +824,41 @@ class SshRunners:
                     self._lose(machine, message["text"])
             self._find_lost(machine)
             return self._take_backlog()
+        if self._silent.pop(machine, None) is None:
+            return self._handle_report(machine, message)
+        answers = {"is": "answers", "machine": machine, "silent_s": 0.0}
+        return [answers, *self._handle_report(machine, message)]
+
+    def _handle_report(self, machine: int, message: dict[str, Any]) -> list[ProgramReport]:
+        what = message["is"]
         if what == "measured":
             return [{**message, "machine": machine}]
         if what in ("started", "queued", "ended"):
             self._confirmed[machine].add(message["attempt"])
-        if what == "started":
-            self._started_at_s[int(message["attempt"])] = time.monotonic()
+        lag_s = self._find_lag(machine, message)
         if what == "ended":
             self._orders[machine].pop(message["attempt"], None)
-            message = {**message, "delayed": self._is_delayed(message)}
+            message = {**message, "delayed": self._is_delayed(message, lag_s)}
         return [] if what in ("beat", "problem") else [message]
 
-    def _is_delayed(self, ended: Mapping[str, Any]) -> bool:
+    def _find_lag(self, machine: int, message: Mapping[str, Any]) -> float | None:
+        """Return for how much longer than others a message was on the way; None: it does not state this."""
+        if (sent := message.get("sent")) is None:
+            return None
+        lag_s = time.time() - float(sent)
+        least_s = self._least_lag_s[machine] = min(lag_s, self._least_lag_s.get(machine, lag_s))
+        return lag_s - least_s
+
+    def _is_delayed(self, ended: Mapping[str, Any], lag_s: float | None) -> bool:
         """Return whether the report of an end was on the way for long, as when packets were dropped.
 
-        Clocks of hosts differ, so the run time that the runner measured is compared, not the time of the end.
+        Clocks of hosts differ, so the run time that the runner measured is compared with the time since the
+        order. The report of the start may have been on the way for long, too.
         """
-        started_s = self._started_at_s.get(int(ended["attempt"]))
-        passed_s = 0.0 if started_s is None else time.monotonic() - started_s
+        if lag_s is not None:  # between order and start, the program may have waited in a queue
+            return lag_s > _DELAYED_S
+        ordered_s = self._ordered_at_s.get(int(ended["attempt"]))
+        passed_s = 0.0 if ordered_s is None else time.monotonic() - ordered_s
         return passed_s - float(ended.get("seconds", 0.0)) > _DELAYED_S
 
     def _handle_greeting(self, machine: int, here: dict[str, Any]) -> list[ProgramReport]:
@@ -694,6 +869,9 @@ class SshRunners:
         if self._lost.pop(machine, None) is not None:
             self._hosts[machine].is_lost = False
             returned.append({"is": "back", "machine": machine})
+        elif self._silent.pop(machine, None) is not None or self._hosts[machine].outage_s:
+            outage_s = self._hosts[machine].outage_s
+            returned.append({"is": "answers", "machine": machine, "silent_s": outage_s})
         running = {int(each["attempt"]) for each in here["running"]}
         # They ended without a connection, so the time of their reports is not that of their ends.
         ended = {int(each["attempt"]): {**each, "delayed": True} for each in here["ended"]}
@@ -735,13 +913,29 @@ class SshRunners:
         down_since_s = host.down_since_s
         if down_since_s is not None and time.monotonic() - down_since_s > host.silence_s:
             self._lose(machine, host.error)
+        self._note_silence(machine)
+
+    def _note_silence(self, machine: int) -> None:
+        """Report that a host has stopped answering, or why it still does not answer."""
+        host = self._hosts[machine]
+        if machine in self._lost:
+            self._silent.pop(machine, None)
+            return
+        silent_s, why = host.silent_s, host.error
+        if silent_s is not None and self._silent.get(machine) != why:
+            self._silent[machine] = why
+            left_s = max(0.0, host.silence_s - silent_s)
+            lost_in_s = left_s if math.isfinite(left_s) else None
+            silent = {"is": "silent", "machine": machine, "text": why}
+            self._backlog.append({**silent, "silent_s": silent_s, "lost_in_s": lost_in_s})
 
     def _lose(self, machine: int, text: str) -> None:
         # Not lasting: the thread of the machine goes on connecting, so a mended key or host is used at once.
         if machine not in self._lost:
             self._lost[machine] = text
             self._hosts[machine].is_lost = True
-            self._backlog.append({"is": "lost", "machine": machine, "text": text})
+            is_full = self._hosts[machine].is_full  # the inputs of an attempt may have filled it
+            self._backlog.append({"is": "lost", "machine": machine, "text": text, "full": is_full})
 
     # Start and end of the engine.
 
@@ -757,7 +951,7 @@ class SshRunners:
             self._open(machine)
         end_s = time.monotonic() + _RECOVER_S
         greetings: dict[int, dict[str, Any]] = {}
-        while set(machines) - greetings.keys() and time.monotonic() < end_s:
+        while set(machines) - greetings.keys() - self._lost.keys() and time.monotonic() < end_s:
             if self._inbox.empty():
                 time.sleep(0.01)
                 continue

@@ -11,12 +11,14 @@ import asyncio
 import errno
 import getpass
 import os
+import re
 import shlex
 import signal
 import socket
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -113,6 +115,13 @@ class HostConnection:
         self._connecting = asyncio.Lock()
         self._starting_sftp = asyncio.Lock()
         self._reconnecting: asyncio.Task[None] | None = None
+        self._attempts: set[Future[None]] = set()
+        """The calls of ``connect`` that have not returned."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether the host is connected, as far as is known."""
+        return self.state is ConnectionState.CONNECTED
 
     def fileno(self) -> int:
         """Return the descriptor that is readable after a change of state."""
@@ -128,7 +137,19 @@ class HostConnection:
         """Connect now, unless connected."""
         if self.state is ConnectionState.CONNECTED:
             return  # each operation asks; the thread of the connections need not be woken
-        self._call(self._connect(timeout_s))
+        attempt = self._submit(self._connect(timeout_s))
+        self._attempts.add(attempt)
+        try:
+            attempt.result()
+        except CancelledError:
+            raise HostError(self.settings.host, HostFailure.LOST, "weft stops connecting") from None
+        finally:
+            self._attempts.discard(attempt)
+
+    def stop_connecting(self) -> None:
+        """Let all calls of ``connect`` fail at once."""
+        for attempt in list(self._attempts):
+            attempt.cancel()
 
     def reconnect(
         self, first_pause_s: float = FIRST_PAUSE_S, longest_pause_s: float = LONGEST_PAUSE_S
@@ -187,13 +208,15 @@ class HostConnection:
         self._call(self._close())
 
     def _call(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+        return self._submit(coroutine).result()
+
+    def _submit(self, coroutine: Coroutine[Any, Any, _Result]) -> Future[_Result]:
         try:
-            done = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:  # another thread has closed all connections
             coroutine.close()
-            why = "all connections were closed"
+            why = "weft has closed its connections"
             raise HostError(self.settings.host, HostFailure.LOST, why) from None
-        return done.result()
 
     def _set_state(self, state: ConnectionState, error: HostError | None = None) -> None:
         self.error = error
@@ -255,8 +278,8 @@ class HostConnection:
 
     def _connection(self) -> asyncssh.SSHClientConnection:
         if self.state is not ConnectionState.CONNECTED:
-            what = str(self.error) if self.error else f"not connected (state: {self.state})"
-            raise self.error or HostError(self.settings.host, HostFailure.LOST, what, "connect first")
+            what = "there is no connection to it"
+            raise self.error or HostError(self.settings.host, HostFailure.LOST, what)
         return self._hops[-1]
 
     async def _run(self, argv: Sequence[str], data: bytes, timeout_s: float | None) -> CommandResult:
@@ -269,9 +292,8 @@ class HostConnection:
         out, err = _as_bytes(done.stdout), _as_bytes(done.stderr)
         code = _exit_code(done.exit_status, done.exit_signal)
         if code is None:
-            raise self.error or HostError(
-                self.settings.host, HostFailure.LOST, f"connection lost during `{argv[0]}`", "connect again"
-            )
+            what = f"the connection was lost while `{argv[0]}` ran"
+            raise self.error or HostError(self.settings.host, HostFailure.LOST, what)
         if code == _NOT_FOUND:
             raise _no_command(self.settings.host, argv, err)
         return CommandResult(code, out, err)
@@ -549,10 +571,17 @@ async def _open_hops(
             if depth == _DEEPEST_JUMP:
                 raise ValueError(f"ProxyJump {jumps} leads through more than {_DEEPEST_JUMP} hosts")
             via = _parse_jump(jump, settings)
-            if hops:
-                hops.append(await _open_hop(via, _read_config(via), hops[-1], on_loss))
-            else:
-                hops += await _open_hops(via, on_loss, depth + 1)
+            try:
+                if hops:
+                    hops.append(await _open_hop(via, _read_config(via), hops[-1], on_loss))
+                else:
+                    hops += await _open_hops(via, on_loss, depth + 1)
+            except (OSError, ValueError, HostError, asyncssh.Error) as error:
+                if isinstance(error, TimeoutError):
+                    raise
+                found = _explain(via.host, error)
+                what = f"the host {via.host} before it (ProxyJump): {found.text}"
+                raise HostError(settings.host, found.cause, what) from error
         hops.append(await _open_hop(settings, config, hops[-1] if hops else None, on_loss))
     except BaseException as error:
         _abort(hops)
@@ -566,6 +595,8 @@ def _parse_jump(text: str, settings: HostSettings) -> HostSettings:
     """Return the settings of a jump host: ``[ssh://][user@]host[:port]``."""
     user, _, place = text.strip().removeprefix("ssh://").rstrip("/").rpartition("@")
     host, colon, port = place.rpartition(":") if place.count(":") == 1 or "]:" in place else (place, "", "")
+    if not host or (colon and not port.isdecimal()):
+        raise ValueError(f"ProxyJump {text.strip()!r} is not [USER@]HOST[:PORT]")
     return HostSettings(
         host=host.strip("[]"),
         user=user or None,
@@ -626,7 +657,7 @@ async def _open_hop(
     tunnel: asyncssh.SSHClientConnection | None,
     on_loss: Callable[[Exception | None], None],
 ) -> asyncssh.SSHClientConnection:
-    known_hosts = _known_hosts(config)
+    known_hosts = _load_known_hosts(settings.host, config)
     client = _Client(on_loss)
     try:
         return await asyncssh.connect(
@@ -641,6 +672,14 @@ async def _open_hop(
             keepalive_count_max=2,
             client_factory=lambda: client,
         )
+    except asyncssh.ChannelOpenError as error:
+        what = f"the host before it (ProxyJump) did not connect to it{_in_brackets(_say(error))}"
+        advice = "check HostName and Port as that host sees them, and AllowTcpForwarding of its sshd"
+        raise HostError(settings.host, HostFailure.UNREACHABLE, what, advice) from error
+    except asyncssh.PermissionDenied as error:
+        if said := _describe_unusable_keys(_client_keys(settings, config)):
+            raise HostError(settings.host, HostFailure.KEY_REFUSED, f"key refused ({said})") from error
+        raise
     except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed) as error:
         port = settings.port or config.get("Port")
         port = None if port == _SSH_PORT else port
@@ -648,15 +687,55 @@ async def _open_hop(
         is_known = bool(asyncssh.match_known_hosts(known_hosts, name, "", port)[0])
         if client.refused_key is None and not (is_known and "host key" in str(error).lower()):
             raise
+        if client.refused_key is not None and not is_known:
+            _refuse_unreadable_key(settings.host, config, name, port, client.refused_key)
         raise _host_key_error(settings.host, name, port, is_known, client.refused_key) from error
 
 
-def _known_hosts(config: Any) -> Any:
-    """Return the files of known hosts that exist; b"" if none: for None asyncssh accepts any host key."""
+def _load_known_hosts(host: str, config: Any) -> asyncssh.SSHKnownHosts:
+    """Return the known hosts; raise HostError with file and line of an entry that is malformed."""
+    found = asyncssh.SSHKnownHosts()
+    for file in _known_hosts_files(config):
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+        try:
+            found.load(text)
+        except ValueError:
+            for number, line in enumerate(text.splitlines(), 1):
+                try:
+                    asyncssh.import_known_hosts(line)
+                except ValueError:
+                    what = f"line {number} of {file} is not an entry of known hosts"
+                    rule = "HOSTS TYPE KEY, or @MARKER HOSTS TYPE KEY"
+                    advice = "correct or remove it"
+                    raise HostError(host, HostFailure.INVALID_CONFIG, f"{what} ({rule})", advice) from None
+    return found
+
+
+def _refuse_unreadable_key(host: str, config: Any, name: str, port: int | None, key: asyncssh.SSHKey) -> None:
+    """Raise HostError if a line of known_hosts names a host, but its key cannot be read."""
+    readable = key.export_public_key().decode()
+    for file in _known_hosts_files(config):
+        lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, line in enumerate(lines, 1):
+            patterns = line.split(None, 1)[:1]
+            if not patterns or patterns[0].startswith(("#", "@")):
+                continue
+            entries = (asyncssh.import_known_hosts(each) for each in (line, f"{patterns[0]} {readable}"))
+            is_read, is_named = (
+                bool(asyncssh.match_known_hosts(each, name, "", port)[0]) for each in entries
+            )
+            if is_named and not is_read:
+                what = f"line {number} of {file} is for it, but the key there cannot be read"
+                advice = f"remove the line, and run `ssh {host}` once"
+                raise HostError(host, HostFailure.HOST_KEY_UNKNOWN, what, advice)
+
+
+def _known_hosts_files(config: Any) -> list[str]:
+    """Return the files of known hosts that exist."""
     users = config.get("UserKnownHostsFile", ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"])
     systems = config.get("GlobalKnownHostsFile", ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"])
     files = [str(Path(file).expanduser()) for file in [*(users or []), *(systems or [])]]
-    return [file for file in files if os.access(file, os.R_OK)] or b""
+    return [file for file in files if os.access(file, os.R_OK)]
 
 
 def _client_keys(settings: HostSettings, config: Any) -> list[str]:
@@ -665,6 +744,24 @@ def _client_keys(settings: HostSettings, config: Any) -> list[str]:
         return [settings.identity]
     files = [str(Path(file).expanduser()) for file in config.get("IdentityFile", ())]
     return [file for file in files if os.access(file, os.R_OK)]
+
+
+def _describe_unusable_keys(files: Sequence[str]) -> str:
+    """Return why no key file was used; "": one of them was, or there is none."""
+    problems = []
+    for file in files:
+        try:
+            asyncssh.read_private_key(file)
+        except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError, OSError) as error:
+            is_encrypted = "passphrase" in str(error).lower()
+            problems.append(
+                f"{file} is protected by a passphrase: run `ssh-add {file}`"
+                if is_encrypted
+                else f"{file} is not a private key that can be read"
+            )
+        else:
+            return ""
+    return "; ".join(problems)
 
 
 def _host_key_error(
@@ -691,22 +788,57 @@ def _explain(host: str, error: BaseException | None) -> HostError:
     """Return the error of a connection as a ``HostError``."""
     if isinstance(error, HostError):
         return error
+    said = _say(error)
+    if str(error).startswith(_SEVERAL) and f"[Errno {errno.ECONNREFUSED}]" in str(error):
+        error = ConnectionRefusedError()
     for kind, (cause, advice) in _CONNECTION_FAILURES.items():
         if isinstance(error, kind):
-            return HostError(host, cause, f"{cause}: {error}", advice)
+            return HostError(host, cause, f"{cause}{_in_brackets(said)}", advice)
     if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
-        return HostError(host, HostFailure.UNREACHABLE, f"unreachable: {error}", "check the network")
-    text = str(error) if error is not None else "closed by the host"
-    return HostError(host, HostFailure.LOST, f"connection lost: {text}", "connect again")
+        what = f"{HostFailure.UNREACHABLE}{_in_brackets(said)}"
+        return HostError(host, HostFailure.UNREACHABLE, what, "check the network")
+    if error is None:
+        return HostError(host, HostFailure.LOST, "it has closed the connection")
+    return HostError(host, HostFailure.LOST, f"{HostFailure.LOST}{_in_brackets(said)}")
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
+
+
+_UNINFORMATIVE = ("", "connection lost", "connection closed")
+"""Texts of errors that say no more than that the connection was lost, in lower case."""
+
+
+def _say(error: BaseException | None) -> str:
+    """Return what the text of an error adds to its kind; "": nothing."""
+    if isinstance(error, OSError) and (found := _ADDRESS.search(str(error))) is not None:
+        return f"address {found[1]}, port {found[2]}"
+    text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error or "")
+    if isinstance(error, OSError) and isinstance(error.filename, str):
+        text = f"{error.filename}: {text}"
+    return "" if text.lower().rstrip(".") in _UNINFORMATIVE else text
+
+
+_SEVERAL = "Multiple exceptions"
+"""Start of the text of an error of asyncio about several addresses of a host."""
+_ADDRESS = re.compile(r"Connect call failed \('([^']+)', (\d+)")
+"""Address and port in the text of an error of asyncio."""
 
 
 _CONNECTION_FAILURES: dict[type[BaseException], tuple[HostFailure, str]] = {
-    socket.gaierror: (HostFailure.CANNOT_RESOLVE, "check `host` and HostName in the ssh configuration"),
-    ConnectionRefusedError: (HostFailure.REFUSED, "check the port, and that sshd runs there"),
+    socket.gaierror: (
+        HostFailure.CANNOT_RESOLVE,
+        "check the name (`host`, or HostName in the ssh configuration)",
+    ),
+    ConnectionRefusedError: (
+        HostFailure.REFUSED,
+        "check the port (`port`, or Port in the ssh configuration), and that sshd runs there",
+    ),
     TimeoutError: (HostFailure.TIMED_OUT, "check that the host runs and can be reached"),
     asyncssh.PermissionDenied: (
         HostFailure.KEY_REFUSED,
-        "check user and key; weft uses keys and the agent, never a password (ssh-add, ssh-copy-id)",
+        "check `user` and `identity`; weft uses keys and the agent, never a password (ssh-add, ssh-copy-id)",
     ),
     asyncssh.ChannelOpenError: (
         HostFailure.NO_CHANNEL,
@@ -731,8 +863,8 @@ _FILE_FAILURES: dict[type[Exception], tuple[HostFailure, str, str]] = {
         "remove files there, or set `sandbox` to a larger disk",
     ),
     asyncssh.SFTPQuotaExceeded: (HostFailure.DISK_FULL, "quota exceeded for {path}", "remove files there"),
-    asyncssh.SFTPConnectionLost: (HostFailure.LOST, "connection lost at {path}", "connect again"),
-    asyncssh.SFTPNoConnection: (HostFailure.LOST, "connection lost at {path}", "connect again"),
+    asyncssh.SFTPConnectionLost: (HostFailure.LOST, "connection lost while {path} was copied", ""),
+    asyncssh.SFTPNoConnection: (HostFailure.LOST, "connection lost before {path} was copied", ""),
 }
 
 _NOT_FOUND = 127

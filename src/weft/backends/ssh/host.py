@@ -145,4 +145,6 @@ class HostError(WeftError):
     def __init__(self, host: str, cause: HostFailure, what: str, advice: str = "") -> None:
         self.host = host
         self.cause = cause
-        super().__init__(f"host {host}: {what}" + (f"; {advice}" if advice else ""))
+        self.text = what + (f"; {advice}" if advice else "")
+        """The message without the name of the host."""
+        super().__init__(f"host {host}: {self.text}")

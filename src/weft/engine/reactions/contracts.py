@@ -22,7 +22,8 @@ contract. The progress of an attempt also updates the estimated speed of its mac
 Deviations from dynamic-grid.md: there a contract is checked until the predicted end, here until the attempt
 ends. The work done is the work that was last reported. Until the next report is overdue, the time since the
 last report does not count against the attempt. (If ``reported_s`` is None, the work done is known at all
-times, as in the paper.) With an iteration profile the work done is ignored, but the limit of the elapsed time
+times, as in the paper.) The time for which a host did not answer does not count: a fault of the network must
+not cause a migration. With an iteration profile the work done is ignored, but the limit of the elapsed time
 still applies. The grace period applies to every performance rule, not only while no work is done.
 """
 
@@ -245,8 +246,9 @@ def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
 
 def _is_watched(context: DecisionContext, attempt: Attempt) -> bool:
     """Return whether an attempt has a contract or an evaluator program."""
-    evaluated = context.state.runs[attempt.run].settings_of(attempt.task).evaluated
-    return evaluated or _find_contract(context, attempt) is not None
+    run = context.state.runs[attempt.run]
+    untimed = run.compiled.is_untimed(attempt.task)
+    return run.settings_of(attempt.task).polls_progress(untimed=untimed)
 
 
 def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
@@ -265,7 +267,10 @@ def _find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceCon
 
 
 def poll_attempts(context: DecisionContext) -> None:
-    """Probe every running attempt with a contract or evaluator, and reset old speed estimates to nominal."""
+    """Probe every running attempt with a contract or evaluator, and reset old speed estimates to nominal.
+
+    An attempt on a host that does not answer is not probed: its state is unknown.
+    """
     state, settings = context.state, context.settings
     watched = [
         attempt
@@ -273,7 +278,8 @@ def poll_attempts(context: DecisionContext) -> None:
         if attempt.stage == Stage.RUNNING and not attempt.cancelled and _is_watched(context, attempt)
     ]
     for attempt in watched:
-        context.emit(messages.Probe(of=ProbeTarget.PROGRESS, attempt=attempt.number))
+        if state.machines[attempt.machine].silence is None:
+            context.emit(messages.Probe(of=ProbeTarget.PROGRESS, attempt=attempt.number))
     for index in sorted(state.machines.off_nominal):
         machine = state.machines[index]
         if machine.learned_factor < _USUAL and state.now - machine.believed_at_s >= settings.belief_s:
@@ -296,10 +302,12 @@ def handle_progress(context: DecisionContext, event: messages.Progressed) -> Non
         return
     if (contract := _find_contract(context, attempt)) is None:
         return
-    watched = _sample_attempt(context, attempt)
-    behind = compute_ratio(watched, context.state.now)
+    if context.state.machines[attempt.machine].silence is not None:
+        return  # the report was on the way; the contract is checked when the host answers again
+    watched, known_until_s = _sample_attempt(context, attempt), context.state.now - event.silent_s
+    behind = compute_ratio(watched, known_until_s)
     _update_speed_estimate(context, attempt, behind)
-    if find_breach(watched, contract, context.state.now) is Breach.PERFORMANCE:
+    if find_breach(watched, contract, known_until_s) is Breach.PERFORMANCE:
         _record_violation(context, attempt, behind=behind)
         if not replanning.replan_on_violation(context, attempt):
             migration.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE, behind=behind)
@@ -329,7 +337,8 @@ def _record_violation(
 def _sample_attempt(context: DecisionContext, attempt: Attempt) -> PerformanceSample:
     """Return the measured progress of a running attempt.
 
-    A delay caused by other tasks on a time-shared machine does not count: the start is moved by the delay.
+    A delay caused by other tasks on a time-shared machine does not count, nor does the time for which the
+    host did not answer: the start is moved by both.
     """
     machine = context.state.machines[attempt.machine]
     done = None if attempt.work_done is None else max(0.0, attempt.work_done - attempt.restart_from)
@@ -337,7 +346,7 @@ def _sample_attempt(context: DecisionContext, attempt: Attempt) -> PerformanceSa
         started_s=(
             None
             if attempt.started_s is None
-            else attempt.started_s + machine.delay_s(attempt, context.state.now)
+            else attempt.started_s + machine.delay_s(attempt, context.state.now) + attempt.silent_s
         ),
         predicted_s=attempt.seconds,
         work=1.0 - attempt.restart_from,
@@ -385,6 +394,13 @@ def handle_suspension(context: DecisionContext, event: messages.Suspended) -> No
     timeout_s = context.state.runs[attempt.run].settings_of(attempt.task).suspension_timeout_s
     if timeout_s is not None:
         context.set_timer(TimerKind.SUSPENDED.name_of(attempt.number), context.state.now + timeout_s)
+
+
+def handle_delay(context: DecisionContext, event: messages.StartDelayed) -> None:
+    """Set a timer to migrate an attempt whose job is not submitted or stays in the queue."""
+    attempt = context.state.attempts.get(event.attempt)
+    if attempt is not None and attempt.stage == Stage.SUBMITTED:
+        limit_waiting(context, attempt)
 
 
 def limit_waiting(context: DecisionContext, attempt: Attempt) -> None:

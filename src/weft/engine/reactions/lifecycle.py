@@ -177,6 +177,7 @@ def react(context: DecisionContext, event: messages.Event) -> None:
     """Run the reaction to an event, before the policy is called."""
     if (reaction := _REACTIONS.get(type(event))) is not None:
         reaction(context, event)
+    replanning.follow_plans(context)
 
 
 def finish_runs(context: DecisionContext) -> None:
@@ -224,8 +225,10 @@ def _on_submitted(context: DecisionContext, event: messages.Submitted) -> None:
         context.emit(messages.Replan(run=run.index, version=run.version, reason=messages.SUBMITTED))
 
 
-def _on_started(context: DecisionContext, event: messages.Started) -> None:
-    if (attempt := context.state.attempts.get(event.attempt)) is not None:
+def _on_started(context: DecisionContext, event: messages.Started | messages.JobQueued) -> None:
+    attempt = context.state.attempts.get(event.attempt)
+    # A job that was accepted at once counts as running since its start command.
+    if attempt is not None and attempt.started_s == context.state.now:
         contracts.start_monitoring(context, attempt)
         replanning.schedule_replan(context, context.state.runs[attempt.run])
 
@@ -432,6 +435,8 @@ def _on_tasks_added(context: DecisionContext, event: messages.TasksAdded) -> Non
 _REACTIONS: dict[type, Callable[[DecisionContext, Any], None]] = {
     messages.Submitted: _on_submitted,
     messages.Started: _on_started,
+    messages.JobQueued: _on_started,
+    messages.StartDelayed: contracts.handle_delay,
     messages.Ended: _on_ended,
     messages.StagedIn: _on_staged_in,
     messages.StagedOut: _on_staged_out,

@@ -15,6 +15,8 @@ that violates its contract after the plan was requested waits for the next plan.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions import migration
@@ -25,6 +27,8 @@ from weft.engine.state.plan import PlanLine, RunPlan
 from weft.engine.state.run import RunState
 from weft.engine.states import Attempt, MigrationReason, Stage, TaskState, TimerKind
 from weft.workflow.task_graph import TRANSFER
+
+_USABLE = "its planned machine is usable now"
 
 
 def _request_plan(context: DecisionContext, run: RunState, reason: str, *, again: bool = True) -> None:
@@ -86,6 +90,52 @@ def replan_on_answer(context: DecisionContext) -> None:
     """Request a plan for every active run, because a probe has shown that a machine is back."""
     for run in list(context.state.active.values()):
         _request_plan(context, run, "machines changed")
+
+
+def follow_plans(context: DecisionContext) -> None:
+    """Send waiting tasks to planned machines that they could not use when the plan was adopted.
+
+    - An answer to a query has made a machine usable: the tasks that the plan puts there are in the queues of
+      other machines. If plans could not use the machine before, because it was not listed or refused access,
+      a new plan is requested, too.
+    - The earlier attempt of a task is closed, so that the task may leave its queue.
+    """
+    state, pending = context.state, context.state.pending
+    if not (pending.usable or pending.admitted or pending.successors):
+        return
+    usable, admitted, successors = pending.take_new()
+    for run in list(state.active.values()) if usable or admitted else ():
+        if admitted:
+            _request_plan(context, run, "machines changed")
+        for task in sorted(run.attempt_of):
+            _requeue_task(context, run, task, usable)
+    for number in successors:
+        if (attempt := state.attempts.get(number)) is not None:
+            run = state.runs[attempt.run]
+            # A plan that was requested before the migration may put the task on the machine that it left.
+            if run.plan_asked_s >= attempt.assigned_s and not run.plan_wanted:
+                _requeue_task(context, run, attempt.task)
+
+
+def _requeue_task(
+    context: DecisionContext, run: RunState, task: int, machines: Collection[int] | None = None
+) -> None:
+    """Reopen a task that waits in the queue of another machine than its planned one.
+
+    ``machines``: do so only if the planned machine is one of these.
+    """
+    line = None if run.plan is None else run.plan.planned_tasks.get(task)
+    attempt = None if line is None else _find_queued(context, run, task)
+    if line is None or attempt is None or line.machine == attempt.machine:
+        return
+    if machines is not None and line.machine not in machines:
+        return
+    if not context.state.machines[line.machine].usable:
+        return
+    if attempt.staging:
+        context.cancel(attempt, _USABLE)
+    else:
+        context.reopen(run, task, _USABLE)
 
 
 def replan_on_migration(context: DecisionContext, run: RunState) -> None:
@@ -157,19 +207,11 @@ def _needs_plan(run: RunState) -> bool:
 
 
 def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> None:
-    """Reopen the queued tasks that the new plan puts on another machine or at another time.
-
-    A task that the user moves to a busy machine stays in its queue until it moves.
-    """
-    for task, number in sorted(run.attempt_of.items()):
-        attempt = context.state.attempts[number]
-        line = plan.planned_tasks.get(task)
-        waits = attempt.stage == Stage.ASSIGNED and attempt.queued
-        moving = attempt.replaced_by is not None or attempt.replaces in context.state.attempts
-        if line is None or not waits or attempt.cancelled or moving:
+    """Reopen the queued tasks that the new plan puts on another machine or at another time."""
+    for task in sorted(run.attempt_of):
+        line, attempt = plan.planned_tasks.get(task), _find_queued(context, run, task)
+        if line is None or attempt is None:
             continue
-        if attempt.awaited_machine is not None:
-            continue  # the user has chosen where it goes
         elsewhere = (line.machine, line.count) != (attempt.machine, attempt.count)
         if attempt.staging:
             # Its data are being copied; request them again only for another machine.
@@ -177,6 +219,18 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
                 context.cancel(attempt, "the new plan")
         elif elsewhere or line.start_s != attempt.order:
             context.reopen(run, task, "the new plan")
+
+
+def _find_queued(context: DecisionContext, run: RunState, task: int) -> Attempt | None:
+    """Return the attempt of a task that waits in a queue and may leave it; None: there is no such attempt.
+
+    A task that the user moves to a busy machine stays in its queue until it moves, and a migrating task until
+    its earlier attempt is closed.
+    """
+    attempt = context.state.attempts[run.attempt_of[task]]
+    waits = attempt.stage == Stage.ASSIGNED and attempt.queued and not attempt.cancelled
+    moving = attempt.replaced_by is not None or attempt.replaces in context.state.attempts
+    return attempt if waits and not moving and attempt.awaited_machine is None else None
 
 
 def _plan_label(run: RunState, task: int) -> str:

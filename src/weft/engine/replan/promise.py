@@ -1,9 +1,10 @@
 """Promises: the estimated end and cost of a run before it starts, with all expected loop iterations.
 
 P50 is exceeded in half of the cases, P90 in one of ten (``weft.planners.forecast``). Tasks without a stated
-time are planned with a placeholder (``AssumedWork``), and some loops do not state their number of iterations.
-In these cases there is no P50, only a lower bound: the end and cost of the plan with zero seconds for these
-tasks and one iteration of these loops.
+time are planned with a placeholder (``AssumedWork``), some loops do not state their number of iterations, and
+the number of subtasks of a growing sweep is not known before a file of the run exists. In these cases there
+is no P50, only a lower bound: the end and cost of the plan with zero seconds for these tasks, one iteration
+of these loops and one subtask of these sweeps.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from weft.planners.forecast import PlanForecast
 from weft.predictors.predictor import Flags
 from weft.records import dataclass
 from weft.schedule.schedule import Schedule, expected_executions, total_seconds
+from weft.workflow.quantity import grows
 from weft.workflow.task_graph import COMPUTE, LoopBody, TaskGraph
 
 
@@ -50,6 +52,8 @@ class Promise:
     """Number of compute tasks without a P90, whose times count as exact."""
     open_loops: tuple[str, ...] = ()
     """Loops without a stated number of iterations."""
+    growing: tuple[str, ...] = ()
+    """Tasks whose number of subtasks is not known yet."""
 
     @property
     def has_estimate(self) -> bool:
@@ -59,7 +63,7 @@ class Promise:
     def as_record(self) -> dict[str, Any]:
         """Return the promise as plain data."""
         record = asdict(self)
-        return record | {name: list(record[name]) for name in ("untimed_kinds", "open_loops")}
+        return record | {name: list(record[name]) for name in ("untimed_kinds", "open_loops", "growing")}
 
 
 def compute_promise(
@@ -85,9 +89,10 @@ def compute_promise(
         untimed_kinds=_list_kinds(instance.graph, untimed),
         exact=outlook.exact,
         open_loops=_list_open_loops(bodies),
+        growing=_list_growing(instance.graph),
     )
     priced = bool(instance.price_per_node_s.any())
-    if promise.untimed or promise.open_loops:
+    if promise.untimed or promise.open_loops or promise.growing:
         return _bound_below(promise, schedule, instance, bodies, untimed, waited_s=waited_s, priced=priced)
     spread = outlook.exact < outlook.tasks
     return replace(
@@ -141,15 +146,17 @@ def derive_promise(plan: StoredPlan, instance: Instance, arrival_s: float) -> Pr
     start_s = np.array([plan.finish_s if line is None else line.start_s for line in lines])
     finish_s = np.array([plan.finish_s if line is None else line.finish_s for line in lines])
     planned_s = float(total_seconds(start_s - arrival_s, finish_s - arrival_s, graph.loops))
-    compute, loops = int((graph.kind == COMPUTE).sum()), _list_open_loops(graph.loops)
+    compute = int((graph.kind == COMPUTE).sum())
+    loops, growing = _list_open_loops(graph.loops), _list_growing(graph)
     return Promise(
         planned_s=planned_s,
-        p50_s=None if untimed.any() or loops else planned_s,
+        p50_s=None if untimed.any() or loops or growing else planned_s,
         tasks=compute,
         untimed=int(untimed.sum()),
         untimed_kinds=_list_kinds(graph, untimed),
         exact=compute,
         open_loops=loops,
+        growing=growing,
     )
 
 
@@ -177,3 +184,7 @@ def _list_kinds(graph: TaskGraph, chosen: Flags) -> tuple[str, ...]:
 
 def _list_open_loops(loops: Sequence[LoopBody]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(body.loop.name for body in loops if body.expect is None))
+
+
+def _list_growing(graph: TaskGraph) -> tuple[str, ...]:
+    return tuple(task.name for task in graph.workflow.tasks if grows(task.sweep))

@@ -6,6 +6,7 @@ import dataclasses
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import NamedTuple
 
 from weft.engine.state.compiled import CompiledWorkflow, GroupModes
@@ -25,7 +26,7 @@ _MAX_SERVED = 64
 
 
 _EXPLAINED = 1.1
-"""A measured speed replaces a learned speed if it is at most this number times the learned speed."""
+"""A measured load explains a learned speed if it leaves at most this number times the learned speed."""
 
 _Ends = list[tuple[float, int]]
 """The expected end and the number of nodes of each attempt."""
@@ -49,6 +50,16 @@ class MeasuredValues(NamedTuple):
 NOT_MEASURED = MeasuredValues()
 
 
+class HostSilence(NamedTuple):
+    """A time for which the host of a machine has not answered."""
+
+    since_s: float
+    """Time of its last sign of life."""
+    lost_at_s: float | None
+    """Time at which the machine will be reported as lost; None: never."""
+    reason: str
+
+
 class MachineState:
     """The state of one machine."""
 
@@ -58,6 +69,7 @@ class MachineState:
         "amounts",
         "awaited_by",
         "believed_at_s",
+        "confirmed_factor",
         "counts_nodes",
         "described",
         "free_nodes",
@@ -83,6 +95,7 @@ class MachineState:
         "served_until_s",
         "service_s",
         "share_of",
+        "silence",
         "speed_factor",
         "time_shared",
         "unlimited",
@@ -104,6 +117,8 @@ class MachineState:
         """Why the machine is down; "": the machine is up, or the reason is unknown."""
         self.lasting = False
         """Whether the machine is down and not expected to come back by itself."""
+        self.silence: HostSilence | None = None
+        """The silence of its host; None: the host answers, or the machine is lost."""
         self.index = index
         self.name = machine.name
         self.label = machine.label
@@ -142,6 +157,11 @@ class MachineState:
         """Speed factor that follows from the progress of attempts on the machine.
 
         1: the attempts show no slowness, or the load of the machine explains it.
+        """
+        self.confirmed_factor = 1.0
+        """The learned speed factor that load does not explain.
+
+        It differs from ``learned_factor`` while the next measurement may explain a lower learned factor.
         """
         self.measured_factor = 1.0
         """Speed factor that the last measured load of the machine leaves for a task."""
@@ -318,6 +338,8 @@ class MachineStates:
         self.all = [MachineState(instance, index) for index in range(len(instance.machines))]
         self.now = 0.0
         """Time of the event that is being applied, in seconds of the engine's clock."""
+        self.measured_within_s = inf
+        """Seconds after which load that slowed an attempt has been measured; infinity: no limit is known."""
         self.off_nominal: set[int] = set()
         """Machines with an estimated speed other than nominal."""
         self.free: dict[int, None] = {}
@@ -483,13 +505,20 @@ class MachineStates:
     def set_speed(self, index: int, speed_factor: float, now: float, *, learned: bool = False) -> None:
         """Set the estimated speed of a machine; ``learned``: it follows from the progress of an attempt."""
         state = self.all[index]
-        state.speed_factor, state.believed_at_s = speed_factor, now
+        if now > state.believed_at_s + self.measured_within_s:
+            state.confirmed_factor = state.learned_factor
+        state.believed_at_s = now
         state.learned_factor = speed_factor if learned else 1.0
+        state.confirmed_factor = max(state.confirmed_factor, state.learned_factor)
+        self._change_speed(state, speed_factor)
+
+    def _change_speed(self, state: MachineState, speed_factor: float) -> None:
+        state.speed_factor = speed_factor
         self._speed_factors = None
         if speed_factor == 1.0:
-            self.off_nominal.discard(index)
+            self.off_nominal.discard(state.index)
         else:
-            self.off_nominal.add(index)
+            self.off_nominal.add(state.index)
         self._update(state)
 
     def set_measured(
@@ -497,17 +526,25 @@ class MachineStates:
     ) -> None:
         """Set the values measured on a machine; ``speed_factor``: speed that its load leaves for a task.
 
-        A speed learned from the progress of attempts is kept unless the load explains it, that is, unless the
-        measured speed is at most ``_EXPLAINED`` times the learned one. In that case the measured speed
-        replaces it.
+        The estimated speed is the lower of this speed and the speed learned from the progress of attempts.
+        Only the first measurement after a lower speed was learned may explain it, if it is not late: then the
+        learned speed is again what it was before. Load that is measured later did not slow the attempt.
         """
         state = self.all[index]
         state.measured = measured
         if speed_factor is None:
             return
         state.measured_factor = speed_factor
-        if speed_factor <= _EXPLAINED * state.learned_factor:
-            self.set_speed(index, speed_factor, now)
+        if (
+            speed_factor <= _EXPLAINED * state.learned_factor
+            and now <= state.believed_at_s + self.measured_within_s
+        ):
+            state.learned_factor = state.confirmed_factor
+        else:
+            state.confirmed_factor = state.learned_factor
+        if state.learned_factor == 1.0:
+            state.believed_at_s = now
+        self._change_speed(state, min(speed_factor, state.learned_factor))
 
     def forget_speed(self, index: int, now: float) -> None:
         """Replace the learned speed of a machine by the measured speed."""

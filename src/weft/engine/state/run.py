@@ -242,6 +242,8 @@ class TaskFacts:
     failed_on: set[int] = field(default_factory=set)
     """The machines in ``avoid``, except those on which the task was only lost or preempted.
 
+    If the task left a slow machine and could not start on the next one, the slow machine is one of them.
+
     The task uses them only if no other machine is usable, even if the plan puts it there.
     """
     avoid: set[int] = field(default_factory=set)
@@ -612,6 +614,11 @@ class RunState:
         if leads and since is not None:
             self._progress.begin(task, self.compiled.mean_seconds[task], since, attempt.seconds or 1.0)
             self.ended(attempt)
+
+    def delayed(self, attempt: Attempt) -> None:
+        """Record that the program of an attempt has not started after all."""
+        if self._progress is not None and self.attempt_of.get(attempt.task) == attempt.number:
+            self._progress.stop(attempt.task)
 
     def ended(self, attempt: Attempt) -> None:
         """If the program of an attempt has ended, record that no work of its task is left."""

@@ -13,7 +13,7 @@ from copy import copy
 from typing import Any
 
 from weft.engine.state.compiled import CompiledWorkflow
-from weft.engine.state.machines import MachineState, MeasuredValues
+from weft.engine.state.machines import HostSilence, MachineState, MeasuredValues
 from weft.engine.state.plan import RunPlan
 from weft.engine.state.run import RestartFiles, RunState, RunTerms, TaskFacts, TaskOutcome
 from weft.engine.state.state import EngineState
@@ -27,7 +27,9 @@ _RUN = (
 )  # fmt: skip
 _BY_TASK = ("attempt_of", "binding", "left_behind")
 _MACHINE = ("up", "free_nodes", "speed_factor", "believed_at_s")
-_LATER = {"learned_factor": 1.0, "measured_factor": 1.0, "reason": "", "lasting": False}
+_LATER = {
+    "learned_factor": 1.0, "confirmed_factor": 1.0, "measured_factor": 1.0, "reason": "", "lasting": False,
+}  # fmt: skip
 """Attributes of a machine that older snapshots lack, and their default values."""
 _STATE = ("now", "next_attempt")
 _ASKED = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
@@ -111,6 +113,7 @@ def _record_machine(machine: MachineState) -> dict[str, Any]:
         **{name: getattr(machine, name) for name in (*_MACHINE, *_LATER)},
         "measured": list(machine.measured),
         "admission": str(machine.admission),
+        "silence": None if machine.silence is None else list(machine.silence),
         "amounts": dict(machine.amounts),
         "service": [machine.service_s, machine.served_until_s] if machine.time_shared else None,
         "holders": list(machine.holders),
@@ -125,6 +128,8 @@ def _restore_machine(state: EngineState, machine: MachineState, kept: Mapping[st
         setattr(machine, name, kept.get(name, default))
     machine.measured = MeasuredValues(*kept.get("measured", ()))
     machine.admission = Admission(kept.get("admission", Admission.OPEN))
+    if (silence := kept.get("silence")) is not None:
+        machine.silence = HostSilence(*silence)
     machine.amounts = dict(kept["amounts"])
     if kept.get("service") is not None:
         machine.service_s, machine.served_until_s = kept["service"]

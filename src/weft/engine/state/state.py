@@ -133,6 +133,7 @@ class MachineInquiries:
 
     def __init__(self, settings: RunSettings, machines: MachineStates, changes: ChangeLog) -> None:
         self._settings = settings
+        self._machines = machines
         self.measures_every_s: float | None = None
         """Seconds between measurements of the machines' states; None: they are not measured."""
         self.needed = False
@@ -154,7 +155,6 @@ class MachineInquiries:
         """By machine: the time of its last answer to a state query."""
         self.agenda = InquiryAgenda(range(len(machines)))
         """Machines to query next."""
-        self._machines = machines
         self._changes = changes
         self._unanswered: dict[int, None] = {}
         """Machines that were queried and have not answered yet; placement waits for them for a while."""
@@ -196,6 +196,7 @@ class MachineInquiries:
         """Set the seconds between measurements of the machines' states."""
         settings, self.measures_every_s = self._settings, every_s
         self.needed = settings.authorise or settings.discover_every_s is not None or every_s is not None
+        self._machines.measured_within_s = math.inf if every_s is None else _VALID_INTERVALS * every_s
 
     def start_measuring(self, now: float) -> None:
         """Measure the machines from now on, because an expression of an application uses measured values."""
@@ -315,7 +316,9 @@ class MachineInquiries:
 class PendingWork:
     """Work that remains to be done for the current event; empty between events and not in snapshots."""
 
-    __slots__ = ("attempts", "due_queues", "policy", "queues", "runs")
+    __slots__ = (
+        "admitted", "attempts", "due_queues", "policy", "queues", "runs", "successors", "usable",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.policy = False
@@ -328,6 +331,12 @@ class PendingWork:
         """Machines whose queues may have an attempt that can start."""
         self.due_queues: dict[int, None] = {}
         """Machines whose SERVE timer has fired: attempts are started from their queues now."""
+        self.usable: dict[int, None] = {}
+        """Machines that an answer to a query has made usable."""
+        self.admitted: dict[int, None] = {}
+        """Machines that an answer to a query lets plans use again."""
+        self.successors: dict[int, None] = {}
+        """Attempts whose earlier attempt was closed."""
 
     def __bool__(self) -> bool:
         return self.policy or bool(self.attempts or self.queues or self.runs)
@@ -343,9 +352,17 @@ class PendingWork:
         del self.due_queues[machine]
         return True
 
+    def take_new(self) -> tuple[list[int], list[int], list[int]]:
+        """Return and clear ``usable``, ``admitted`` and ``successors``."""
+        found = list(self.usable), list(self.admitted), list(self.successors)
+        for each in (self.usable, self.admitted, self.successors):
+            each.clear()
+        return found
+
     def clear(self) -> None:
         """Forget all pending work, because the event has been handled."""
         self.policy = False
+        self.take_new()
         for work in (self.runs, self.attempts, self.queues, self.due_queues):
             work.clear()
 
