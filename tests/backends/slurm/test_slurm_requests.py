@@ -276,6 +276,25 @@ def test_tasks_wait_visibly_while_the_controller_is_away(fragile_cluster, tmp_pa
         project.close()
 
 
+@pytest.mark.parametrize("work", ["1s", "100s"], ids=["pilot", "job"])
+def test_task_waits_visibly_while_its_job_waits_for_nodes(project, work) -> None:
+    command = ("sbatch", "--parsable", "--nodes=4", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000")
+    number = project.cluster.run(*command).strip()
+    try:
+        project.write(f"tasks:\n  a: {{command: exit 0, work: {work}}}\n")
+        engine = project.begin()
+        await_delay(project, "jobs wait in the queue of Slurm")
+        await_waiting(project, 1)
+        time.sleep(3.0)
+    finally:
+        project.cluster.run("scancel", number)
+    code, text = project.finish(engine)
+    assert code == 0, text
+    assert "note: 1 task waited on cluster for" in text, text
+    code, text = project.run("report", "--json")
+    assert json.loads(text)["kinds"][0]["mean_s"] < 3.0, text
+
+
 def test_task_waits_visibly_while_a_limit_on_running_jobs_holds_its_job(project) -> None:
     """Here the job waits for nodes, and the answer of Slurm says that it waits for a limit."""
     folder = project.folder

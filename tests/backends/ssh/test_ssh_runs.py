@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -17,6 +18,15 @@ tasks:
   a: {command: "wc -w < data.txt > count; hostname", inputs: [data.txt], outputs: [count], requirements: 'arch == "x1"'}
   b: {command: "cat count > b.txt; hostname >> b.txt", inputs: [count], outputs: [b.txt], requirements: 'arch == "x2"'}
   c: {command: "cat b.txt count > c.txt", inputs: [b.txt, count], outputs: [c.txt]}
+"""
+TWO_SANDBOXES = """\
+weft: 1
+name: sandboxes
+tasks:
+  a1: {command: "head -c 500000 /dev/zero > a1", outputs: [a1], requirements: 'arch == "x1"'}
+  a2: {command: "head -c 500000 /dev/zero > a2", outputs: [a2], requirements: 'arch == "x2"'}
+  b1: {command: "cp a2 b1", inputs: [a2], outputs: [b1], requirements: 'arch == "x1"'}
+  b2: {command: "cp a1 b2", inputs: [a1], outputs: [b2], requirements: 'arch == "x2"'}
 """
 LONG = """\
 weft: 1
@@ -73,6 +83,20 @@ def test_pipeline_over_two_hosts_is_published_and_reused(grid: Path) -> None:
     assert (grid / "c.txt").read_text() == "3\nhost2\n3\n"
     assert "host1" in weft(grid, "logs", "a")
     assert "reused" in weft(grid, "run", "flow.yaml", "--on", "grid.yaml")
+
+
+def test_machines_on_one_host_have_sandboxes_of_their_own(tmp_path: Path, ssh_hosts: SshHosts) -> None:
+    """Outputs are found in the sandbox of their machine, by tasks of both machines and as results."""
+    backend = {"kind": "ssh", **ssh_hosts[0].backend}
+    machines = {
+        "m1": {"nodes": 2, "arch": "x1", "backend": backend},
+        "m2": {"nodes": 2, "arch": "x2", "backend": {**backend, "sandbox": "/tmp/other"}},
+    }
+    (tmp_path / "grid.yaml").write_text(json.dumps({"machines": machines}))
+    engine = run(tmp_path, TWO_SANDBOXES)
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, out
+    assert {(tmp_path / name).stat().st_size for name in ("b1", "b2")} == {500_000}
 
 
 def test_loop_on_a_host_reads_its_own_file_and_not_the_first_one_of_another_host(grid: Path) -> None:

@@ -297,7 +297,11 @@ class ProgramBackend:
 
     def _disk_of(self, product: Product) -> RemoteDisk | None:
         """Return the disk that holds a product; None: a disk of this host, or of no machine."""
-        return next((disk for disk in self._disks.values() if disk.holds(product)), None)
+        found = [disk for disk in self._disks.values() if disk.holds(product)]
+        if len(found) > 1:  # machines on one host may have sandboxes of their own
+            order = {False: 0, None: 1, True: 2}
+            found.sort(key=lambda disk: order[disk.lacks(product)])
+        return found[0] if found else None
 
     # Commands of the engine.
 

@@ -457,7 +457,7 @@ class AttemptPreparer:
         modes: CopyPermissions = "own" if self._is_rewritten(attempt, file.name) else "read-only"
         disk = self._disk_of(product)
         if disk is not None and attempt.disk is not None and disk.name == attempt.disk.name:
-            disk.copy(product, file, attempt, modes)
+            attempt.disk.copy(product, file, attempt, modes)
             return 0.0
         if disk is not None and attempt.disk is not None:
             problem = attempt.disk.copy_directly(disk, product, file, attempt, is_own=modes == "own")

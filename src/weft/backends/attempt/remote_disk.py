@@ -170,6 +170,12 @@ class RemoteDisk:
         """Return whether the outputs of a product are on this disk."""
         return product.directory.startswith(f"{self.name}/")
 
+    def lacks(self, product: Product) -> bool | None:
+        """Return whether a product is outside of the sandbox; None: its path is not known yet."""
+        if self._found is None:
+            return None
+        return not self._path(product).startswith(f"{self._found['sandbox']}/")
+
     def _relative(self, path: str) -> str:
         return str(Path(path).relative_to(self._mirror))
 
@@ -298,7 +304,7 @@ class RemoteDisk:
     def copy(
         self, product: Product, file: FileRecord, attempt: ActiveAttempt, modes: CopyPermissions
     ) -> None:
-        """Copy an output on this disk into the directory of an attempt on this disk."""
+        """Copy an output on this host, also from another sandbox, into the directory of an attempt here."""
         self.push_earlier(attempt, file.name)
         self.ensure_workdir(attempt)
         place = {"root": self.workdir(attempt), "name": file.name}

@@ -83,6 +83,8 @@ _ARRAY_SIZE = 1000
 """Default of ``array_size``."""
 _PAUSE_S = 10.0
 """Seconds after which a job is submitted again if a limit on the number of jobs was reached."""
+_TURN_S = 5.0
+"""Seconds in the queue of Slurm after which the task of a job counts as waiting, not as running."""
 _SLOW_S = 10.0
 """Seconds without an answer to a command after which a controller counts as slow."""
 _SILENT, _FULL = "the controller of Slurm does not answer", "the queue of Slurm is full"
@@ -97,6 +99,8 @@ _RESERVE_BYTES = 64 << 20
 _SETTINGS = ("partition", "account", "qos", "constraint", "gres")
 _SIGNALS = {"STOP": "TSTP"}
 """Signals under another name: SIGSTOP cannot be caught, so it would stop the job instead of the program."""
+_TURN = ("", "None", "Priority", "Resources")
+"""Reasons of jobs that wait for other jobs only; they change from poll to poll."""
 _NEVER = (
     SlurmCause.PARTITION, SlurmCause.ACCOUNT, SlurmCause.QOS, SlurmCause.TIME_LIMIT, SlurmCause.CONFIGURATION
 )  # fmt: skip
@@ -920,16 +924,25 @@ class JobQueue:
                 self._check_pending(job, status)
 
     def _check_pending(self, job: QueuedJob, status: JobStatus) -> None:
-        """Report a job that can never start, and one that a limit on running jobs keeps in the queue."""
+        """Report a job that can never start, and the programs that wait for a job in the queue."""
+        if job.has_started:
+            return  # after the answer of Slurm
         cause = find_pending_cause(status.reason)
         if cause in _NEVER and job.files.take_order() is not None:
             text = f"its job can never start: {status.reason}"
             self._report(job, {"cause": "error", "text": text, "lasting": True})
-        elif cause is SlurmCause.QUEUE_FULL:
+            return
+        if cause is SlurmCause.QUEUE_FULL:
             reason = f"a limit on running jobs keeps jobs in the queue of Slurm ({status.reason})"
-            programs = [_identity(job)] if job.pilot is None else self._pilots.list_waiting(job.machine)
-            for each in programs:
-                self._report_delay(each, reason)
+        elif time.monotonic() < job.submitted_s + _TURN_S:
+            return  # most jobs start at once
+        else:
+            reason = "jobs wait in the queue of Slurm"
+            if status.reason not in _TURN:
+                reason += f" ({status.reason})"
+        programs = [_identity(job)] if job.pilot is None else self._pilots.list_waiting(job.machine)
+        for each in programs:
+            self._report_delay(each, reason)
 
     def _look(self, job: QueuedJob, now_s: float) -> None:
         """Read the records of a job and report what has changed."""
