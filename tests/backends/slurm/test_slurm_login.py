@@ -342,3 +342,14 @@ def test_missing_slurm_on_the_login_node_is_reported(tmp_path, version) -> None:
     answer = json.loads(done.stdout)
     assert (answer["is"], answer["lasting"]) == ("failed", True), done.stderr
     assert "Slurm is not installed on" in answer["text"]
+
+
+def test_sandbox_that_cannot_be_created(project) -> None:
+    project.write("settings: {timeouts: {machines: 2}}\ntasks:\n  a: {command: echo words}\n")
+    project.write_platform("main", more={"sandbox": "/proc/x"})
+    code, text = project.run()
+    assert code == 1, text
+    text = " ".join(text.split())
+    assert "its sandbox /proc/x cannot be created there" in text
+    assert "set `sandbox` to a directory in which you may write" in text
+    assert "weft-programs" not in text

@@ -83,7 +83,8 @@ def test_output_streams_and_exit_code_are_received(project, ssh_hosts) -> None:
     assert project.end() == ev.Ended(attempt=0, exit_code=0, work_done=1.0)
     product = project.products.of(1, 0, project.attempts[0])
     assert [file.name for file in product.files] == ["out"]
-    assert product.directory == f"ssh://host1{remote_workdir(project, 0)}"
+    assert product.directory == f"{project.backend._disks[0].name}{remote_workdir(project, 0)}"
+    assert product.directory.startswith("ssh://host1;config=")
     assert (project.records(0) / "out").read_text() == "words\n"
     assert (project.records(0) / "err").read_text() == "host1\n"
     assert ssh_hosts[0].run("cat", f"{remote_workdir(project, 0)}/out") == "hello\n"

@@ -9,14 +9,19 @@ import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from patience import PATIENCE_S
 from ssh_hosts import SshHost, SshHosts, make_key
+from weft.backends.attempt.backend import ProgramBackend
+from weft.backends.layout import ProjectLayout
+from weft.backends.ssh.backend import SshMachine
 from weft.backends.ssh.connection import ConnectionState, HostConnection, HostConnections, LineChannel
 from weft.backends.ssh.host import HostError, HostFailure, HostSettings, read_host_settings
 from weft.errors import InvalidInput
+from weft.platform.machine import Machine
 
 LARGE_BYTES = 24 << 20
 
@@ -420,3 +425,30 @@ def test_channel_and_calls_of_other_threads_after_all_connections_were_closed(ss
     with pytest.raises(HostError) as raised:
         host.run(["true"])
     assert raised.value.cause == HostFailure.LOST
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_hosts_of_one_name_in_two_configurations_have_disks_of_their_own(
+    connections: HostConnections, tmp_path: Path, swapped: bool
+) -> None:
+    """Products in journals of versions that ignored the configuration belong to the machine that wrote them."""
+    backend = {"kind": "ssh", "host": "node", "user": "me", "port": 22}
+    configs = {"plain": {}, "a": {"config": str(tmp_path / "a")}, "b": {"config": str(tmp_path / "b")}}
+    machines = [Machine(name=name, backend={**backend, **more}) for name, more in configs.items()]
+    if swapped:
+        machines.reverse()
+    layout = ProjectLayout(project=tmp_path)
+    disks = {
+        index: SshMachine(layout, each, connections, lambda *_: True).disk
+        for index, each in enumerate(machines)
+    }
+    names = {each.name: disks[index].name for index, each in enumerate(machines)}
+    assert len(set(names.values())) == 3
+    assert names["plain"] == "ssh://me@node:22"
+    context = SimpleNamespace(machines=dict(enumerate(machines)))
+    backends = SimpleNamespace(_disks=disks, _context=context)
+    for index, each in enumerate(machines):
+        for name in (names[each.name], "ssh://me@node:22"):
+            product = SimpleNamespace(directory=f"{name}/scratch/1", machine=each.name)
+            assert ProgramBackend._disk_of(backends, product) is disks[index]
+            assert disks[index].find_path(product.directory) == "/scratch/1"

@@ -167,3 +167,13 @@ def test_host_that_never_answers(grid: Path, host: SshHost) -> None:
         run_and_resume(grid, "no answer", host.pass_packets)
     finally:
         host.pass_packets()
+
+
+def test_sandbox_that_cannot_be_created(grid: Path, host: SshHost) -> None:
+    write_machine(grid, host, sandbox="/proc/x")
+    engine = run(grid, TASKS, "--set", "timeouts.machines=2")
+    out, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 1, out
+    text = " ".join(out.split())
+    assert "its sandbox /proc/x cannot be created there" in text
+    assert "set `sandbox` to a directory in which you may write" in text

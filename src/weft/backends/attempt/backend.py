@@ -297,6 +297,10 @@ class ProgramBackend:
 
     def _disk_of(self, product: Product) -> RemoteDisk | None:
         """Return the disk that holds a product; None: a disk of this host, or of no machine."""
+        machines = self._context.machines
+        for index, disk in self._disks.items():
+            if machines[index].name == product.machine and disk.may_hold(product):
+                return disk
         found = [disk for disk in self._disks.values() if disk.holds(product)]
         if len(found) > 1:  # machines on one host may have sandboxes of their own
             order = {False: 0, None: 1, True: 2}

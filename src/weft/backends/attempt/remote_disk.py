@@ -90,13 +90,16 @@ class HostAccess(Protocol):
 class RemoteDisk:
     """The disk of one machine."""
 
-    def __init__(self, access: HostAccess, name: str, sandbox: str, own: str, mirror: Path) -> None:
+    def __init__(
+        self, access: HostAccess, names: tuple[str, str], sandbox: str, own: str, mirror: Path
+    ) -> None:
         """Create the disk; ``sandbox`` is its path on the host, absolute or relative to the home folder.
 
-        ``own`` is the name of the project's folder in the sandbox, which other projects may use, too.
+        ``names`` are its name, and that of earlier versions, which other disks may share. ``own`` is the name
+        of the project's folder in the sandbox, which other projects may use, too.
         """
-        self.name = name
-        """Start of ``Product.directory`` of outputs on this disk."""
+        self.name, self._earlier_name = names
+        """Start of ``Product.directory`` of outputs on this disk, now and in journals of earlier versions."""
         self._access = access
         self._stated = sandbox
         self._own = own
@@ -170,6 +173,17 @@ class RemoteDisk:
         """Return whether the outputs of a product are on this disk."""
         return product.directory.startswith(f"{self.name}/")
 
+    def may_hold(self, product: Product) -> bool:
+        """Return whether an earlier version may have written a product of this machine to this disk."""
+        return not self.holds(product) and self.find_path(product.directory) is not None
+
+    def find_path(self, directory: str) -> str | None:
+        """Return the path of a ``Product.directory`` on this disk; None: it is on another one."""
+        for name in (self.name, self._earlier_name):
+            if directory.startswith(f"{name}/"):
+                return directory.removeprefix(name)
+        return None
+
     def lacks(self, product: Product) -> bool | None:
         """Return whether a product is outside of the sandbox; None: its path is not known yet."""
         if self._found is None:
@@ -180,7 +194,7 @@ class RemoteDisk:
         return str(Path(path).relative_to(self._mirror))
 
     def _path(self, product: Product) -> str:
-        return product.directory.removeprefix(self.name)
+        return self.find_path(product.directory) or product.directory
 
     @property
     def _arrivals(self) -> str:

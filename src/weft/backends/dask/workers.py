@@ -183,6 +183,9 @@ class DaskMachine(SshMachine):
         address = self.settings.scheduler.partition("://")[2]
         return f"dask://{address}/{path_component(self.settings.worker)}"
 
+    def _name_disk_of_earlier_versions(self) -> str:
+        return self._name_disk()
+
     def _copy_bundle(self, connection: WorkerConnection) -> str:  # type: ignore[override]
         self._python, path = connection.install(bundle_name(), make_bundle())
         if self.shared:

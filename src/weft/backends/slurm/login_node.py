@@ -42,6 +42,8 @@ _BUNDLE_FOLDER = "weft-programs"
 class LoginNode(SshMachine):
     """One machine of a cluster behind a login node, with a process of its own there."""
 
+    has_bundle_in_sandbox = True
+
     def __init__(self, *context: Any, partition: Partition) -> None:
         """Create the machine; ``context`` is that of ``SshMachine``, ``partition`` is sent to the process."""
         self._partition = partition
@@ -101,7 +103,8 @@ def _share_rate(partition: Partition, all_partitions: Sequence[Partition]) -> Pa
 
     Each machine has a process of its own on the login node.
     """
-    others = [each for each in all_partitions if each.backend["via"] == partition.backend["via"]]
+    site = partition.backend["via"], partition.backend.get("config")
+    others = [each for each in all_partitions if (each.backend["via"], each.backend.get("config")) == site]
     stated = min(float(each.backend.get("commands_per_s", _DEFAULT_COMMANDS_PER_S)) for each in others)
     backend = {**partition.backend, "commands_per_s": stated / len(others)}
     return Partition(**{**asdict(partition), "backend": backend})

@@ -152,7 +152,7 @@ def clean_host(
     host.writes_bundle = False
     described = host.call_once("describe", sandbox=host.sandbox)
     name = host.disk.name
-    kept = [each.removeprefix(name) for each in spared if each.startswith(f"{name}/")]
+    kept = [path for each in spared if (path := host.disk.find_path(each)) is not None]
     found: Mapping[str, Any] = host.call_once(
         "clean", sandbox=described["sandbox"], folders=folders, spared=kept, dry_run=dry_run
     )
@@ -230,7 +230,8 @@ class SshMachine:
         self._stopped = threading.Event()
         self._closing = False
         own = layout.own_sandbox(machine, project).name
-        self.disk = RemoteDisk(self, self._name_disk(), self.sandbox, own, layout.sandbox(machine))
+        names = self._name_disk(), self._name_disk_of_earlier_versions()
+        self.disk = RemoteDisk(self, names, self.sandbox, own, layout.sandbox(machine))
 
     def _read_settings(self, machine: Machine) -> HostSettings:
         return read_host_settings(machine.backend, machine.name)
@@ -252,7 +253,19 @@ class SshMachine:
         return self.settings.silence_s
 
     def _name_disk(self) -> str:
-        """Return the start of ``Product.directory`` of outputs on this disk."""
+        """Return the start of ``Product.directory`` of outputs on this disk.
+
+        In another configuration, the name of the host may mean another host.
+        """
+        name = self._name_disk_of_earlier_versions()
+        if self.settings.config is None:
+            return name
+        path = Path(self.settings.config).absolute()
+        digest = hashlib.blake2b(os.fsencode(path), digest_size=4).hexdigest()
+        return f"{name};config={digest}"
+
+    def _name_disk_of_earlier_versions(self) -> str:
+        """Return the name of the disk in journals of versions that ignored the configuration."""
         user = f"{self.settings.user}@" if self.settings.user else ""
         port = f":{self.settings.port}" if self.settings.port else ""
         return f"ssh://{user}{self.settings.host}{port}"
@@ -286,6 +299,8 @@ class SshMachine:
         except StagingProblem as problem:
             if problem.number in _FULL:
                 raise _explain_full_disk(self.settings.host, self.sandbox) from problem
+            if problem.number in _NOT_CREATED:
+                raise _explain_sandbox(self.settings.host, self.sandbox, problem.why) from problem
             raise
 
     def call_once(self, operation: str, **arguments: Any) -> Any:
@@ -301,6 +316,8 @@ class SshMachine:
         self._persist(lambda: self._connect().get(remote, local))
 
     no_routes = "`direct` is off"
+    has_bundle_in_sandbox = False
+    """Whether the bundle is copied into the sandbox."""
 
     def list_routes(self) -> Sequence[Sequence[str]]:
         """Return commands by which another host may reach this one; (): files are not copied directly."""
@@ -392,6 +409,9 @@ class SshMachine:
             if error.cause is HostFailure.DISK_FULL:  # nothing can run there until space is freed
                 connection.run(["rm", "-f", arriving], timeout_s=_CONNECT_S)
                 raise _explain_full_disk(self.settings.host, folder) from error
+            if self.has_bundle_in_sandbox and error.cause in _UNWRITABLE:
+                why = _UNWRITABLE[error.cause] or error.text
+                raise _explain_sandbox(self.settings.host, self.sandbox, why) from error
             raise
         connection.run(["mv", arriving, path], timeout_s=_CONNECT_S)
         done = connection.run([self._python, "-I", "-S", path, "version"], timeout_s=_CONNECT_S)
@@ -566,14 +586,23 @@ class SshMachine:
 
 _PASSING = {
     HostFailure.LOST, HostFailure.REFUSED, HostFailure.TIMED_OUT, HostFailure.UNREACHABLE,
-    HostFailure.NO_CHANNEL, HostFailure.CANNOT_RESOLVE, HostFailure.NO_ROOM,
+    HostFailure.NO_CHANNEL, HostFailure.CANNOT_RESOLVE, HostFailure.NO_ROOM, HostFailure.NO_SANDBOX,
 }  # fmt: skip
 """Failures after which an operation is repeated when the host answers again."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NOT_CREATED = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
+_UNWRITABLE = {
+    HostFailure.NO_FILE: "no such file or directory",
+    HostFailure.NO_PERMISSION: "permission denied",
+    HostFailure.FILE: "",
+}
+"""Failures to create a file in the sandbox, and why they happen; "": as the error says."""
 
-_REFUSALS = {*HostFailure.permanent(), HostFailure.NO_COMMAND, HostFailure.NO_ROOM}
+_REFUSALS = {
+    *HostFailure.permanent(), HostFailure.NO_COMMAND, HostFailure.NO_ROOM, HostFailure.NO_SANDBOX,
+}  # fmt: skip
 """Failures after which a host runs no program until the user corrects the cause."""
 
 
@@ -582,6 +611,14 @@ def _explain_full_disk(host: str, folder: str) -> HostError:
     shown = folder if folder.startswith(("/", "~")) else f"~/{folder}"
     what = f"its disk is full: nothing can be written below {shown}"
     return HostError(host, HostFailure.NO_ROOM, what, "free space there")
+
+
+def _explain_sandbox(host: str, sandbox: str, why: str) -> HostError:
+    """Return the error about a sandbox in which nothing can be created."""
+    shown = sandbox if sandbox.startswith(("/", "~")) else f"~/{sandbox}"
+    what = f"its sandbox {shown} cannot be created there ({why})"
+    advice = "set `sandbox` to a directory in which you may write"
+    return HostError(host, HostFailure.NO_SANDBOX, what, advice)
 
 
 def _explain_python(host: str, python: str, said: str) -> HostError:

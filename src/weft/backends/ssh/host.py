@@ -116,6 +116,7 @@ class HostFailure(StrEnum):
     NO_PERMISSION = "no permission"
     DISK_FULL = "disk full"
     NO_ROOM = "no room for weft's own file"
+    NO_SANDBOX = "sandbox cannot be created"
     FILE = "file operation failed"
 
     @property
