@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -31,6 +32,7 @@ from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.policies.policy import make_policy
+from weft.reports.execution_page import _machine_notes
 from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.checks import check_and_unfold
@@ -458,3 +460,27 @@ def test_task_that_ends_without_a_report_of_its_start_has_succeeded():
     (attempt,) = engine.history.succeeded
     assert (attempt.ended_s - attempt.started_s, attempt.ending) == (5.0, "completed")
     assert engine.history.delays[0].until_s == 30
+
+
+def test_outage_of_a_host_has_one_note_in_the_report():
+    engine = RecordedEngine(one_task(), platform_of(1.0, 1.0))
+    engine.handle(ev.Started(attempt=0), at=1)
+    silent = ev.ContactChanged(machine=0, answers=False, silent_s=5, lost_in_s=55)
+    engine.handle(silent, at=10)
+    engine.handle(replace(silent, silent_s=15, lost_in_s=45, reason="timed out"), at=20)
+    history = engine.history
+    display = RunDisplay(progress=SimpleNamespace(state=engine.engine.state, history=history), logs=None)
+    at = display.clock_time(65)
+    assert display.describe_machine(history.machine_changes[-1]) == (
+        f"machine m0 does not answer (timed out): its tasks are unknown; it counts as lost at {at} unless it answers"
+    )
+    executed = SimpleNamespace(history=history, machine_names=["m0", "m1"], origin_s=0.0)
+    assert _machine_notes(executed, None) == ["machine m0 did not answer for 15 s (timed out), after 5 s"]
+    engine.handle(ev.ContactChanged(machine=0, answers=True, silent_s=20), at=25)
+    answered = "machine m0 did not answer for 20 s (timed out), after 5 s"
+    assert _machine_notes(executed, None) == [answered]
+    engine.handle(replace(silent, reason="refused"), at=40)
+    engine.handle(ev.MachineChanged(machine=0, up=False, reason="no route"), at=95)
+    lost = "machine m0 did not answer for 60 s (no route) and was lost, after 35 s"
+    assert _machine_notes(executed, None) == [answered, lost]
+    assert _machine_notes(executed, 1) == [answered, "1 more change of machines"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from weft.api.progress import clock_time
 from weft.api.project import NO_ENGINE, REPLY_TIMEOUT_S, OpenProject, follow_run, send_request
 from weft.backends.layout import check_sandboxes, refuse_wrong_sandboxes
 from weft.documents import DocumentNode, from_python
@@ -63,10 +65,12 @@ def list_machines(opened: OpenProject, run: int | None = None) -> tuple[RunRecor
     """Return a run (default: the last) and the states of the machines of its execution."""
     found, follower = follow_run(opened, run)
     state = follower.state
-    return found, [_describe(state, index) for index in range(len(state.machines))]
+    moment = partial(clock_time, follower.header.started_at_s)
+    return found, [_describe(state, index, moment) for index in range(len(state.machines))]
 
 
-def _describe(state: EngineState, index: int) -> MachineStatus:
+def _describe(state: EngineState, index: int, moment: Callable[[float], str]) -> MachineStatus:
+    """Return the status of a machine; ``moment`` returns a time of the engine as text."""
     machine = state.machines[index]
     here = [each for each in state.attempts.values() if each.machine == index]
     closed, silence = machine.admission != Admission.OPEN, machine.silence
@@ -75,7 +79,7 @@ def _describe(state: EngineState, index: int) -> MachineStatus:
         name=machine.name,
         state=str(machine.admission) if closed else up if machine.up else "lost",
         reason="" if machine.admission == Admission.REMOVED else machine.reason,
-        silence="" if silence is None else describe_silence(silence),
+        silence="" if silence is None else describe_silence(silence, moment),
         nodes=machine.nodes,
         free_nodes=machine.free_nodes,
         running=sum(each.stage == Stage.RUNNING for each in here),

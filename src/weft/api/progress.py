@@ -27,6 +27,7 @@ counted.
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
@@ -212,6 +213,14 @@ UNKNOWN = TimeLeft(p50_s=None, p90_s=None)
 def _rounded(seconds: float) -> str:
     """Return an estimate as text, rounded to seconds; below 10 s to tenths."""
     return format_seconds(round(seconds, 1) if seconds < 10 else float(round(seconds)))
+
+
+def clock_time(zero_at_s: float, at_s: float) -> str:
+    """Return a time of the engine as the time of day here; ``zero_at_s`` is the Unix time at its time 0."""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(zero_at_s + at_s))
+    except (OverflowError, ValueError, OSError):  # the journal is damaged
+        return f"{at_s:g} s of the run"
 
 
 def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -265,7 +264,9 @@ class RunDisplay:
 
     def describe_machine(self, change: MachineChange) -> str:
         """Return a line about a machine that was lost, came back, joined or was closed."""
-        return printable(f"machine {self.progress.state.machines[change.machine].name} {change.text}")
+        at_s = change.lost_at_s
+        then = "" if at_s is None else f"; it counts as lost at {self.clock_time(at_s)} unless it answers"
+        return printable(f"machine {self.progress.state.machines[change.machine].name} {change.text}{then}")
 
     @property
     def silent_machines(self) -> list[MachineState]:
@@ -285,10 +286,9 @@ class RunDisplay:
 
     def clock_time(self, at_s: float) -> str:
         """Return a time of the engine as the time of day here."""
-        try:
-            return time.strftime("%H:%M:%S", time.localtime(self.zero_at_s + at_s))
-        except (OverflowError, ValueError, OSError):  # the journal is damaged
-            return f"{at_s:g} s of the run"
+        from weft.api.progress import clock_time
+
+        return clock_time(self.zero_at_s, at_s)
 
     def module_lines(self) -> list[str]:
         """Return a line about each failure of a task's module that did not affect the task."""

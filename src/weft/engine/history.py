@@ -333,6 +333,26 @@ class StopRecord:
         return f"{self.label} {what} {self.machine} ({self.reason}) and waits for another machine"
 
 
+@dataclass(slots=True, kw_only=True)
+class HostOutage:
+    """A time for which the host of a machine did not answer."""
+
+    since_s: float
+    reason: str
+    """The last reason that was reported; "": none."""
+    until_s: float | None = None
+    """Time at which the host answered or the machine was lost; None: the outage continues."""
+    is_loss: bool = False
+    """Whether the machine was lost by it."""
+
+    def describe(self, now_s: float) -> str:
+        """Return for how long the host did not answer, to follow the name of the machine."""
+        why = f" ({self.reason})" if self.reason else ""
+        passed_s = max(0.0, (now_s if self.until_s is None else self.until_s) - self.since_s)
+        then = " and was lost" if self.is_loss else ""
+        return f"did not answer for {format_seconds(round(passed_s, 1))}{why}{then}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChange:
     """A machine did not answer, was lost, came back, joined, or was drained, removed or opened."""
@@ -341,6 +361,10 @@ class MachineChange:
     machine: int
     text: str
     """What happened, to be shown after the name of the machine: "joined", "is lost: ..."."""
+    lost_at_s: float | None = None
+    """Time at which the machine counts as lost unless its host answers; None: not announced."""
+    outage: HostOutage | None = None
+    """The outage that began, has another reason or ended by this; one has several changes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -590,8 +614,8 @@ class History:
         """Machines that did not answer, were lost, came back, joined, or were drained, removed or opened."""
         self._up_text: dict[int, str] = {}
         """By machine: the last recorded text that says that the machine was lost or came back."""
-        self._silent: dict[int, str] = {}
-        """By machine whose host does not answer: the reason that was noted last."""
+        self._outages: dict[int, HostOutage] = {}
+        """By machine whose host does not answer: the outage."""
         self.delays: list[StartDelay] = []
         """Times during which jobs waited to be submitted or started, by their begin."""
         self._delay_of: dict[int, StartDelay] = {}
@@ -862,29 +886,40 @@ class History:
 
     def _contact_changed(self, event: messages.ContactChanged) -> None:
         if event.answers:
-            if self._silent.pop(event.machine, None) is not None and not event.reason:
-                self._note_machine(event.machine, "answers again")
+            if (ended := self._end_outage(event.machine)) is not None and not event.reason:
+                self._note_machine(event.machine, "answers again", outage=ended)
             return
+        outage = self._outages.get(event.machine)
+        if outage is None:
+            outage = HostOutage(since_s=self.now - event.silent_s, reason=event.reason)
+            self._outages[event.machine] = outage
+        elif outage.reason == event.reason:
+            return
+        outage.reason = event.reason
         why = f" ({event.reason})" if event.reason else ""
-        if self._silent.get(event.machine) == why:
-            return
-        self._silent[event.machine] = why
-        left_s = event.lost_in_s
-        then = (
-            ""
-            if left_s is None
-            else f"; it counts as lost in {format_seconds(round(left_s))} unless it answers"
-        )
-        self._note_machine(event.machine, f"does not answer{why}: its tasks are unknown{then}")
+        lost_at_s = None if event.lost_in_s is None else self.now + event.lost_in_s
+        text = f"does not answer{why}: its tasks are unknown"
+        self._note_machine(event.machine, text, lost_at_s=lost_at_s, outage=outage)
 
-    def _note_machine(self, machine: int, text: str) -> None:
-        self.machine_changes.append(MachineChange(at_s=self.now, machine=machine, text=text))
+    def _end_outage(self, machine: int) -> HostOutage | None:
+        """Return the outage of a machine, which ends now; None: its host has answered."""
+        if (outage := self._outages.pop(machine, None)) is not None:
+            outage.until_s = self.now
+        return outage
+
+    def _note_machine(
+        self, machine: int, text: str, *, lost_at_s: float | None = None, outage: HostOutage | None = None
+    ) -> None:
+        self.machine_changes.append(
+            MachineChange(at_s=self.now, machine=machine, text=text, lost_at_s=lost_at_s, outage=outage)
+        )
 
     def _set_up(self, machine: int, up: bool, reason: str) -> None:
-        self._silent.pop(machine, None)
+        if (outage := self._end_outage(machine)) is not None and not up:
+            outage.is_loss, outage.reason = True, reason or outage.reason
         text = "is back" if up else f"is lost: {reason}" if reason else "is lost"
         if self._up_text.get(machine) != text:  # a loss is reported again when the execution is reopened
-            self._note_machine(machine, text)
+            self._note_machine(machine, text, outage=outage)
             self._up_text[machine] = text
         last = next((row for row in reversed(self.down) if row[0] == machine), None)
         is_down = last is not None and last[2] is None

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from weft.engine.history import AttemptRecord
+from weft.engine.history import AttemptRecord, HostOutage
 from weft.errors import shorten
 from weft.papers.statistics import Summary, summarise
 from weft.predictions import note_unused
@@ -308,14 +308,22 @@ def _prediction_notes(executed: ExecutedRun) -> list[str]:
 
 
 def _machine_notes(executed: ExecutedRun, most: int | None) -> list[str]:
-    """Return notes on machines that were lost, came back, joined or were closed; None: on all changes."""
-    changes, names = executed.history.machine_changes, executed.machine_names
-    notes = []
-    for each in changes[:most]:
-        after = format_seconds(max(0.0, each.at_s - executed.origin_s))
-        notes.append(f"machine {names[each.machine]} {each.text}, after {after}")
-    more = len(changes) - len(notes)
-    return [*notes, f"{format_count(more, 'more change')} of machines"] if more > 0 else notes
+    """Return notes on machines that did not answer, were lost, came back, joined or were closed.
+
+    An outage has one note, from its begin. ``most``: number of notes; None: all.
+    """
+    names, notes, outages = executed.machine_names, list[str](), list[HostOutage]()
+    for each in executed.history.machine_changes:
+        text, at_s = each.text, each.at_s
+        if (outage := each.outage) is not None:
+            if any(outage is earlier for earlier in outages):
+                continue
+            outages.append(outage)
+            text, at_s = outage.describe(executed.history.now), outage.since_s
+        after = format_seconds(round(max(0.0, at_s - executed.origin_s), 1))
+        notes.append(f"machine {names[each.machine]} {text}, after {after}")
+    more = 0 if most is None else len(notes) - most
+    return [*notes[:most], f"{format_count(more, 'more change')} of machines"] if more > 0 else notes
 
 
 def _delay_notes(executed: ExecutedRun, most: int | None) -> list[str]:

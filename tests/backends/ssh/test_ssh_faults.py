@@ -240,7 +240,9 @@ def test_outage_is_shown_with_the_time_at_which_the_host_counts_as_lost(
         assert f"an answer of {host.name}, which has not answered since" in weft(grid, "explain", "t")
         machines = weft(grid, "machines", "ls")
         assert re.search(rf"{host.name} +unknown ", machines)
-        assert f"{host.name} has not answered since" in machines
+        assert re.search(
+            rf"{host.name} has not answered since \d\d:\d\d:\d\d.*lost at \d\d:\d\d:\d\d", machines
+        )
     finally:
         host.pass_packets()
     host.run("touch", "/tmp/go")
@@ -248,6 +250,8 @@ def test_outage_is_shown_with_the_time_at_which_the_host_counts_as_lost(
     assert engine.returncode == 0, out
     assert f"machine {host.name} does not answer" in out
     assert f"machine {host.name} answers again" in out
+    [note] = [line for line in out.splitlines() if line.startswith(f"note: machine {host.name}")]
+    assert "did not answer for" in note
     assert json.loads(weft(grid, "status", "--json"))["silent"] == []
 
 
