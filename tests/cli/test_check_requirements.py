@@ -83,3 +83,27 @@ def test_files_are_checked_although_the_platform_is_wrong(project: Project) -> N
     missing = project.weft("check", "many.yaml", "--on", "nowhere.yaml")
     assert missing.err.startswith("error: no file 'nowhere.yaml'")
     assert "unknown policy 'nosuch'" in missing.err
+
+
+def test_names_that_only_machines_can_define_are_noted_without_a_platform(project: Project) -> None:
+    project.write("machines.yaml", MACHINES)
+    project.write(
+        "flow.yaml",
+        "weft: 1\nparams: {least: 2}\ntasks:\n"
+        "  a: {command: 'true', requirements: memoryy > 1, rank: queue_s}\n"
+        "  b: {command: 'true', sweep: {i: 1..3}, requirements: cores > i and nodes >= least}\n"
+        "  c: {command: 'true', rank: CPU_MHZ}\n",
+    )
+    checked = project.weft("check", "flow.yaml")
+    assert checked.code == 0, checked
+    notes = [line for line in checked.out.splitlines() if line.startswith("note: tasks.")]
+    where, near = "note: tasks.a.requirements", "did you mean 'memory'?"
+    stated = "machines may state it, which is only checked with `--on PLATFORM`"
+    assert notes == [
+        f"{where}: unknown name 'memoryy' at column 1 of expression `memoryy > 1`; {stated}; {near}",
+        f"note: tasks.c.rank: unknown name 'CPU_MHZ' at column 1 of expression `CPU_MHZ`; {stated}",
+    ]
+    refused = project.weft("check", "flow.yaml", "--on", "machines.yaml")
+    assert refused.code == 2
+    assert "memoryy" in refused.err
+    assert "CPU_MHZ" not in refused.err

@@ -48,11 +48,12 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
     Problems include what `weft run` would reject: file names outside the task directory, URLs of an unknown
     kind, programs to copy that do not exist, and invalid settings of local machines, such as a sandbox that
     can never be created. Input files that do not exist and that no task produces are only noted; so are URLs
-    with a password, a token or a signature. With --on, it is a problem if the planner named in the settings
-    cannot plan the workflow on that platform. If the machines of the platform have a backend, tasks without a
-    program, transfers of files that no task writes, and tasks that cannot be isolated are problems, too. Exit
-    code 0: no problems; 2: problems, each with position, value, rule and advice; 3: with --on, some task can
-    run on no machine.
+    with a password, a token or a signature. Without --on, names in `requirements` and `rank` that only
+    machines can state are noted. With --on, it is a problem if the planner named in the settings cannot plan
+    the workflow on that platform. If the machines of the platform have a backend, tasks without a program,
+    transfers of files that no task writes, and tasks that cannot be isolated are problems, too. Exit code 0:
+    no problems; 2: problems, each with position, value, rule and advice; 3: with --on, some task can run on
+    no machine.
     """
     from weft.formats.files import load_platform
 
@@ -157,6 +158,7 @@ def _check_file(name: str, machines: Platform | None, findings: _Findings) -> di
     from weft.formats.files import detect_format, open_source
     from weft.formats.native import WeftYaml, describes_platform, read_platform_file
     from weft.formats.services import bind_services
+    from weft.instance.preferences import note_unchecked_names
     from weft.predictions import note_unused
     from weft.workflow.checks import check_and_unfold
 
@@ -203,6 +205,8 @@ def _check_file(name: str, machines: Platform | None, findings: _Findings) -> di
     if machines is not None:
         notes += _check_on(graph, name, machines, findings, has_valid_settings=has_valid_settings)
         summary += f"; every task can run on {machines.name}"
+    else:
+        notes += note_unchecked_names(graph.workflow)
     return {
         "file": name,
         "kind": "workflow",

@@ -21,8 +21,9 @@ from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.expressions import Expression, Value, evaluate_columns, find_unknown_names
 from weft.expressions.tree import ExpressionNode, FunctionCall, Literal, Name, walk
 from weft.platform.arrays import idle_columns, machine_columns
-from weft.platform.machine import LIVE_NAMES, MEASURED_NAMES, Machine
+from weft.platform.machine import BUILT_IN_NAMES, LIVE_NAMES, MEASURED_NAMES, Machine
 from weft.workflow.task_graph import TaskGraph
+from weft.workflow.workflow import Workflow
 
 TURNAROUND_NAMES = ("seconds", "transfer_s", "queue_s")
 """Names that ranks may use for a task on a machine: estimated seconds of the task, seconds to copy its inputs
@@ -131,6 +132,28 @@ def find_rank_problems(graph: TaskGraph, machines: tuple[Machine, ...]) -> list[
         path = ("tasks", description.name, "rank")
         problems += [replace(problem, path=path, location=None) for problem in found]
     return list(locate_problems(problems, graph.workflow.document))
+
+
+def note_unchecked_names(workflow: Workflow) -> list[str]:
+    """Return a note for each name in requirements and ranks that only a machine could define.
+
+    Machines may state attributes and resources with any names, so such a name is checked with a platform.
+    """
+    notes: dict[str, None] = {}
+    for task in workflow.tasks:
+        swept = () if task.sweep is None else task.sweep.names
+        known = {*BUILT_IN_NAMES, *LIVE_NAMES, *workflow.params, *swept}
+        for key, expression, more in (
+            ("requirements", task.requirements, ()),
+            ("rank", task.rank, TURNAROUND_NAMES),
+        ):
+            unknown = () if expression is None else find_unknown_names(expression, {*known, *more})
+            for problem in (each for error in unknown for each in error.problems):
+                where = f"tasks.{task.name}.{key}: {problem.what}"
+                advice = problem.advice if problem.advice.startswith("did you mean") else ""
+                text = f"{where}; machines may state it, which is only checked with `--on PLATFORM`"
+                notes[f"{text}; {advice}" if advice else text] = None
+    return list(notes)
 
 
 def note_unstated_attributes(graph: TaskGraph, machines: tuple[Machine, ...]) -> list[str]:
