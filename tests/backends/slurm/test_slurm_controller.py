@@ -321,3 +321,14 @@ def test_one_squeue_serves_all_callers_of_an_interval() -> None:
         controller.poll()
         clock.now += 0.125
     assert controller.commands == 3
+
+
+def test_partitions_that_cannot_be_listed_are_no_jobs_of_unknown_state(tmp_path) -> None:
+    """The text of Slurm 23, as `weft sites detect slurm` shows it; the exit code is 1."""
+    said = "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
+    controller = SlurmController(fake(tmp_path, "sinfo", f"echo '{said}' >&2; exit 1"))
+    with pytest.raises(SlurmUnreachable, match="Unable to contact") as caught:
+        controller.list_partitions()
+    assert caught.value.exit_code == 1
+    assert "must answer before its partitions can be listed" in str(caught.value)
+    assert "jobs" not in str(caught.value)

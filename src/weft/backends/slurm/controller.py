@@ -79,8 +79,6 @@ class SlurmUnreachable(WeftError):
     ``cause`` is QUEUE_FULL if sbatch was still waiting for a place in the queue when its time was over.
     """
 
-    exit_code = 75
-
     def __init__(
         self, problem: Problem, retry_in_s: float, cause: SlurmCause = SlurmCause.UNREACHABLE
     ) -> None:
@@ -262,7 +260,13 @@ class SlurmController:
     def list_partitions(self) -> tuple[NodeGroup, ...]:
         """Return the partitions with their nodes; raise SlurmUnreachable if an answer cannot be read."""
         arguments = sinfo_arguments()
-        code, output, errors = self._execute(arguments)
+        try:
+            code, output, errors = self._execute(arguments)
+        except SlurmUnreachable as error:
+            rule = "the controller of Slurm must answer before its partitions can be listed"
+            raise SlurmUnreachable(
+                replace(error.problem, rule=rule), error.retry_in_s, error.cause
+            ) from error
         if code != 0:
             raise SlurmRefused(describe_failure(arguments, code, errors), find_error_cause(code, errors))
         parsed = parse_sinfo(output)
