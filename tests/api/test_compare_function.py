@@ -300,3 +300,16 @@ def test_comparison_record_is_plain_data():
     assert json.loads(json.dumps(record)) == record
     assert [line["planner"] for line in record["planners"]] == ["heft"]
     assert record["workflows"][0]["results"][0]["makespan_s"] == 7
+
+
+def test_policies_that_cannot_keep_budgets_are_listed_with_the_reason():
+    task = {"sweep": {"k": "1..4"}, "work": 4, "nodes": [1, 2], "consumes": {"credits": {1: 1, 2: 3}}}
+    flow = named("thrifty", {"a": task}, budgets={"credits": 4})
+    made = weft.compare(
+        flow, on=platform({"nodes": 8}), planners=["auto"], policies=["m-s", "plan"], plan_steps=50
+    )
+    assert [standing.planned for standing in made.standings] == [1, 0, 0]
+    assert [reason for _, _, reason in made.refusals] == [
+        "policy 'm-s' does not support budgets: credits",
+        "HEFT does not support budgets: credits",
+    ]

@@ -116,3 +116,20 @@ def test_an_unknown_planner_is_rejected(folder: Path) -> None:
     assert request.choose_planning(SettingsLayers(overrides={"planner": "heft"})).planner == "heft"
     with pytest.raises(InvalidInput, match="unknown planner"):
         request.choose_planning(SettingsLayers(overrides={"planner": "no-such-planner"}))
+
+
+@pytest.mark.parametrize(("budget", "binds"), [(4, True), (12, False)])
+def test_policies_without_a_plan_are_refused_if_they_could_exceed_a_budget(budget: int, binds: bool) -> None:
+    flow = weft.Builder("thrifty", budgets={"credits": budget})
+    flow.task("a", sweep={"k": "1..4"}, work=4, nodes=[1, 2], consumes={"credits": {1: 1, 2: 3}})
+    request = compile_request({"thrifty": flow.build()}, weft.load_platform("cluster:8"))
+    assert request.choose_planning(SettingsLayers()).policy == "plan"
+    assert request.choose_planning(SettingsLayers(), runs=2).policy == ("shared-plans" if binds else "foft")
+    fair = SettingsLayers(overrides={"policy": "foft"})
+    if binds:
+        with pytest.raises(
+            InvalidInput, match="policy 'foft' does not support budgets: credits of 'thrifty'"
+        ):
+            request.choose_planning(fair)
+    else:
+        assert request.choose_planning(fair).policy == "foft"

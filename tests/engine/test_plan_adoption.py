@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -33,6 +34,7 @@ from weft.papers.dynamic_grid import grid_testbed, wien2k
 from weft.planners.planner import Budget, make_planner
 from weft.policies.policy import make_policy
 from weft.randomness import generator
+from weft.runtime.budget import PlanningBudget
 from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.settings import RunSettings
@@ -244,6 +246,31 @@ def test_run_that_can_never_be_planned_ends_with_the_reason():
     run = engine.state.runs[0]
     assert run.ending == "cancelled"
     assert "no plan to follow" in run.stopping
+
+
+PATH = (None, *"abcdefgh")
+
+
+def test_new_plans_count_what_ended_and_running_tasks_have_taken_from_budgets():
+    task = {"nodes": [1, 2], "work": 10, "speedup": {"amdahl": 0.0}, "consumes": {"credits": {1: 1, 2: 3}}}
+    chain = {name: task if before is None else {**task, "after": before} for before, name in pairwise(PATH)}
+    made = instance(chain, platform({"nodes": 2}), budgets={"credits": 14})
+    entries = []
+    simulation = Simulation(
+        library=WorkflowLibrary({"w": made}),
+        arrivals=[Arrival(workflow="w")],
+        policy=make_policy("plan"),
+        settings=RunSettings(replan_every_s=3.0, replan_planner="weave"),
+        planner="weave",
+        budget=PlanningBudget(steps=300),
+    )
+    engine = simulation.run(record=entries.append, check=check_engine)
+    assert engine.state.runs[0].ending == "completed"
+    commands = [command for entry in entries for command in entry.commands]
+    assert sum(isinstance(command, cm.Replan) for command in commands) > 3
+    counts = [command.count for command in commands if isinstance(command, cm.Assign)]
+    assert len(counts) == 8
+    assert sum(1 if count == 1 else 3 for count in counts) <= 14
 
 
 @pytest.mark.parametrize("settings", ["always", "lost", "pays"])

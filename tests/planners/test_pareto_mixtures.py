@@ -8,7 +8,7 @@ import pytest
 from planning_examples import instance, platform
 from random_genomes import random_genome
 from weft.planners.decoding import decode, decode_population
-from weft.planners.pareto_front import mix_genomes
+from weft.planners.pareto_front import keep_budgets, mix_genomes
 from weft.randomness import generator
 from weft.schedule.verification import verify
 
@@ -56,3 +56,26 @@ def test_mixture_can_combine_the_levels_of_one_plan_with_levels_of_another_plan(
     decoded = decode_population(made, *mix_genomes(made, narrow, wide))
     pairs = set(zip(decoded.makespan_s.tolist(), decoded.node_seconds.tolist(), strict=True))
     assert (90.0, 180.0) in pairs, "one of them wide lies between both narrow and both wide"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mixtures_keep_the_budgets_exactly_if_their_schedules_are_valid(seed: int) -> None:
+    consuming = {
+        "work": 60,
+        "nodes": [1, 4],
+        "speedup": {"seconds": {1: 60, 4: 30}},
+        "consumes": {"credits": {1: 1, 4: 3}},
+    }
+    tasks = {"each": {**consuming, "sweep": {"k": "1..4"}}, "fixed": {"work": 1, "consumes": {"credits": 2}}}
+    made = instance(tasks, platform({"nodes": 4}, {"nodes": 4}), budgets={"credits": 8, "other": 1})
+    rng = generator(seed, "budgets")
+    mixed = mix_genomes(made, random_genome(made, rng), random_genome(made, rng))
+    kept = keep_budgets(made, mixed[2])
+    for row, genome in enumerate(zip(*mixed, strict=True)):
+        rules = {found.rule for found in verify(decode(made, *genome), made.graph, made.platform)}
+        assert rules == (set() if kept[row] else {"budget"})
+
+
+def test_mixtures_of_a_workflow_without_budgets_are_all_kept() -> None:
+    made = instance(TASKS, platform({"nodes": 4}))
+    assert keep_budgets(made, np.zeros((3, len(made)), dtype=np.uint32)).tolist() == [True] * 3

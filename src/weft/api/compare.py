@@ -16,7 +16,7 @@ from weft.errors import Infeasible, InvalidInput, Problem
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.instance import Instance
 from weft.planners import PLANNERS
-from weft.planners.planner import Budget, Planner, make_planner
+from weft.planners.planner import Budget, Planner, Unsupported, check_no_budgets, make_planner
 from weft.planners.problem import compile_problem
 from weft.platform.platform import Platform
 from weft.policies import POLICIES
@@ -36,6 +36,8 @@ ALL = "all"
 """Name that selects every registered planner or policy."""
 BASELINE = "shuffle"
 """Planner that is the default baseline if it is compared (docs/papers/parameter-sweeps.md, section 6)."""
+PLANNED_BY = "heft"
+"""Planner of the plans that policies follow."""
 
 Progress = Callable[[str], AbstractContextManager[object]]
 """Factory of context managers; each displays a description while its block runs."""
@@ -249,15 +251,24 @@ def _try_policy(
     name: str, policy: str, instance: Instance, objective: Objective, label: str, seed: int
 ) -> PlannerResult:
     """Simulate a workflow under a policy and return the result."""
+    if (refusal := _policy_refusal(policy, instance)) is not None:
+        return PlannerResult(planner=name, makespan_s=None, reason=refusal.reason)
     started = time.perf_counter()
     try:
-        schedule = simulate_policy(instance, policy, seed=seed)
+        schedule = simulate_policy(instance, policy, planner=PLANNED_BY, seed=seed)
     except Infeasible as error:
         return PlannerResult(planner=name, makespan_s=None, reason=str(error))
     taken_s = time.perf_counter() - started
     what = f"the simulated run of {label} under {policy} gives an invalid schedule"
     refuse_invalid(schedule, instance.graph, instance.platform, what)
     return _measure(name, schedule, instance, objective, taken_s)
+
+
+def _policy_refusal(policy: str, instance: Instance) -> Unsupported | None:
+    """Return why a policy cannot keep the budgets of an instance, alone or with a plan of ``PLANNED_BY``."""
+    if not make_policy(policy).needs_plan:
+        return check_no_budgets(f"policy {policy!r}", instance)
+    return make_planner(PLANNED_BY).supports(instance, make_objective("makespan"))
 
 
 def _require_a_plan(made: PlannerComparison) -> None:

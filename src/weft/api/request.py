@@ -20,7 +20,7 @@ from weft.formats.native import replace_unwritable_names
 from weft.formats.services import bind_services
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.planners.planner import make_planner
+from weft.planners.planner import check_no_budgets, make_planner
 from weft.platform.platform import Platform
 from weft.policies.policy import make_policy
 from weft.predictions import unresolved_files
@@ -96,8 +96,9 @@ class Request:
         """Return the policy, planner and budget that settings select for an execution of ``runs`` runs.
 
         Without a stated policy, one run uses ``DEFAULT_POLICY``. Several runs use ``SHARED_POLICY`` if a
-        planner, objective, limit, plan (``planned``) or rule of re-planning is stated, else ``FAIR_POLICY``.
-        Raises InvalidInput for an unknown name, or if a planner does not support a workflow or its objective.
+        planner, objective, limit, plan (``planned``) or rule of re-planning is stated, or if a plan could
+        exceed a budget of a workflow; else ``FAIR_POLICY``. Raises InvalidInput for an unknown name, if a
+        planner does not support a workflow or its objective, or if the policy does not keep its budgets.
         """
         common = layers.of_execution(self.workflows.values())
         self._check_names(layers, common)
@@ -105,6 +106,7 @@ class Request:
         if common.policy is None and runs > 1:
             each = [layers.of_workflow(flow) for flow in self.workflows.values()]
             planned = planned or common.planner is not None or any(map(_requires_plan, each))
+            planned = planned or any(instance.binding_budgets() for instance in self.instances.values())
             policy = SHARED_POLICY if planned else FAIR_POLICY
         planner = common.planner or DEFAULT_PLANNER
         plans = make_policy(policy).needs_plan
@@ -112,6 +114,7 @@ class Request:
             self._check_planners(layers, planner)
         else:
             _refuse_unused(layers.overrides, policy)
+            self._refuse_budgets(policy)
         budget = PlanningBudget(time_s=common.plan_time_s, steps=common.plan_steps)
         return PlanningChoice(policy=policy, planner=planner, budget=budget, plans=plans)
 
@@ -143,6 +146,12 @@ class Request:
             problems |= dict.fromkeys(find_unknown_names(complete_layer(common)))
         if problems:
             raise InvalidInput(list(problems))
+
+    def _refuse_budgets(self, policy: str) -> None:
+        """Raise InvalidInput if a workflow has budgets that a policy without a plan could exceed."""
+        for key, instance in self.instances.items():
+            if (refusal := check_no_budgets(f"policy {policy!r}", instance)) is not None:
+                raise InvalidInput(f"{refusal.reason} of {key!r}", advice=_BUDGET_ADVICE)
 
     def _check_planners(self, layers: SettingsLayers, default: str) -> None:
         """Raise InvalidInput if the planner of a workflow does not support the workflow or its objective."""
@@ -281,6 +290,9 @@ def refuse_unknown_names(layer: SettingsLayer, document: Document | None = None,
 def stated_options(**values: Any) -> SettingsLayer:
     """Return the options that are not None; their names are attributes of ``RunSettings``."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+_BUDGET_ADVICE = f"use --policy {DEFAULT_POLICY}, or {SHARED_POLICY} for several workflows"
 
 
 def _refuse_unused(stated: SettingsLayer, policy: str) -> None:

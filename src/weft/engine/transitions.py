@@ -583,6 +583,8 @@ def _assign(state: EngineState, command: messages.Assign) -> None:
         seconds = compiled.seconds(task, machine, command.count) * (1.0 - command.restart_from)
         if compiled.demands:
             demand = run.demand(task, machine, command.count)
+        if compiled.graph.budget_names:
+            run.change_facts(task).node_count = command.count
     iteration = run.loops.iteration(task) if run.loops.around else 1
     counters = run.loops.counters(task) if run.loops.around else ()
     attempt = Attempt(

@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, suggest
-from weft.instance.instance import Instance
+from weft.instance.instance import Instance, find_exceeded
 from weft.planners.decoding import DecodedPopulation, Genome, decode, encode_schedule
 from weft.planners.evaluation import evaluate_formula, linearise_objective, needs_no_schedule
 from weft.planners.queue_decoding import run_queue
@@ -374,6 +375,21 @@ def mix_genomes(instance: Instance, first: Genome, second: Genome) -> tuple[Indi
     ]
     orders, bound, modes = (np.stack(columns) for columns in zip(*rows, strict=True))
     return orders, bound, modes
+
+
+def keep_budgets(instance: Instance, modes: Indices) -> NDArray[np.bool_]:
+    """Return for each row of modes whether all tasks together stay within the budgets of the workflow.
+
+    Complexity O(r v b) for r rows, v tasks and b budgets.
+    """
+    graph = instance.graph
+    if not graph.budget_names:
+        return np.ones(len(modes), dtype=np.bool_)
+    consumed = np.tile(graph.consumption, (len(modes), 1, 1))
+    for group in instance.groups:
+        if group.consumption is not None:
+            consumed[:, group.tasks] = group.consumption[modes[:, group.tasks]]
+    return np.logical_not(find_exceeded(graph, consumed.sum(axis=1)).any(axis=1), dtype=np.bool_)
 
 
 def _mix_pair(instance: Instance, own: Genome, other: Genome, share: float) -> Genome:

@@ -22,6 +22,7 @@ from weft.planners.pareto_front import (
     ParetoArchive,
     Tradeoff,
     hypervolume_share,
+    keep_budgets,
     make_entry,
     mix_genomes,
 )
@@ -244,7 +245,8 @@ class FrontSearch:
             self._steps += len(orders)
             if (amounts := self._tradeoff.amounts(decoded)) is None:
                 return
-            for row in _undominated(decoded.makespan_s, amounts):
+            kept = keep_budgets(searched, modes)
+            for row in _undominated(np.where(kept, decoded.makespan_s, math.inf), amounts):
                 self._take(decode(searched, orders[row], bound[row], modes[row]), alpha=None, by=_MIXING)
 
     def _objective_in(self, fast: FrontEntry, slow: FrontEntry) -> Objective:

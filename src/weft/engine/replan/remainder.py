@@ -71,6 +71,7 @@ from weft.workflow.task_graph import (
     Indices,
     SubgraphEdge,
     SubgraphTask,
+    TaskGraph,
     build_subgraph,
 )
 
@@ -325,6 +326,8 @@ class _RemainderBuilder:
         for task in self.kept:
             self._connect(task)
         graph, order = build_subgraph(run.compiled.graph, self.rows, self.links, self.variables)
+        if graph.budget_names:
+            graph = replace(graph, budgets=self._find_budgets(graph))
         machines = state.machines
         instance = extract_part(
             run.instance,
@@ -359,6 +362,17 @@ class _RemainderBuilder:
                 default=0.0,
             ),
         )
+
+    def _find_budgets(self, graph: TaskGraph) -> Floats:
+        """Return what the other tasks have left of the budgets for ``graph``, at least what it needs."""
+        whole = self.run.compiled.graph
+        left: Floats = whole.budgets * (1.0 + _ROUNDING)
+        for task in range(len(self.run)):
+            count = self.run.facts_of(task).node_count
+            if count and task not in self.row_of:
+                left = left - whole.consumption_of(task, count)
+        needed: Floats = graph.consumption.sum(axis=0)
+        return np.maximum(left, needed, dtype=np.float64)
 
     def _add(self, task: int) -> None:
         """Add the row of a planned task."""

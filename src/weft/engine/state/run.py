@@ -230,6 +230,8 @@ class TaskFacts:
     failures: dict[Cause, int] = field(default_factory=dict)
     """Number of failures by cause."""
     migrations: int = 0
+    node_count: int = 0
+    """Node count of the last attempt; it is stored only if the workflow has budgets."""
     restart_files: RestartFiles | None = None
     outcome: TaskOutcome | None = None
     """The outcome of the last attempt; it is stored only if a condition may refer to the task."""

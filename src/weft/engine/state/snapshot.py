@@ -196,7 +196,7 @@ def _find_compiled(state: EngineState, kept: Mapping[str, Any]) -> CompiledWorkf
     return state.library.grown(compiled, unfold(set_growth_lines(compiled.graph.workflow, kept["lines"])))
 
 
-_PLAIN_FACTS = ("tries", "migrations", "requeues", "reopened", "order_wanted", "order_usual")
+_PLAIN_FACTS = ("tries", "migrations", "node_count", "requeues", "reopened", "order_wanted", "order_usual")
 
 
 def _record_facts(facts: TaskFacts) -> dict[str, Any]:
