@@ -143,6 +143,11 @@ class SlurmCluster:
         self._start_node(name)
         self._await(lambda: self._usable(name), name)
 
+    def await_nodes(self) -> None:
+        """Wait until slurmctld has an answer of every node; on a busy computer a node can be late."""
+        for name in self.nodes:
+            self._await(lambda name=name: self._usable(name), name)
+
     def kill_controller(self) -> None:
         """Kill slurmctld with SIGKILL; jobs continue, commands fail."""
         self._kill("slurmctld")
@@ -193,8 +198,7 @@ class SlurmCluster:
         self.start_controller()
         for name in self.nodes:
             self._start_node(name)
-        for name in self.nodes:
-            self._await(lambda name=name: self._usable(name), name)
+        self.await_nodes()
 
     @property
     def _gpu_nodes(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def test_memory_per_node_gives_the_total_and_is_written_back():
     assert (machine.memory, machine.memory_per_node) == (32e9, 8e9)
     assert (machine.memory_for(2), Machine(name="h", memory=5e9, nodes=4).memory_for(2)) == (16e9, 5e9)
     written = platform_document(found)["machines"]["c"]
-    assert written == {"nodes": 4, "memory_per_node": 8e9}
+    assert written == {"nodes": 4, "memory_per_node": "8GB"}
     assert read_platform(from_python(platform_document(found))).machines == found.machines
 
 

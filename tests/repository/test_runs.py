@@ -105,6 +105,7 @@ def test_promise_is_stored_with_its_run(database):
         "untimed_kinds": ["b"],
         "exact": 0,
         "open_loops": ["l"],
+        "growing": ["g"],
     }
 
 

@@ -298,7 +298,7 @@ def test_silence_ends_with_the_engine_that_noticed_it(grid: Path, ssh_hosts: Ssh
 
 def test_programs_on_hosts_end_if_the_state_of_their_run_is_moved(grid: Path, ssh_hosts: SshHosts) -> None:
     number = f"{5000 + os.getpid() % 4000}.25"
-    go = "/var/tmp/weft-go"
+    go = "/var/tmp/weft-moved"
     command = f"test -e {go} || sleep {number}; echo 1 > a"
     engine = run(grid, {"a": {"command": command, "outputs": ["a"], "requirements": 'arch == "x2"'}})
     wait_for(ssh_hosts, f"sleep {number}")
