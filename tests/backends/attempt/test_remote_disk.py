@@ -53,7 +53,7 @@ def test_threads_receive_files_of_equal_content_one_after_the_other(tmp_path: Pa
         root.mkdir(parents=True)
         (root / "out").write_text("the same\n")
         products.append(product_of(root, "out"))
-    disk = RemoteDisk(SlowAccess(), "disk", str(tmp_path / "sandbox"), "own", tmp_path / "mirror")
+    disk = RemoteDisk(SlowAccess(), ("disk", "disk"), str(tmp_path / "sandbox"), "own", tmp_path / "mirror")
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda each: disk.pull(each, each.files[0]), products * 2))
     assert [(folder / "out").read_text() for folder in found] == 4 * ["the same\n"]
@@ -91,7 +91,7 @@ def test_projects_with_one_sandbox_send_files_of_equal_content_at_the_same_time(
         )
         attempt.workdir.mkdir(parents=True)
         (attempt.workdir / "data").write_bytes(content)
-        disk = RemoteDisk(SharedAccess(together), "disk", sandbox, project, mirror)
+        disk = RemoteDisk(SharedAccess(together), ("disk", "disk"), sandbox, project, mirror)
         assert disk.push(attempt) == len(content)
         return (Path(disk.workdir(attempt)) / "data").read_bytes()
 
