@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from patience import PATIENCE_S
-from ssh_hosts import SshHosts
+from ssh_hosts import SshHost, SshHosts
 from ssh_projects import find_processes, run, start, wait_for, wait_until, weft, write_grid
 
 KILLS = int(os.environ.get("WEFT_KILLS", "5"))
@@ -214,14 +215,20 @@ def test_host_killed_for_real_with_migration_from_the_restart_file(
     assert (grid / "twice").read_text() == (undisturbed / "twice").read_text() != ""
 
 
+def begin_waiting(grid: Path, hosts: SshHosts, word: str) -> tuple[subprocess.Popen[str], SshHost]:
+    """Begin a run whose task ends when its host has /tmp/go; return the engine and the host of the task."""
+    write_grid(grid, hosts, silence=300)
+    for host in hosts:
+        host.run("rm", "-f", "/tmp/go")
+    engine = run(grid, {"t": {"command": f"echo {word}; until [ -e /tmp/go ]; do sleep 0.1; done"}})
+    name = wait_for(hosts, f"echo {word}")
+    return engine, next(each for each in hosts if each.name == name)
+
+
 def test_outage_is_shown_with_the_time_at_which_the_host_counts_as_lost(
     grid: Path, ssh_hosts: SshHosts
 ) -> None:
-    write_grid(grid, ssh_hosts, silence=300)
-    for host in ssh_hosts:
-        host.run("rm", "-f", "/tmp/go")
-    engine = run(grid, {"t": {"command": "echo outage; until [ -e /tmp/go ]; do sleep 0.1; done"}})
-    host = next(each for each in ssh_hosts if each.name == wait_for(ssh_hosts, "echo outage"))
+    engine, host = begin_waiting(grid, ssh_hosts, "outage")
     host.drop_packets()
     try:
         wait_until(lambda: json.loads(weft(grid, "status", "--json"))["silent"], "silent host")
@@ -275,11 +282,7 @@ def test_outage_violates_no_contract(grid: Path, ssh_hosts: SshHosts) -> None:
 
 def test_silence_ends_with_the_engine_that_noticed_it(grid: Path, ssh_hosts: SshHosts) -> None:
     """The next engine reports a host that still does not answer."""
-    write_grid(grid, ssh_hosts, silence=300)
-    for host in ssh_hosts:
-        host.run("rm", "-f", "/tmp/go")
-    engine = run(grid, {"t": {"command": "echo silence; until [ -e /tmp/go ]; do sleep 0.1; done"}})
-    host = next(each for each in ssh_hosts if each.name == wait_for(ssh_hosts, "echo silence"))
+    engine, host = begin_waiting(grid, ssh_hosts, "silence")
     host.drop_packets()
     try:
         wait_until(lambda: json.loads(weft(grid, "status", "--json"))["silent"], "silent host")
