@@ -14,10 +14,17 @@ import pytest
 from hypothesis import settings
 
 from dask_clusters import dask_cluster
-from slurm_cluster import fragile_cluster, slurm16_cluster, slurm_cluster
+from slurm_cluster import fragile_cluster, shared_slurm_cluster, slurm16_cluster, slurm_cluster
 from ssh_hosts import ssh_hosts
 
-__all__ = ["dask_cluster", "fragile_cluster", "slurm16_cluster", "slurm_cluster", "ssh_hosts"]
+__all__ = [
+    "dask_cluster",
+    "fragile_cluster",
+    "shared_slurm_cluster",
+    "slurm16_cluster",
+    "slurm_cluster",
+    "ssh_hosts",
+]
 
 # One budget for all property tests: `make properties EXAMPLES=1000` draws more, and other, examples.
 settings.register_profile("budget", max_examples=30, deadline=None, derandomize=True)

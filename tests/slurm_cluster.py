@@ -24,7 +24,14 @@ import pytest
 
 from patience import PATIENCE_S
 
-__all__ = ["SlurmCluster", "fragile_cluster", "need_slurm", "slurm16_cluster", "slurm_cluster"]
+__all__ = [
+    "SlurmCluster",
+    "fragile_cluster",
+    "need_slurm",
+    "shared_slurm_cluster",
+    "slurm16_cluster",
+    "slurm_cluster",
+]
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "unshare")
 ADMIN_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
@@ -144,7 +151,11 @@ class SlurmCluster:
         self._await(lambda: self._usable(name), name)
 
     def await_nodes(self) -> None:
-        """Wait until slurmctld has an answer of every node; on a busy computer a node can be late."""
+        """Wait until slurmctld has an answer of every node; on a busy computer a node can be late.
+
+        Slurm drains a node that refuses a job, as it does if slurmctld forgot in a crash that the job runs there
+        already. Such a node is resumed, as its administrator would do.
+        """
         for name in self.nodes:
             self._await(lambda name=name: self._usable(name), name)
 
@@ -167,9 +178,10 @@ class SlurmCluster:
         self._await(lambda: "UP" in self.run("scontrol", "ping", check=False).split(), "slurmctld")
 
     def read_logs(self) -> str:
-        """Return the last lines of the logs of all daemons."""
+        """Return the last lines of the logs of all daemons, and the state of each node with its reason."""
         logs = sorted((*self.folder.glob("*.log"), *self.folder.glob("*.out")))
-        return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-3000:]}" for log in logs)
+        lines = [f"{log.name}: {log.read_text(errors='replace')[-3000:]}" for log in logs]
+        return "\n".join([*lines, self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %T %E", check=False)])
 
     def stop(self) -> None:
         """End every process of the cluster and its jobs, and remove its files."""
@@ -262,6 +274,8 @@ class SlurmCluster:
 
     def _usable(self, name: str) -> bool:
         state = self.run("sinfo", "-h", "-N", "-n", name, "-p", "main", "-o", "%T", check=False).strip()
+        if state.startswith("drain"):
+            self.run("scontrol", "update", f"NodeName={name}", "State=RESUME", check=False)
         return state in {"idle", "mixed", "allocated", "completing"}
 
     def _await(self, reached: Callable[[], object], name: str) -> None:
@@ -321,9 +335,16 @@ def _clusters(nodes: int, node_timeout_s: int = 6) -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture(scope="session")
-def slurm_cluster() -> Iterator[SlurmCluster]:
+def shared_slurm_cluster() -> Iterator[SlurmCluster]:
     """A Slurm of four nodes for all tests of a process."""
     yield from _clusters(4)
+
+
+@pytest.fixture
+def slurm_cluster(shared_slurm_cluster: SlurmCluster) -> SlurmCluster:
+    """The shared Slurm, with all its nodes, whatever the tests before have done to them."""
+    shared_slurm_cluster.await_nodes()
+    return shared_slurm_cluster
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,6 @@ class SiteFolder:
 
 @pytest.fixture
 def site(tmp_path: Path, slurm_cluster: SlurmCluster) -> SiteFolder:
-    slurm_cluster.await_nodes()
     return SiteFolder(tmp_path, slurm_cluster)
 
 

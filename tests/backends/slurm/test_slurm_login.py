@@ -29,13 +29,16 @@ RUN = ("run", "flow.yaml", "--on", "cluster.yaml")
 
 
 @pytest.fixture(scope="module")
-def login_node(slurm_cluster: SlurmCluster, tmp_path_factory: pytest.TempPathFactory):
+def login_node(shared_slurm_cluster: SlurmCluster, tmp_path_factory: pytest.TempPathFactory):
     need_ssh_hosts()
     hosts = SshHosts(tmp_path_factory.mktemp("login"), 1, 1 << 28)
     hosts.user = "root"
-    hosts.shared = {slurm_cluster.folder: str(slurm_cluster.folder), slurm_cluster.disk: "/srv"}
+    hosts.shared = {
+        shared_slurm_cluster.folder: str(shared_slurm_cluster.folder),
+        shared_slurm_cluster.disk: "/srv",
+    }
     address = hosts.network.address(-9)  # of this computer
-    hosts.environment = {"SLURM_CONF": str(slurm_cluster.write_remote_configuration(address))}
+    hosts.environment = {"SLURM_CONF": str(shared_slurm_cluster.write_remote_configuration(address))}
     try:
         hosts.start()
         yield hosts[0]
