@@ -30,7 +30,7 @@ PLATFORM = """weft: 1
 machines:
   cluster:
     nodes: 4
-    backend: {{kind: slurm, partition: main, pilot: {mode}, commands_per_s: {rate}}}
+    backend: {{kind: slurm, partition: main, mode: {mode}, commands_per_s: {rate}}}
 """
 FLOW = """weft: 1
 name: sweep
@@ -81,7 +81,7 @@ def main() -> None:
     cluster = SlurmCluster(4)
     try:
         pilots = measure(cluster, "auto", options.tasks, options.seconds, options.rate)
-        jobs = measure(cluster, "never", options.tasks, options.seconds, options.rate)
+        jobs = measure(cluster, "job", options.tasks, options.seconds, options.rate)
     finally:
         cluster.stop()
     result = {

@@ -38,7 +38,8 @@ SERVICES = ("dask_cluster", "slurm_cluster", "ssh_hosts")
 
 
 def pytest_configure() -> None:
-    """Let child processes receive SIGINT and SIGHUP, which ``make test &`` or ``nohup`` makes them ignore."""
+    """Give all tests the same terminal, and SIGINT and SIGHUP, which ``make test &`` or ``nohup`` ignore."""
+    os.environ["TERM"] = "xterm"  # lines of progress are redrawn
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -325,7 +325,8 @@ class SshHost:
     def limit_cpu(self, share: float, *, weight: int = 1) -> None:
         """Limit all processes of the host together to ``share`` of one core; skip the test where this fails.
 
-        Against other processes of this computer they count ``weight`` times as much as usual.
+        Against other processes of this computer they count ``weight`` times as much as usual. They use one core,
+        because the kernel divides a quota among the processes of a core evenly, and among cores by chance.
         """
         if self.quota is None:
             self.quota = _make_cpu_group(f"weft-{os.getpid()}-{self._network.number}-{self.name}")
@@ -338,10 +339,12 @@ class SshHost:
             (self.quota / "cpu.cfs_period_us").write_text(str(period_us), encoding="utf-8")
             (self.quota / "cpu.cfs_quota_us").write_text(str(quota_us), encoding="utf-8")
             (self.quota / "cpu.shares").write_text(str(1024 * weight), encoding="utf-8")
+        core = sorted(os.sched_getaffinity(0))[self.number % len(os.sched_getaffinity(0))]
         while late := set(self.processes()) - _members(self.quota):
             for pid in late:
                 with contextlib.suppress(ProcessLookupError):
                     (self.quota / "cgroup.procs").write_text(str(pid), encoding="utf-8")
+                    os.sched_setaffinity(pid, {core})
 
     def processes(self) -> list[int]:
         """Return the ids, outside of the host, of all processes of the host."""

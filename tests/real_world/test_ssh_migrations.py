@@ -193,7 +193,7 @@ def test_a3_1_job_leaves_a_host_with_competing_load(hosts: SshHosts, tmp_path: P
     pipe = prepare_competitors(hosts[0])
 
     def disturb(event: messages.Event) -> bool:
-        if not (isinstance(event, messages.Progressed) and (event.iterations or 0) >= 60):
+        if not (isinstance(event, messages.Progressed) and (event.iterations or 0) >= 40):
             return False
         pipe.open("w").close()
         return True
@@ -223,7 +223,7 @@ def test_a3_2_jobs_that_need_more_memory_run_on_the_host_that_has_it(hosts: SshH
         tmp_path,
         platform_of(hosts),
         units=70,
-        demand_after=45,
+        demand_after=38,
         contract="none",
         poll_every=0.5,
         migration=migration,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from weft.api.journal import explain_task, explanation_lines
 from weft.api.run import run
+from weft.backends.attempt import completion
+from weft.backends.attempt.attempt import ActiveAttempt
+from weft.backends.attempt.completion import TaskMonitor
+from weft.backends.attempt.task_files import Observation
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.platform.machine import Machine
@@ -101,6 +106,37 @@ def test_invalid_requirement_is_reported_and_ignored(machines, tmp_path):
     assert len(commands(entries, cm.Assign)) == 1
     story = "\n".join(explanation_lines(explain_task(tmp_path, "job", run=1)))
     assert "it wrote a file that is ignored: gw_reqs contains" in story
+
+
+def test_restart_files_are_not_requested_while_they_are_copied(monkeypatch):
+    """A request would change the files, and the copy would be discarded: with a short interval, every copy."""
+    clock, calls = SimpleNamespace(s=0.0), []
+    monkeypatch.setattr(completion.time, "monotonic", lambda: clock.s)
+    checkpoint = SimpleNamespace(every=1.0)
+    compiled = SimpleNamespace(
+        description=lambda _: SimpleNamespace(recovery=SimpleNamespace(checkpoint=checkpoint)),
+        graph=SimpleNamespace(context=lambda _: {}),
+        is_untimed=lambda _: False,
+    )
+    context = SimpleNamespace(compiled_workflow=lambda _: compiled, task_settings=lambda *_: RunSettings())
+    attempt = ActiveAttempt(
+        number=0, nonce="n", run=0, task=0, machine=0, nodes=1, count=1, workdir_path="", records_path=""
+    )
+    attempt.files = SimpleNamespace(observe=lambda: Observation(restart_changed=True))
+    monitor = TaskMonitor(context, lambda _: calls.append("request"), lambda _: calls.append("copy"))
+    monitor.add(attempt)
+
+    def advance(until_s):
+        calls.clear()
+        while clock.s < until_s:
+            clock.s += 0.125
+            monitor.check()
+        return calls
+
+    assert advance(2.5) == ["request", "copy"]  # the copy is still being made
+    assert advance(9.0) == []
+    attempt.copying = False
+    assert advance(10.0) == ["request", "copy"]
 
 
 def test_restart_uses_the_last_reported_progress(machines, tmp_path):

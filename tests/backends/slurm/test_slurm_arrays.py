@@ -34,8 +34,8 @@ class ArrayProject(SlurmProject):
         self.environment["PATH"] = f"{self.bin}{os.pathsep}{self.environment['PATH']}"
         self.write_cores()
 
-    def write_cores(self, more="") -> None:
-        text = PLATFORM.format(partition="main", cores=4, more=f", unit: core, pilot: never{more}")
+    def write_cores(self, more="", mode="array") -> None:
+        text = PLATFORM.format(partition="main", cores=4, more=f", unit: core, mode: {mode}{more}")
         (self.folder / "cluster.yaml").write_text(text.replace("nodes: 4", "nodes: 16"))
 
     def write_sbatch(self, then: str, before: str = "") -> None:
@@ -80,6 +80,15 @@ def test_equal_tasks_are_submitted_as_one_array(project) -> None:
     code, text = project.run("explain", "t[1]")
     assert re.search(r"it is job [0-9]+_[0-9]+ of the batch system", text), text
     assert project.queue() == []
+
+
+def test_mode_job_submits_one_job_for_each_task(project) -> None:
+    project.write_cores(mode="job")
+    project.write_sweep("exit 0", count=3)
+    code, text = project.run()
+    assert code == 0, text
+    assert [("--array" in line) for line in project.lines("sbatch")] == [False] * 3
+    assert project.lines("arrays") == ["none"] * 3
 
 
 def test_size_of_arrays_is_limited(project) -> None:

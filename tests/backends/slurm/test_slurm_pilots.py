@@ -144,9 +144,9 @@ def test_incomplete_repeated_and_foreign_lines_are_not_messages(tmp_path) -> Non
         ({}, {"expected_s": 2.0, "nodes": 2}, False),
         ({}, {"expected_s": 2.0, "time_s": 36000.0}, False),
         ({"pilot_below": "2m"}, {"expected_s": 100.0}, True),
-        ({"pilot": "always"}, {}, True),
-        ({"pilot": "always"}, {"expected_s": 3600.0}, False),
-        ({"pilot": "never"}, {"expected_s": 2.0}, False),
+        ({"mode": "pilot"}, {}, True),
+        ({"mode": "pilot"}, {"expected_s": 3600.0}, False),
+        ({"mode": "job"}, {"expected_s": 2.0}, False),
         ({}, {"attempt": MODULE_NUMBERS}, False),
         ({"unit": "core"}, {"expected_s": 2.0, "nodes": 3}, True),
         ({"unit": "core"}, {"expected_s": 2.0, "nodes": 5}, False),
@@ -163,7 +163,7 @@ class Pilots:
     """A pool of pilots without jobs: the test writes their reports."""
 
     def __init__(self, folder):
-        machine = Partition(name="m", nodes=2, cores=1, node_is_core=False, backend={"pilot": "always"})
+        machine = Partition(name="m", nodes=2, cores=1, node_is_core=False, backend={"mode": "pilot"})
         self.pool = PilotPool({0: machine}, lambda _: folder, "token", lambda: None)
 
     def add(self, attempt):
@@ -259,7 +259,7 @@ def test_pilot_without_time_for_a_task_is_released(pilots) -> None:
 @pytest.fixture
 def project(slurm_cluster, tmp_path):
     found = SlurmProject(tmp_path, slurm_cluster)
-    found.write_platform("main", more=", pilot: auto")
+    found.write_platform("main", more=", mode: auto")
     yield found
     found.close()
 

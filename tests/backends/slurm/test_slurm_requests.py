@@ -58,7 +58,7 @@ def test_cores_are_the_nodes_of_a_shared_machine(project, work) -> None:
 
 
 def test_time_limit_is_the_p90_times_the_margin(project) -> None:
-    project.write_platform("main", more=", time_margin: 2, pilot: never")
+    project.write_platform("main", more=", time_margin: 2, mode: job")
     (project.folder / "known.csv").write_text("kind,seconds,p90_seconds\nspread,60,120\n")
     command = "squeue -h -j $SLURM_JOB_ID -o %l > {0}"
     project.write(f"""predictions: known.csv
@@ -126,7 +126,7 @@ def test_job_after_one_that_reached_the_default_limit_requests_twice_as_much(pro
     (folder / "bin/squeue").write_text(f'#!/bin/sh\n{program} "$@" | sed s/CANCELLED/TIMEOUT/\n')
     (folder / "bin/squeue").chmod(0o755)
     project.environment["PATH"] = f"{folder / 'bin'}{os.pathsep}{project.environment['PATH']}"
-    project.write_platform("main", more=", pilot: never")
+    project.write_platform("main", more=", mode: job")
     command = f"{program} -h -j $SLURM_JOB_ID -o %l >> {folder}/limits; [ $(wc -l < {folder}/limits) -gt 2 ] || exec sleep 1000"
     project.write(f"tasks:\n  a: {{command: '{command}', retries: {{timeout: 2}}}}\n")
     engine = project.begin()

@@ -222,7 +222,8 @@ class TaskMonitor:
 
         If the task states an interval, the files are requested at the end of each interval and copied when
         they have changed; otherwise they are copied whenever they have changed. The next interval begins at
-        the planned end of the last one, so that the time of a copy does not delay later copies.
+        the planned end of the last one, so that the time of a copy does not delay later copies. Only while a
+        copy is being made, no files are requested: the program would change them, so no copy would succeed.
         """
         every_s, now_s = self._copy_interval_s(attempt), time.monotonic()
         answered = every_s is None or (
@@ -232,7 +233,11 @@ class TaskMonitor:
             attempt.unsaved, attempt.requested_at_s = False, None
             attempt.copying = True
             self._copy(attempt)
-        if every_s is not None and now_s >= attempt.copies_at_s:
+        if every_s is None or now_s < attempt.copies_at_s:
+            return
+        if attempt.copying:
+            attempt.copies_at_s = now_s + _ANSWER_S
+        else:
             due_s = attempt.copies_at_s + every_s
             attempt.copies_at_s = due_s if due_s > now_s else now_s + every_s
             # A request without an answer is repeated: the program may not have handled the signal yet.

@@ -45,7 +45,7 @@ _KEYS = (
     "unit",
     *_TEXTS,
     *_NUMBERS,
-    "pilot",
+    "mode",
     *_TIMES,
     "memory_per_node",
     "exclusive",
@@ -274,7 +274,7 @@ def _find_wrong_settings(machine: Machine) -> Iterator[Problem]:
         value = stated.get(key)
         if value is not None and not parse_seconds(str(value)):
             yield Problem(what=f"{where}: {key} {value!r}", rule="must be a time above 0, such as 90 or 10m")
-    for key, words in (("pilot", MODES), ("unit", _UNITS)):
+    for key, words in (("mode", MODES), ("unit", _UNITS)):
         if (value := stated.get(key, words[0])) not in words:
             yield Problem(what=f"{where}: {key} {value!r}", rule=f"must be one of {', '.join(words)}")
     size = stated.get("array_size")

@@ -719,6 +719,8 @@ class JobQueue:
     def _list_equal(self, waiting: Sequence[QueuedJob]) -> list[_DescribedJob]:
         """Return the first of the waiting jobs and others that can be elements of one array with it."""
         found: list[_DescribedJob] = []
+        settings = self._context.machines[waiting[0].machine].backend
+        most = 1 if settings.get("mode") == "job" else self._most_elements
         for job in waiting:
             if job.order is None or job.is_doubtful or (found and job.machine != found[0].job.machine):
                 continue
@@ -729,7 +731,7 @@ class JobQueue:
                 continue
             if not found or found[0].fits(described):
                 found.append(described)
-            if len(found) >= self._most_elements:
+            if len(found) >= most:
                 break
         return found
 

@@ -41,8 +41,8 @@ MODULE_NUMBERS = 1 << 30
 """Numbers from here on are those of prologs, epilogs and evaluators, which the journal does not contain."""
 PILOT_NUMBERS = 1 << 60
 """Numbers from here on are those of pilots, which count as jobs but not as attempts."""
-MODES = ("auto", "always", "never")
-"""Values of the key ``pilot``."""
+MODES = ("auto", "job", "array", "pilot")
+"""Values of the key ``mode``."""
 BELOW_S, TIME_S, IDLE_S = 60.0, 3600.0, 30.0
 """Defaults of ``pilot_below``, ``pilot_time`` and ``pilot_idle``."""
 SIGNAL_BEFORE_S = 30
@@ -277,15 +277,15 @@ class PilotPool:
     def takes(self, machine: int, order: Mapping[str, Any]) -> bool:
         """Return whether a program runs in a pilot, not in a job of its own."""
         stated = self._machines[machine].backend
-        mode = stated.get("pilot", "auto")
+        mode = stated.get("mode", "auto")
         time_s, expected_s = order.get("time_s"), order.get("expected_s")
         if order.get("ooms") and order.get("memory_bytes") is None:
             return False  # its job requests more memory than a pilot has
-        if mode == "never" or self._weight(machine, order) > self._slots(machine):
+        if mode in {"job", "array"} or self._weight(machine, order) > self._slots(machine):
             return False
         if max(time_s or 0.0, 2.0 * (expected_s or 0.0)) > 0.8 * seconds_of(stated, "pilot_time", TIME_S):
             return False
-        if mode == "always":
+        if mode == "pilot":
             return True
         if int(order["attempt"]) >= MODULE_NUMBERS:
             return any(pilot.machine == machine and _is_usable(pilot) for pilot in self.pilots)
