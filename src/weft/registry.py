@@ -20,11 +20,16 @@ from weft.errors import InvalidInput, nearest, suggest
 
 
 class UnavailableEntry(InvalidInput):
-    """An entry of another package cannot be imported."""
+    """An entry of another package cannot be imported, or is no implementation."""
 
 
 _FOREIGN: dict[object, str] = {}
 """Descriptions of the loaded entries of other packages; keys are the entries and their top-level modules."""
+
+
+def describe_foreign_entry(kind: type) -> str | None:
+    """Return a description of a class that another package has registered; None for other classes."""
+    return _FOREIGN.get(kind)
 
 
 def find_foreign_entry(traceback: TracebackType | None) -> str | None:
@@ -43,10 +48,18 @@ class Registry:
     """A mapping from names to implementations; ``load`` imports the implementation with a name."""
 
     def __init__(
-        self, group: str, noun: str, entries: Mapping[str, str], *, aliases: Mapping[str, str] | None = None
+        self,
+        group: str,
+        noun: str,
+        entries: Mapping[str, str],
+        *,
+        interface: tuple[str, ...] = (),
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
         self.group = group
         self.noun = noun
+        self.interface = interface
+        """Attributes that the class of every entry has; other packages may register anything."""
         self.builtin = dict(entries)
         self._aliases = dict(aliases or {})
         """Alternative names of entries, as used in papers; ``load`` accepts them, iteration omits them."""
@@ -95,11 +108,16 @@ class Registry:
         except Exception as error:
             what = f"{entry} cannot be imported: {type(error).__name__}: {error}"
             raise UnavailableEntry(what, advice=f"repair or uninstall package {package}") from error
+        missing = ", ".join(name for name in self.interface if not hasattr(found, name))
+        if missing or not callable(found):
+            fault = f"is without {missing}" if callable(found) else "is no class"
+            what = f"{entry} cannot be used: {target} {fault}"
+            raise UnavailableEntry(what, advice=f"repair or uninstall package {package}")
         _FOREIGN[found] = _FOREIGN[module.partition(".")[0]] = entry
         return found
 
     def load_titled(self) -> Iterator[tuple[str, Any | None, str]]:
-        """Yield (name, entry, title) of each entry; (name, None, reason) if it cannot be imported."""
+        """Yield (name, entry, title) of each entry; (name, None, reason) if it is unavailable."""
         for name in self:
             try:
                 found = self.load(name)
@@ -109,7 +127,7 @@ class Registry:
                 yield name, found, str(getattr(found, "title", ""))
 
     def load_each(self) -> Iterator[tuple[str, Any]]:
-        """Yield (name, entry), built-in ones first; skip entries that cannot be imported, with a warning."""
+        """Yield (name, entry), built-in ones first; skip unavailable entries, with a warning."""
         for name in self.builtin_first():
             try:
                 found = self.load(name)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cli.projects import Project, wait_for
 from patience import PATIENCE_S
 from plugins import backend_example, environment_with, install
@@ -51,7 +53,13 @@ def test_programs_of_the_example_backend_end_when_their_engine_is_killed(project
         project.end(engine)
 
 
-BROKEN = "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"
+BROKEN = {
+    "nowhere:Thing": "cannot be imported: ModuleNotFoundError: No module named 'nowhere'",
+    "other:NUMBER": "cannot be used: other:NUMBER is no class",
+    "other:Empty": "cannot be used: other:Empty is without ",
+}
+"""Targets of entry points that are no implementations, with the reason that is reported."""
+OTHER = "NUMBER = 3\nclass Empty: pass\n"
 FAILING = """\
 import numpy as np
 from dataclasses import dataclass, replace
@@ -117,27 +125,34 @@ def test_message_at_the_second_interrupt_says_that_resume_starts_ended_programs_
         project.end(engine)
 
 
-def test_unavailable_entry_points_do_not_break_other_commands(project: Project) -> None:
+@pytest.mark.parametrize("target", list(BROKEN))
+def test_unavailable_entry_points_do_not_break_other_commands(project: Project, target: str) -> None:
     for group in ("planners", "policies", "formats", "generators", "backends"):
-        install(project.folder / "packages", f"weft.{group}", f"broken-{group}", "nowhere:Thing")
+        install(project.folder / "packages", f"weft.{group}", f"broken-{group}", target)
+    (project.folder / "packages" / "other.py").write_text(OTHER)
     project.write("w.yaml", "weft: 1\ntasks:\n  a: {work: 1}\n")
     listed = weft(project, "planners")
     assert listed.returncode == 0, listed.stderr
-    reason = f"planner 'broken-planners' of package plugin-broken-planners {BROKEN}"
+    reason = f"planner 'broken-planners' of package plugin-broken-planners {BROKEN[target]}"
     assert f"broken-planners   unavailable: {reason}" in listed.stdout
-    assert (
-        f"format 'broken-formats' of package plugin-broken-formats {BROKEN}"
-        in weft(project, "formats").stdout
-    )
+    listed = weft(project, "formats").stdout
+    assert f"format 'broken-formats' of package plugin-broken-formats {BROKEN[target]}" in listed
     for command in (
         ("convert", "w.yaml", "w.json"), ("check", "w.yaml"), ("policies",), ("generate", "--list"),
         ("compare", "w.yaml", "--on", "identical:2"), ("plan", "w.yaml", "--on", "identical:2"),
     ):  # fmt: skip
         outcome = weft(project, *command)
         assert outcome.returncode == 0, (command, outcome.stderr)
-    requested = weft(project, "plan", "w.yaml", "--planner", "broken-planners")
-    assert requested.returncode == 2
-    assert requested.stderr == f"error: {reason}; repair or uninstall package plugin-broken-planners\n"
+    project.write("broken.yaml", "weft: 1\nmachines:\n  m: {backend: {kind: broken-backends}}\n")
+    for command in (
+        ("plan", "w.yaml", "--planner", "broken-planners"), ("planners", "broken-planners"),
+        ("simulate", "w.yaml", "--policy", "broken-policies"), ("generate", "broken-generators"),
+        ("check", "broken.yaml"),
+    ):  # fmt: skip
+        requested = weft(project, *command)
+        assert requested.returncode == 2, requested.stderr
+        assert f" {BROKEN[target]}" in requested.stderr
+        assert "; repair or uninstall package plugin-broken-" in requested.stderr
     project.write("unknown.txt", "neither of them")
     skipped = weft(project, "check", "unknown.txt")
     assert "warning: format 'broken-formats' of package" in skipped.stderr
@@ -167,6 +182,7 @@ def test_impossible_schedule_of_a_foreign_planner_is_refused(project: Project) -
         outcome = weft(project, *command, "tiny.yaml", "--planner", "impossible")
         assert outcome.returncode == 1
         assert (
-            "planner 'impossible' gives an invalid schedule, which is a bug of the planner" in outcome.stderr
+            "planner 'impossible' of package plugin-impossible gives an invalid schedule, which is a bug"
+            in outcome.stderr
         )
     assert not (project.folder / "z").exists()

@@ -14,5 +14,6 @@ BACKENDS = Registry(
         "slurm": "weft.backends.slurm.backend:SlurmBackend",
         "ssh": "weft.backends.ssh.backend:SshBackend",
     },
+    interface=("kind", "capabilities", "check_machines", "execute", "poll", "find"),
 )
 """The classes of all backends, by kind. To add a backend, add a module and one line here."""

@@ -23,5 +23,6 @@ FORMATS = Registry(
         "dot-picture": "weft.formats.picture:DotPicture",
         "mermaid": "weft.formats.picture:MermaidPicture",
     },
+    interface=("title", "extensions", "reads", "writes", "recognises"),
 )
 """All formats by name. To add a format, add a module and one line here."""

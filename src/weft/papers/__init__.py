@@ -26,5 +26,6 @@ REPRODUCTIONS = Registry(
         "u3": "weft.papers.unified_sharing:SharingStudy",
         "u4": "weft.papers.unified_migration:JobMigrationStudy",
     },
+    interface=("title", "cells", "run", "rows"),
 )
 """To add a reproduction, add a class and one line here."""

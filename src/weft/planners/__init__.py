@@ -39,5 +39,6 @@ PLANNERS = Registry(
         "round-robin": "weft.planners.baselines:RoundRobin",
         "random": "weft.planners.baselines:RandomMachine",
     },
+    interface=("title", "anytime", "supports", "plan"),
 )
 """Planner classes by name, as ``module:class``; a new planner needs a module and a line here."""

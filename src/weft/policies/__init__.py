@@ -23,6 +23,7 @@ POLICIES = Registry(
         "lazy": "weft.policies.lazy:LazyPolicy",
         "rank": "weft.policies.matchmaker:Matchmaker",
     },
+    interface=("title", "needs_plan", "decide"),
     aliases={"m-s": "manager-worker", "pm-s": "priority-manager-worker"},
 )
 """The policies by name. To add a policy, add a module and one line here."""

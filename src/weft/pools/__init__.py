@@ -18,5 +18,6 @@ POOLS = Registry(
         "processes": "weft.pools.processes:ProcessPool",
         "dask": "weft.pools.dask_cluster:DaskPool",
     },
+    interface=("workers", "map", "close"),
 )
 """To add a pool, add a module and one line here."""

@@ -13,5 +13,6 @@ REPORTS = Registry(
         "gantt-text": "weft.reports.gantt_text:TextGantt",
         "gantt-html": "weft.reports.gantt_html:HtmlGantt",
     },
+    interface=("title", "extension", "render"),
 )
 """Reports by name. To add a report, add a module and an entry here."""

@@ -22,6 +22,7 @@ from weft.platform.platform import Platform, link_between, planned_machines
 from weft.predictors.chain import chain_for
 from weft.predictors.predictor import Predictor, task_features
 from weft.records import dataclass
+from weft.registry import describe_foreign_entry
 from weft.schedule.schedule import Schedule
 from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL, Floats, TaskGraph
 
@@ -77,7 +78,8 @@ def check_foreign(
     planners; tests verify them.
     """
     if not type(planner).__module__.startswith("weft."):
-        what = f"planner {planner.name!r} gives an invalid schedule"
+        entry = describe_foreign_entry(type(planner)) or f"planner {planner.name!r}"
+        what = f"{entry} gives an invalid schedule"
         refuse_invalid(schedule, graph, platform, what, predictor=predictor)
 
 

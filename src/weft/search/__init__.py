@@ -18,5 +18,6 @@ OPTIMISERS = Registry(
         "exhaustive": "weft.search.exhaustive:ExhaustiveSearch",
         "islands": "weft.search.islands:Islands",
     },
+    interface=("title", "refuses", "optimise"),
 )
 """Optimiser classes by name, as ``module:class``; a new optimiser needs a module and a line here."""

@@ -19,5 +19,6 @@ GENERATORS = Registry(
         "sample-sweeps": "weft.workflow.generators.sweep_graphs:SampleGraph",
         "sweeps": "weft.workflow.generators.sweep_graphs:RandomSweeps",
     },
+    interface=("title", "generate"),
 )
 """Generators by name. A new generator needs one module and one line here."""
