@@ -47,6 +47,9 @@ HELLO = "weft: 1\nname: hello\ntasks:\n  a: {command: echo on, work: 1}\n  b: {c
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "hello.yaml").write_text(HELLO)
+    (tmp_path / "arrivals.yaml").write_text(
+        "weft: 1\narrivals: [{workflow: hello.yaml}, {workflow: hello.yaml, at: 1s}]\n"
+    )
     return tmp_path
 
 
@@ -60,6 +63,8 @@ def folder(tmp_path: Path) -> Path:
         "plan hello.yaml --choose 1 --plan-steps 20",
         "compare hello.yaml --planner heft,cpop",
         "simulate hello.yaml --repeat 2",
+        "simulate --scenario arrivals.yaml",
+        "run --arrivals arrivals.yaml",
     ],
 )
 def test_a_command_unfolds_and_compiles_the_workflow_once(command: str, folder: Path) -> None:

@@ -112,7 +112,7 @@ def _load_scenario() -> _LoadedScenario:
     with as_file(files("weft.papers") / "unified_files") as folder:
         platform = load_platform(folder / "platform.yaml")
         scenario = load_scenario(folder / "scenario.yaml")
-        arriving = load_arrival_workflows(scenario)
+        arriving = load_arrival_workflows(scenario, checked=False)
     compiled = {key: compile_instance(check_and_unfold(flow), platform) for key, flow in arriving.items()}
     return _LoadedScenario(scenario, compiled)
 

@@ -825,12 +825,13 @@ def load_scenario(name: str | Path) -> Scenario:
     return read_scenario(parse_document(source.text(), source.name))
 
 
-def load_arrival_workflows(scenario: Scenario) -> dict[str, Workflow]:
-    """Return the checked workflows that arrive, by file and parameters (see ``SubmissionTerms.name_key``).
+def load_arrival_workflows(scenario: Scenario, *, checked: bool = True) -> dict[str, Workflow]:
+    """Return the workflows that arrive, by file and parameters (see ``SubmissionTerms.name_key``).
 
-    Each file is read once. Raises InvalidInput with the problems of all files.
+    Each file is read once. Raises InvalidInput with the problems of all files. With ``checked=False`` the
+    workflows are read but not checked; the compilation checks them.
     """
-    from weft.formats.files import load_workflow
+    from weft.formats.files import load_workflow, read_workflow_file
 
     found: dict[str, Workflow] = {}
     problems: list[Problem] = []
@@ -842,12 +843,13 @@ def load_arrival_workflows(scenario: Scenario) -> dict[str, Workflow]:
             try:
                 if file not in files:
                     files[file] = None
-                    files[file] = load_workflow(Path(scenario.folder, file))
+                    load = load_workflow if checked else read_workflow_file
+                    files[file] = load(Path(scenario.folder, file))
                 loaded = files[file]
                 if loaded is not None and key not in found:
                     place = (*place, "params")
                     found[key] = set_params(loaded, terms.params)
-                    if terms.params:
+                    if terms.params and checked:
                         check(found[key])
             except InvalidInput as error:
                 # A problem inside the file has its place there; a missing file is a problem of the scenario.
@@ -864,9 +866,10 @@ def load_overridden_arrivals(
     """Return a scenario and the workflows that arrive, both with the parameters of a command.
 
     ``params`` replace the values that the arrivals state, so the keys of the workflows name the values that
-    are used. The values that the scenario states are checked too, with their place in the file.
+    are used. Names and types of the values that the scenario states are checked too, with their place in
+    the file. The workflows are not checked; the compilation checks them.
     """
-    loaded, changed = load_arrival_workflows(scenario), override_params(scenario, params)
+    loaded, changed = load_arrival_workflows(scenario, checked=False), override_params(scenario, params)
     found: dict[str, Workflow] = {}
     for stated, used in zip(scenario.arrivals, changed.arrivals, strict=True):
         for old, (file, terms) in zip(workflow_keys(stated), list_submissions(used), strict=True):
