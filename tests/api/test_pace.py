@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.api.run import set_poll_interval
+from weft.api.settings import set_poll_interval
 from weft.instance import compile_instance
 from weft.platform.short_forms import parse_short_form
 from weft.workflow.builder import Builder

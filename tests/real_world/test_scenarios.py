@@ -130,11 +130,12 @@ CASES = {
         outcome="failed",
     ),
     "time limit": Case(
-        workflow=steps("sleep 600")
-        + "    time_limit: 0.4s\n    requirements: name == 'first'\n    retries: 1\n",
+        workflow=steps("sleep 0.2")
+        + "    time_limit: 1s\n    requirements: name == 'first'\n    retries: 1\n",
         scenario="durations: {bias: 100}",
         causes=("timeout", "timeout"),
         outcome="failed",
+        restarts=True,
     ),
     "checkpointed by the program": Case(
         workflow=steps("sleep 0.02; if [ $n -eq 10 ]; then echo 11 > restart; exit 85; fi").replace(

@@ -6,15 +6,13 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
-
-import numpy as np
 
 from weft.api.file_names import check_staged_files
 from weft.api.project import OpenProject, find_project, require_project
@@ -38,6 +36,7 @@ from weft.api.settings import (
     SettingsSource,
     find_profile,
     load_layers,
+    set_poll_interval,
     set_state_interval,
 )
 from weft.backends.attempt.isolation import check_isolation
@@ -49,7 +48,6 @@ from weft.engine.messages import Submitted
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import Infeasible, InvalidInput, Problem, WeftError, collect_problems
 from weft.formats.profiles import DEFAULT_PRESET, load_profile_platform
-from weft.instance.instance import Instance
 from weft.platform.platform import Platform
 from weft.records import dataclass
 from weft.redaction import redact
@@ -65,7 +63,6 @@ from weft.workflow.file_format import make_isolation
 from weft.workflow.settings import (
     SettingsLayer,
     SettingsLayers,
-    WorkflowSettings,
     merge_layers,
     suit_real_runs,
 )
@@ -157,37 +154,6 @@ def _table_html(table: TextTable) -> str:
         f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows[:50]
     )
     return f"<table><tr>{head}</tr>{rows}</table>"
-
-
-_POLLS_PER_TASK = 5
-"""Number of polls of a task's progress within its estimated time."""
-_MIN_POLL_S = 0.5
-
-
-def set_poll_interval(layers: SettingsLayers, instances: Iterable[Instance]) -> SettingsLayers:
-    """Return layers in which tasks with a contract are polled several times within their estimated time.
-
-    The default interval of half a minute suits tasks that take hours; a task that takes seconds would end
-    before its first poll. An interval stated by a workflow, a profile or the user has precedence.
-    """
-    shortest_s = [least_s for each in instances for least_s in _shortest_contract_task(each, layers)]
-    if not shortest_s:
-        return layers
-    poll_every_s = max(_MIN_POLL_S, min(shortest_s) / _POLLS_PER_TASK)
-    base = layers.base
-    return replace(layers, base=replace(base, poll_every_s=min(base.poll_every_s, poll_every_s)))
-
-
-def _shortest_contract_task(instance: Instance, layers: SettingsLayers) -> Iterator[float]:
-    """Yield the estimated seconds of the shortest task with a contract, if there is one."""
-    graph = instance.graph
-    settings = WorkflowSettings(layers, graph.workflow)
-    owing = [settings.of(task).has_contract for task in graph.workflow.tasks]
-    if not any(owing):
-        return
-    seconds = instance.shortest_s()[np.asarray(owing)[graph.template]]
-    if (seconds > 0.0).any():
-        yield float(seconds[seconds > 0.0].min())
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

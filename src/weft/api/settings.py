@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from weft.api.request import (
     DEFAULT_PLANNER,
@@ -29,6 +31,7 @@ from weft.workflow.settings import (
     Setting,
     SettingsLayer,
     SettingsLayers,
+    WorkflowSettings,
     complete_layer,
     default_layer,
     explain_settings,
@@ -77,6 +80,37 @@ def load_layers(
         profile={} if found is None else found.settings,
         overrides=merge_layers(stated, options or {}),
     )
+
+
+_POLLS_PER_TASK = 5
+"""Number of polls of a task's progress within its estimated time."""
+_MIN_POLL_S = 0.5
+
+
+def set_poll_interval(layers: SettingsLayers, instances: Iterable[Instance]) -> SettingsLayers:
+    """Return layers in which tasks with a contract are polled several times within their estimated time.
+
+    The default interval of half a minute suits tasks that take hours; a task that takes seconds would end
+    before its first poll. An interval stated by a workflow, a profile or the user has precedence.
+    """
+    shortest_s = [least_s for each in instances for least_s in _shortest_contract_task(each, layers)]
+    if not shortest_s:
+        return layers
+    poll_every_s = max(_MIN_POLL_S, min(shortest_s) / _POLLS_PER_TASK)
+    base = layers.base
+    return replace(layers, base=replace(base, poll_every_s=min(base.poll_every_s, poll_every_s)))
+
+
+def _shortest_contract_task(instance: Instance, layers: SettingsLayers) -> Iterator[float]:
+    """Yield the estimated seconds of the shortest task with a contract, if there is one."""
+    graph = instance.graph
+    settings = WorkflowSettings(layers, graph.workflow)
+    owing = [settings.of(task).has_contract for task in graph.workflow.tasks]
+    if not any(owing):
+        return
+    seconds = instance.shortest_s()[np.asarray(owing)[graph.template]]
+    if (seconds > 0.0).any():
+        yield float(seconds[seconds > 0.0].min())
 
 
 def set_state_interval(layers: SettingsLayers, instances: Iterable[Instance]) -> SettingsLayers:

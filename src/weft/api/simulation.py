@@ -26,6 +26,7 @@ from weft.api.settings import (
     SettingsSource,
     find_profile,
     load_layers,
+    set_poll_interval,
     set_state_interval,
 )
 from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
@@ -371,6 +372,7 @@ def simulate(
         raise InvalidInput("no workflow to simulate", advice=advice)
     check_scenario(truth, platform, flows)
     request = compile_request(flows, platform)
+    layers = set_poll_interval(layers, request.instances.values())
     layers = set_state_interval(layers, request.instances.values())
     count = len(first) + sum(1 for entry in truth.arrivals for _ in list_submissions(entry))
     chosen = request.choose_planning(layers, runs=count, planned=plan is not None or choose is not None)

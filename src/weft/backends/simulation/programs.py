@@ -122,7 +122,7 @@ class ProgramSimulator:
             self._count_programs(host)
         self.schedule_end(host, program)
         if program.limit_s is not None:
-            self._queue.put(now + program.limit_s, partial(self._cut, program, Cause.TIMEOUT))
+            self._queue.put(now + program.limit_s, partial(self._exceed_limit, program))
         if self._scenario.requirements or self._workflow_of(program.run).checkpoints:
             self._schedule_changes(host, program)
         return ev.Started(attempt=program.attempt)
@@ -261,8 +261,34 @@ class ProgramSimulator:
         if host.count_programs(self._queue.now_s):
             self.speed_changed(host)
 
-    def _cut(self, program: Program, cause: Cause) -> ev.Event | None:
-        return self._stop(program, cause) if self._runs(program) else None
+    def _exceed_limit(self, program: Program) -> ev.Event | None:
+        """End a program at its time limit, before which it writes its restart files on request."""
+        if not self._runs(program):
+            return None
+        if self._description(program).recovery.checkpoint is None:
+            return self._stop(program, Cause.TIMEOUT)
+        return self._stop_saved(program, Cause.TIMEOUT)
+
+    def _stop_saved(self, program: Program, cause: Cause) -> ev.Event:
+        """Schedule the end of a program; return the event about its last restart files."""
+        saved = self._saved_share(program)
+        self._queue.schedule(self._stop(program, cause))
+        return ev.Checkpointed(attempt=program.attempt, work_done=saved)
+
+    def _saved_share(self, program: Program) -> float:
+        """Return the share of the work that restart files written now contain.
+
+        Applications with iterations save whole iterations.
+        """
+        done = self.done(program)
+        if iterations := self._iterations(program):
+            done = max(program.checkpoint, math.floor(done * iterations + _ROUNDING) / iterations)
+        return done
+
+    def _saves_at_any_time(self, program: Program) -> bool:
+        """Return whether the restart files of a program are copied whenever they change."""
+        checkpoint = self._description(program).recovery.checkpoint
+        return checkpoint is not None and checkpoint.every is None
 
     def _stop(self, program: Program, cause: Cause) -> ev.Event:
         done = self.done(program)
@@ -277,20 +303,19 @@ class ProgramSimulator:
         self._undelivered.pop(attempt, None)
         if (program := self.programs.get(attempt)) is None:
             return ev.Ended(attempt=attempt, exit_code=None, cause=Cause.CANCELLED)
-        checkpoint = self._description(program).recovery.checkpoint
-        if checkpoint is None or checkpoint.every is not None:
+        if not self._saves_at_any_time(program):
             return self._stop(program, Cause.CANCELLED)
-        # Without an interval, a checkpoint is written on cancellation; applications with iterations save
-        # whole iterations.
-        done = self.done(program)
-        if iterations := self._iterations(program):
-            done = max(program.checkpoint, math.floor(done * iterations + _ROUNDING) / iterations)
-        self._queue.schedule(self._stop(program, Cause.CANCELLED))
-        return ev.Checkpointed(attempt=attempt, work_done=done)
+        return self._stop_saved(program, Cause.CANCELLED)
 
     def lose(self, host: Host) -> None:
-        """Remove all programs and pending events of a failed host without reporting anything."""
+        """Remove all programs and pending events of a failed host.
+
+        Only the copies of restart files are reported that were made before, as soon as the files changed.
+        """
         for program in [program for program in self.programs.values() if program.host == host.index]:
+            if program.attempt in host.programs and self._saves_at_any_time(program):
+                saved = ev.Checkpointed(attempt=program.attempt, work_done=self._saved_share(program))
+                self._queue.schedule(saved)
             self._forget(program)
         for attempt in [attempt for attempt, (at, _) in self._undelivered.items() if at == host.index]:
             del self._undelivered[attempt]
